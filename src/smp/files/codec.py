@@ -1,0 +1,64 @@
+"""What are the bytes of one file? The interface that every file format here follows.
+
+A file is a header followed by *entries*, each appended whole and never changed in place. A codec turns the
+fields of one entry into bytes and a file's bytes into *pieces*: entries, and stretches that are not one.
+
+Guarantees: `decode(encode(fields))` gives equal fields for any JSON value; an entry that `encode` wrote carries a
+signature as its last part, so that a cut at any byte is recognised (`TORN`), and a change of any byte makes it
+`EDITED` or `DAMAGED`, never a different entry in silence. Damage to one entry never costs its neighbours.
+Hand-written entries without a signature are `UNSIGNED` and count as good.
+Non-guarantees: a signature is not a defence against somebody who recomputes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Protocol
+
+Fields = dict[str, Any]
+
+SIGNED, EDITED, UNSIGNED = "signed", "edited", "unsigned"  # entries
+DAMAGED, TORN, CONFLICT = "damaged", "torn", "conflict"  # not entries
+
+
+class Piece:
+    """One stretch of a file: an entry, or a reason why it is none."""
+
+    __slots__ = ("end", "fields", "line", "message", "start", "state")
+
+    def __init__(self, start: int, end: int, line: int, state: str, fields: Fields | None, message: str = "") -> None:
+        self.start = start
+        self.end = end
+        self.line = line
+        self.state = state
+        self.fields = fields
+        self.message = message
+
+    def __repr__(self) -> str:
+        return f"Piece({self.start}-{self.end}, line {self.line}, {self.state}, {self.fields or self.message})"
+
+
+class Codec(Protocol):
+    """Bytes of a file <-> pieces. Offsets are into the data given plus `offset`; lines count from `line`."""
+
+    def header(self, title: str) -> bytes:
+        """The first bytes of a new file; empty if the format needs none."""
+
+    def encode(self, fields: Fields) -> bytes:
+        """One entry, whole lines, ending in a newline."""
+
+    def decode(self, data: bytes, offset: int = 0, line: int = 1) -> list[Piece]:
+        """All pieces of a file, or of its rest from an entry's start on. A torn piece can only be the last.
+
+        Blank lines, headers and comments give no piece.
+        """
+
+    def boundary(self, data: bytes) -> int:
+        """Where the first entry starts in a chunk cut out of the middle of a file, or -1."""
+
+
+def signature(signed: bytes) -> str:
+    """The check that closes an entry. Line ends are normalised first: git may turn LF into CRLF and back."""
+    if b"\r" in signed:
+        signed = signed.replace(b"\r\n", b"\n")
+    return "sha256:" + hashlib.sha256(signed).hexdigest()[:16]

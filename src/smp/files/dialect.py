@@ -1,0 +1,200 @@
+"""Under which names does a layout write the fields of an entry? Each of the original designs has its own.
+
+Guarantees: `decode(encode(entry))` gives an equal entry, whatever its fields are called: a field whose name the
+dialect needs for itself travels inside `extra`. On reading, the names of every design are understood, so that files
+written by hand or by an older tool are read too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from smp.errors import InvalidRecord
+from smp.model import ids
+from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
+from smp.model.time import parse
+from smp.model.types import KINDS
+
+if TYPE_CHECKING:
+    from smp.files.codec import Fields
+
+_MARKS = frozenset(["id", "seq", "tx", "type", "session_id", "schema", "revision", "updated", "updated_by", "changes"])
+_RESERVED = _MARKS | {"deleted", "deleted_by", "restored", "restored_by", "reason", "checksum", "extra"}
+
+
+class Dialect:
+    """The names of one layout."""
+
+    def __init__(
+        self,
+        *,
+        time: str,
+        names: dict[str, dict[str, str]],
+        nest: str = "",
+        outside: tuple[str, ...] = (),
+        writes_type: bool = False,
+        writes_session: bool = False,
+    ) -> None:
+        self.time = time
+        self.nest = nest  # the inner object that holds a memory's fields, if any
+        self.outside = frozenset(outside)  # fields that stay outside of it
+        self.writes_type = writes_type
+        self.writes_session = writes_session
+        self._to_file = {kind: {**names.get("*", {}), **names.get(kind, {})} for kind in KINDS}
+        self._from_file = {
+            kind: {theirs: ours for ours, theirs in table.items()} for kind, table in self._to_file.items()
+        }
+        self._taken = {
+            kind: _RESERVED | {time, *table.values()} | ({nest} if nest else set())
+            for kind, table in self._to_file.items()
+        }
+
+    # -- to the file
+
+    def encode(self, entry: Entry, session: str) -> Fields:
+        fields: Fields = {"id": entry.id, "seq": entry.seq}
+        if self.writes_session:
+            fields["session_id"] = session
+        if self.writes_type:
+            fields["type"] = entry.type
+        if entry.tx:
+            fields["tx"] = entry.tx
+        if entry.op == PUT:
+            fields[self.time] = entry.at
+            self._add_named(fields, entry.type, entry.data)
+            fields["schema"] = entry.schema
+            return fields
+        if entry.op == CHANGE:
+            fields["revision"] = entry.revision
+            fields["updated"], fields["updated_by"] = entry.at, entry.by
+            changes: Fields = {}
+            self._add_renamed(changes, entry.type, entry.data, self._taken[entry.type])
+            fields["changes"] = changes
+        else:
+            word = "deleted" if entry.op == DELETE else "restored"
+            fields[word], fields[word + "_by"] = entry.at, entry.by
+            fields.update(entry.data)
+        fields["schema"] = entry.schema
+        return {name: value for name, value in fields.items() if value is not None or name == "changes"}
+
+    def _add_named(self, fields: Fields, kind: str, data: dict[str, Any]) -> None:
+        taken = self._taken[kind]
+        if not self.nest:
+            self._add_renamed(fields, kind, data, taken)
+            return
+        inner: Fields = {}
+        self._add_renamed(
+            inner, kind, {name: value for name, value in data.items() if name not in self.outside}, taken - {self.nest}
+        )
+        fields[self.nest] = inner
+        self._add_renamed(fields, kind, {name: value for name, value in data.items() if name in self.outside}, taken)
+
+    def _add_renamed(self, fields: Fields, kind: str, data: dict[str, Any], taken: frozenset[str] | set[str]) -> None:
+        renamed = self._to_file[kind]
+        extra: Fields = {}
+        for name, value in data.items():
+            theirs = renamed.get(name)
+            if theirs is not None:
+                fields[theirs] = value
+            elif name in taken:
+                extra[name] = value
+            else:
+                fields[name] = value
+        if extra:
+            fields["extra"] = extra
+
+    # -- from the file
+
+    def decode(self, fields: Fields, kind_hint: str | None, state: str, file: str, line: int, last_seq: int) -> Entry:
+        """The entry in these fields. Raises InvalidRecord naming what is wrong with a hand-written one."""
+        trusted = state == "signed"
+        kind_name = kind_hint or str(fields.get("type", ""))
+        if kind_name not in KINDS:
+            raise InvalidRecord(f"type: {kind_name!r} is not a type of memory.", field="type")
+        memory_id = fields.get("id")
+        if not trusted:
+            memory_id = ids.check(memory_id, "id", ids.LIMIT + 8)
+        seq = fields.get("seq")
+        op, at, by, data = self._parts(fields, kind_name)
+        if not trusted:
+            at = parse(at, self.time)
+            _check_written_by_hand(kind_name, op, data)
+        return Entry(
+            op,
+            kind_name,
+            str(memory_id),
+            at,
+            data,
+            seq=seq if type(seq) is int else last_seq,
+            tx=str(fields.get("tx", "")),
+            by=by,
+            revision=_integer(fields.get("revision")),
+            schema=_integer(fields.get("schema")),
+            state=state,
+            file=file,
+            line=line,
+        )
+
+    def _parts(self, fields: Fields, kind: str) -> tuple[str, Any, Any, dict[str, Any]]:
+        if isinstance(fields.get("changes"), dict):
+            return CHANGE, fields.get("updated"), fields.get("updated_by"), self._renamed(fields["changes"], kind)
+        for word, op in (("deleted", DELETE), ("restored", RESTORE)):
+            if fields.get(word):
+                at = fields[word] if isinstance(fields[word], str) else fields.get(self.time)
+                reason = fields.get("reason")
+                return op, at, fields.get(word + "_by"), {} if reason is None else {"reason": reason}
+        data = self._renamed(
+            self._unnested({name: value for name, value in fields.items() if name not in _MARKS}), kind
+        )
+        at = data.pop("created", None)
+        return PUT, at, None, data
+
+    def _unnested(self, fields: Fields) -> Fields:
+        inner = fields.get(self.nest) if self.nest else None
+        if not isinstance(inner, dict):
+            return fields
+        outer = {name: value for name, value in fields.items() if name != self.nest}
+        extras = [part["extra"] for part in (inner, outer) if isinstance(part.get("extra"), dict)]
+        merged = {**inner, **outer}
+        if extras:
+            merged["extra"] = {name: value for extra in extras for name, value in extra.items()}
+        return merged
+
+    def _renamed(self, fields: Fields, kind: str) -> dict[str, Any]:
+        """SMP's names for a file's names; first this dialect's, then those of any other design."""
+        own, aliases = self._from_file[kind], KINDS[kind].aliases
+        data: dict[str, Any] = {}
+        for name, value in fields.items():
+            if name == "extra" and isinstance(value, dict):
+                continue
+            if name == self.time:
+                data["created"] = value
+                continue
+            ours = own.get(name)
+            if ours is None:
+                ours = aliases.get(name, name)
+                if ours != name and (ours in fields or ours in data):
+                    ours = name
+            data[ours] = value
+        extra = fields.get("extra")
+        if isinstance(extra, dict):
+            data.update(extra)
+        return data
+
+
+def _integer(value: object) -> int:
+    return value if type(value) is int else 0
+
+
+def _check_written_by_hand(kind: str, op: str, data: dict[str, Any]) -> None:
+    """What the engine relies on must hold for what people type, too."""
+    if op == PUT and not any(data.get(name) not in (None, "") for group in KINDS[kind].required for name in group):
+        raise InvalidRecord(f"{KINDS[kind].text}: a {kind} needs it.", field=KINDS[kind].text)
+    tags = data.get("tags")
+    if isinstance(tags, str):
+        data["tags"] = [tag.strip() for tag in tags.split(",") if tag.strip()]
+    if isinstance(data.get("access"), int):
+        data["access"] = {"count": data["access"], "last": None}
+    for name in ("references", "relations"):
+        if name in data and not isinstance(data[name], (list, dict)):
+            data[name] = [data[name]]

@@ -1,0 +1,270 @@
+"""How do bytes get onto the disk? The only module that creates, writes, syncs, renames or removes files.
+
+Guarantees
+- An append that fails half-way (disk full) leaves the file as it was; after `sync` it is on the disk, a new file's
+  folder entry too.
+- `replace` leaves either the old or the new content under a name, at every moment, also after a power loss.
+- Files are created 0600, folders 0700. A link, a device or a file with several names where a plain file should be is
+  refused, so that nobody can make SMP write somewhere else.
+Non-guarantees: after a failed sync nobody knows what is on the disk (`DurabilityUnknown`); it is never tried again on
+the same file, because the kernel may have forgotten the data. The caller rewrites the file to a new one.
+"""
+
+from __future__ import annotations
+
+import os
+import stat as modes
+from typing import TYPE_CHECKING, Any
+
+from smp.errors import DurabilityUnknown, StorageCorrupt, from_os_error
+
+if TYPE_CHECKING:
+    from smp.files.system import System
+
+TEMPORARY = ".smp-new"  # the ending of files that are not yet what they will be; no reader looks at them
+_APPEND = os.O_RDWR | os.O_APPEND
+_NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # opening a pipe that somebody planted must not wait for ever
+_CHUNK = 1 << 20
+
+
+class OpenFile:
+    """A file that is being appended to, under the lock; never kept open beyond it, or a rewrite would be missed."""
+
+    __slots__ = ("_descriptor", "_disk", "_system", "created", "identity", "path", "size_before")
+
+    def __init__(self, disk: Disk, descriptor: int, path: str, created: bool, found: Any) -> None:
+        self._disk = disk
+        self._system = disk.system
+        self._descriptor = descriptor
+        self.path = path
+        self.created = created
+        self.identity = identity(found)
+        self.size_before = found.st_size
+
+    def append(self, data: bytes) -> None:
+        """Write whole entries; if that fails half-way the file is cut back to where it was."""
+        try:
+            done = self._system.write(self._descriptor, data)
+            while done < len(data):
+                done += self._system.write(self._descriptor, data[done:])
+        except OSError as error:
+            self._system.ftruncate(self._descriptor, self.identity[1])  # frees space, so it works on a full disk
+            self.identity = identity(self._system.fstat(self._descriptor))
+            raise from_os_error(error, self.path, "writing") from error
+        self.identity = identity(self._system.fstat(self._descriptor))
+
+    def sync(self) -> None:
+        """The commit point: returns when the bytes, and a new file's folder entry, are on the disk."""
+        try:
+            self._system.sync(self._descriptor)
+            if self.created:
+                self._disk.sync_folder(os.path.dirname(self.path))
+        except OSError as error:
+            try:
+                self._system.ftruncate(self._descriptor, self.size_before)
+            except OSError:
+                pass
+            raise DurabilityUnknown(
+                f"The disk did not confirm a write to {self.path} ({error.strerror}). It was not acknowledged; do not count on it. "
+                "Check the disk; the next write copies the file to a new one first.",
+                path=self.path,
+                errno=error.errno,
+            ) from error
+
+    def close(self) -> None:
+        self._system.close(self._descriptor)
+
+
+class Disk:
+    def __init__(self, system: System) -> None:
+        self.system = system
+
+    # -- looking
+
+    def stat(self, path: str) -> Any | None:
+        """What is there, without following links; None if nothing is."""
+        try:
+            return self.system.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def exists(self, path: str) -> bool:
+        return self.stat(path) is not None
+
+    def names(self, folder: str) -> list[str]:
+        try:
+            return sorted(self.system.listdir(folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def folders(self, folder: str) -> list[str]:
+        return [name for name in self.names(folder) if self.is_folder(os.path.join(folder, name))]
+
+    def is_folder(self, path: str) -> bool:
+        found = self.stat(path)
+        return found is not None and modes.S_ISDIR(found.st_mode)
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        """The bytes of a file from an offset on. Raises FileNotFoundError."""
+        descriptor = self.system.open(path, os.O_RDONLY | _NONBLOCK)
+        try:
+            self._check_plain(descriptor, path)
+            parts = []
+            while size != 0:
+                part = self.system.pread(descriptor, _CHUNK if size < 0 else min(size, _CHUNK), offset)
+                if not part:
+                    break
+                parts.append(part)
+                offset += len(part)
+                size = size - len(part) if size > 0 else size
+            return b"".join(parts)
+        finally:
+            self.system.close(descriptor)
+
+    # -- appending
+
+    def open_append(self, path: str) -> OpenFile:
+        """Open a file for appending, creating it if need be."""
+        created = False
+        try:
+            descriptor = self.system.open(path, _APPEND | _NONBLOCK)
+        except FileNotFoundError:
+            descriptor = self.system.open(path, _APPEND | os.O_CREAT | os.O_EXCL)
+            created = True
+        try:
+            return OpenFile(self, descriptor, path, created, self._check_plain(descriptor, path))
+        except BaseException:
+            self.system.close(descriptor)
+            raise
+
+    def _check_plain(self, descriptor: int, path: str) -> Any:
+        found = self.system.fstat(descriptor)
+        if not modes.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            raise StorageCorrupt(f"{path} is not a plain file with one name; SMP does not touch it.", path=path)
+        return found
+
+    # -- replacing
+
+    def write_new(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        """Create a file that must not exist yet. Its folder entry is not synced."""
+        descriptor = self.system.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            try:
+                done = 0
+                while done < len(data):
+                    done += self.system.write(descriptor, data[done:])
+            except OSError as error:
+                self.system.close(descriptor)
+                descriptor = -1
+                self.system.unlink(path)
+                raise from_os_error(error, path, "writing") from error
+            if sync:
+                self.system.sync(descriptor)
+        finally:
+            if descriptor >= 0:
+                self.system.close(descriptor)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Put new content under a name, atomically and durably."""
+        temporary = path + TEMPORARY
+        self.remove(temporary)
+        self.write_new(temporary, data)
+        self.system.replace(temporary, path)
+        self.sync_folder(os.path.dirname(path))
+
+    def move(self, source: str, target: str) -> None:
+        self.system.replace(source, target)
+
+    def link_new(self, source: str, target: str) -> None:
+        """Give a finished file its name; FileExistsError if the name is taken."""
+        self.system.link(source, target)
+        self.sync_folder(os.path.dirname(target))  # or a power loss could take both names
+        self.system.unlink(source)
+
+    def complete(self, path: str, offset: int, data: bytes) -> None:
+        """Make a file end in this data from the offset on, whatever part of it is there. A new folder entry is not synced."""
+        descriptor = self.system.open(path, os.O_RDWR | os.O_CREAT)
+        try:
+            size_before = self._check_plain(descriptor, path).st_size
+            try:
+                done = 0
+                while done < len(data):
+                    done += self.system.pwrite(descriptor, data[done:], offset + done)
+            except OSError as error:
+                self.system.ftruncate(descriptor, size_before)
+                raise from_os_error(error, path, "writing") from error
+            self.system.sync(descriptor)
+        finally:
+            self.system.close(descriptor)
+
+    def cut(self, path: str, size: int) -> None:
+        """Shorten a file, durably."""
+        descriptor = self.system.open(path, os.O_RDWR)
+        try:
+            self.system.ftruncate(descriptor, size)
+            self.system.sync(descriptor)
+        finally:
+            self.system.close(descriptor)
+
+    def sync_file(self, path: str) -> None:
+        try:
+            descriptor = self.system.open(path, os.O_RDWR)
+        except FileNotFoundError:
+            return
+        try:
+            self.system.sync(descriptor)
+        finally:
+            self.system.close(descriptor)
+
+    def sync_folder(self, path: str) -> None:
+        self.system.sync_dir(path)
+
+    # -- folders and removal
+
+    def make_folder(self, path: str) -> None:
+        """Create a folder and those above it, durably."""
+        if self.exists(path):
+            if not self.is_folder(path):
+                raise StorageCorrupt(
+                    f"{path} is in the way: SMP needs a folder there, not a file or a link.", path=path
+                )
+            return
+        parent = os.path.dirname(path)
+        if parent and parent != path and not self.system_folder_exists(parent):
+            self.make_folder(parent)
+        try:
+            self.system.mkdir(path, 0o700)
+        except FileExistsError:
+            return
+        if parent:
+            self.sync_folder(parent)
+
+    def system_folder_exists(self, path: str) -> bool:
+        """Folders above the store may be links: that is the user's business."""
+        return path == "" or self.exists(path)
+
+    def remove(self, path: str) -> None:
+        try:
+            self.system.unlink(path)
+        except FileNotFoundError:
+            pass
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a file or a folder with all in it; links are removed, not followed."""
+        found = self.stat(path)
+        if found is None:
+            return
+        if not modes.S_ISDIR(found.st_mode):
+            self.remove(path)
+            return
+        for name in self.names(path):
+            self.remove_tree(os.path.join(path, name))
+        try:
+            self.system.rmdir(path)
+        except FileNotFoundError:
+            pass
+
+
+def identity(found: Any) -> list[int]:
+    """What tells one state of a file from another: which file, how long, last changed when."""
+    return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]

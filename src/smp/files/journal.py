@@ -1,0 +1,108 @@
+"""How do several files change together? A plan on disk, written before the first of them is touched.
+
+    {"appends":[["decisions.jsonl",1204,"…"],["findings.jsonl",0,"…"]],"moves":[["a.smp-new","a"]],"removes":["b"],"checksum":"…"}
+
+The plan counts from the moment its file and the file's folder entry are synced: that is the commit point of a
+transaction over several files, of a rewrite and of a conversion. Carrying it out may be interrupted and repeated at
+any point: an append knows its offset, a move whose source is gone was done. A plan that is not whole was never
+committed and is thrown away. Readers that meet a plan read as if it had been carried out already.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from smp.files.codec import signature
+from smp.files.disk import Disk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+
+
+class Plan:
+    """What is to be done: bytes to append at an offset, files to move, files to remove. Paths are relative."""
+
+    __slots__ = ("appends", "moves", "removes")
+
+    def __init__(self) -> None:
+        self.appends: list[tuple[str, int, bytes]] = []
+        self.moves: list[tuple[str, str]] = []
+        self.removes: list[str] = []
+
+
+class Journal:
+    """The one plan that may be under way in a folder."""
+
+    def __init__(self, disk: Disk, path: str, folder: str) -> None:
+        self._disk = disk
+        self.path = path
+        self._folder = folder
+
+    def exists(self) -> bool:
+        return self._disk.exists(self.path)
+
+    def commit(self, plan: Plan) -> None:
+        """Make the plan durable; from here on it will be carried out, come what may."""
+        appends = [[name, offset, data.decode()] for name, offset, data in plan.appends]
+        body = _encode({"appends": appends, "moves": plan.moves, "removes": plan.removes})
+        self._disk.remove(self.path)
+        self._disk.write_new(self.path, f'{body[:-1]},"checksum":"{signature(body.encode())}"}}\n'.encode())
+        self._disk.sync_folder(os.path.dirname(self.path))
+
+    def load(self) -> Plan | None:
+        """The plan under way, None if there is none or it was never committed."""
+        try:
+            fields: dict[str, Any] = json.loads(self._disk.read(self.path))
+            signed = fields.pop("checksum")
+            if signature(_encode(fields).encode()) != signed:
+                return None
+        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+        plan = Plan()
+        plan.appends = [(name, offset, data.encode()) for name, offset, data in fields["appends"]]
+        plan.moves = [(source, target) for source, target in fields["moves"]]
+        plan.removes = list(fields["removes"])
+        return plan
+
+    def carry_out(self, plan: Plan, already_there: Callable[[str, bytes], bool]) -> None:
+        """Do what the plan says, as often as need be. `already_there` finds appended entries after a hand edit."""
+        touched: set[str] = set()
+        for name, offset, data in plan.appends:
+            self._append(name, offset, data, already_there)
+            if offset == 0:
+                touched.add(os.path.dirname(self._at(name)))
+        for source, target in plan.moves:
+            if self._disk.exists(self._at(source)):
+                self._disk.make_folder(os.path.dirname(self._at(target)))
+                self._disk.move(self._at(source), self._at(target))
+            touched.update((os.path.dirname(self._at(source)), os.path.dirname(self._at(target))))
+        for name in plan.removes:
+            self._disk.remove_tree(self._at(name))
+            touched.add(os.path.dirname(self._at(name)))
+        for folder in sorted(touched):
+            if self._disk.exists(folder):
+                self._disk.sync_folder(folder)
+
+    def clear(self) -> None:
+        """Forget a plan that was carried out; durably, or a later power loss could bring it back."""
+        self._disk.remove(self.path)
+        self._disk.sync_folder(os.path.dirname(self.path))
+
+    def _append(self, name: str, offset: int, data: bytes, already_there: Callable[[str, bytes], bool]) -> None:
+        path = self._at(name)
+        self._disk.make_folder(os.path.dirname(path))
+        found = self._disk.stat(path)
+        size = found.st_size if found else 0
+        there = self._disk.read(path, offset) if size > offset else b""
+        if size >= offset and data.startswith(there):
+            if there != data:
+                self._disk.complete(path, offset, data)
+        elif not already_there(name, data):
+            self._disk.complete(path, size, b"\n" + data)
+
+    def _at(self, name: str) -> str:
+        return os.path.join(self._folder, name)

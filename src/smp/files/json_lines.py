@@ -1,0 +1,134 @@
+"""What are the bytes? One JSON object per line, its signature last.
+
+    {"id":"DEC-0001","seq":1,"timestamp":"…","decision":"Use OAuth",…,"schema":1,"checksum":"sha256:9f86d081884c7d65"}
+
+The signature covers the bytes of the line before `,"checksum"`. Lines end in LF; CRLF is understood. A line that does
+not parse is searched for whole signed objects (a lost line end, a byte order mark, a splice), so that damage costs
+only the entry it hit. Control characters stand as JSON escapes, everything else as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from smp.files.codec import CONFLICT, DAMAGED, EDITED, SIGNED, TORN, UNSIGNED, Piece, signature
+
+if TYPE_CHECKING:
+    from smp.files.codec import Fields
+
+_START = b'{"id":"'
+_SIGNATURE = b',"checksum":"'
+_CONFLICTS = (b"<<<<<<<", b"=======", b">>>>>>>", b"|||||||")
+_BOM = b"\xef\xbb\xbf"
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return fields
+
+
+_decoder = json.JSONDecoder(parse_constant=_no_constant)
+_strict = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
+
+
+class JsonLines:
+    """The codec of `.jsonl` files."""
+
+    def header(self, title: str) -> bytes:
+        return b""
+
+    def encode(self, fields: Fields) -> bytes:
+        body = _encode(fields).encode()[:-1]
+        return b"".join((body, _SIGNATURE, signature(body).encode(), b'"}\n'))
+
+    def decode(self, data: bytes, offset: int = 0, line: int = 1) -> list[Piece]:
+        pieces: list[Piece] = []
+        start, end = len(_BOM) if offset == 0 and data.startswith(_BOM) else 0, len(data)
+        while start < end:
+            stop = data.find(b"\n", start)
+            last = stop < 0
+            if last:
+                stop = end
+            text = data[start:stop]
+            if text.strip():
+                self._line(text, offset + start, line, last, pieces)
+            start = stop + 1
+            line += 1
+        return pieces
+
+    def boundary(self, data: bytes) -> int:
+        newline = data.find(b"\n")
+        return newline + 1 if 0 <= newline < len(data) - 1 else -1
+
+    def _line(self, text: bytes, start: int, line: int, last: bool, pieces: list[Piece]) -> None:
+        end = start + len(text)
+        piece = _whole(text, start, end, line)
+        if piece is not None:
+            pieces.append(piece)
+        elif text.startswith(_CONFLICTS):
+            pieces.append(Piece(start, end, line, CONFLICT, None, "a merge conflict was left here"))
+        elif last and not text.startswith(_BOM) and not text.rstrip(b"\0").strip():
+            pieces.append(Piece(start, end, line, TORN, None, "an unfinished write"))
+        else:
+            self._salvage(text, start, line, last, pieces)
+
+    def _salvage(self, text: bytes, start: int, line: int, last: bool, pieces: list[Piece]) -> None:
+        """Find whole signed objects inside a line that is none."""
+        rest = 0
+        position = text.find(_START)
+        while position >= 0:
+            end = _signed_end(text, position)
+            piece = _whole(text[position:end], start + position, start + end, line) if end else None
+            if piece is None or piece.state != SIGNED:
+                position = text.find(_START, position + 1)
+                continue
+            if text[rest:position].strip(b"\0 \r" + _BOM):
+                pieces.append(Piece(start + rest, start + position, line, DAMAGED, None, "not a JSON object"))
+            pieces.append(piece)
+            rest = end
+            position = text.find(_START, end)
+        if text[rest:].strip(b"\0 \r" + _BOM):
+            state, reason = (TORN, "an unfinished write") if last else (DAMAGED, "not a JSON object")
+            pieces.append(Piece(start + rest, start + len(text), line, state, None, reason))
+
+
+def _signed_end(text: bytes, position: int) -> int:
+    """Where an object that starts here and carries a signature ends, or 0."""
+    mark = text.find(_SIGNATURE, position)
+    close = text.find(b'"}', mark + len(_SIGNATURE)) if mark >= 0 else -1
+    return close + 2 if close >= 0 else 0
+
+
+def _whole(text: bytes, start: int, end: int, line: int) -> Piece | None:
+    """The entry that fills this line, or None."""
+    try:
+        fields = _decoder.decode(text.decode())
+    except (ValueError, RecursionError):
+        return None
+    if type(fields) is not dict:
+        return Piece(start, end, line, DAMAGED, None, "not a JSON object")
+    signed = fields.pop("checksum", None)
+    if signed is not None:
+        mark = text.rfind(_SIGNATURE)
+        if mark >= 0 and signature(text[:mark]) == signed:
+            return Piece(start, end, line, SIGNED, fields)
+    return _edited(text, start, end, line, EDITED if signed is not None else UNSIGNED)
+
+
+def _edited(text: bytes, start: int, end: int, line: int, state: str) -> Piece:
+    try:
+        fields = _strict.decode(text.decode())
+        _encode(fields).encode()
+    except (ValueError, RecursionError) as error:
+        return Piece(start, end, line, DAMAGED, None, f"not a JSON object that can be kept: {error}")
+    fields.pop("checksum", None)
+    return Piece(start, end, line, state, fields)

@@ -1,0 +1,33 @@
+"""Four ways the same memories look on disk, by name. Each is imported only when a store uses it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smp.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from smp.files.layouts.layout import Layout
+
+NAMES = ("jsonl", "markdown", "single", "log")
+
+
+def layout_named(name: str) -> Layout:
+    """The layout with this name."""
+    if name == "jsonl":
+        from smp.files.layouts.jsonl import JsonlLayout
+
+        return JsonlLayout()
+    if name == "markdown":
+        from smp.files.layouts.markdown import MarkdownLayout
+
+        return MarkdownLayout()
+    if name == "single":
+        from smp.files.layouts.single import SingleLayout
+
+        return SingleLayout()
+    if name == "log":
+        from smp.files.layouts.log import LogLayout
+
+        return LogLayout()
+    raise InvalidConfig(f"layout: {name!r} is not a layout. Use one of: {', '.join(NAMES)}.", field="layout")

@@ -1,0 +1,81 @@
+"""Layout `jsonl`: a folder per session, a `.jsonl` file per type of memory, `manifest.json` for the head."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+from smp.files.dialect import Dialect
+from smp.files.json_lines import JsonLines
+from smp.files.layouts.layout import Layout, build_info, context_fields, engine_fields, take
+from smp.model.types import KINDS
+
+if TYPE_CHECKING:
+    from smp.files.codec import Codec, Fields
+    from smp.files.disk import Disk
+    from smp.model.entry import Entry
+    from smp.model.session_info import SessionInfo
+
+_FILES = {kind.name: f"{kind.file}.jsonl" for kind in KINDS.values()}
+_KINDS = {file: name for name, file in _FILES.items()}
+_CODEC = JsonLines()
+
+
+class JsonlLayout(Layout):
+    name = "jsonl"
+    sessions = "sessions"
+    info_file = "manifest.json"
+    dialect = Dialect(
+        time="timestamp",
+        names={
+            "conversation": {"author": "agent_id"},
+            "decision": {"author": "made_by"},
+            "finding": {"author": "discovered_by", "finding": "description"},
+        },
+    )
+
+    def file_of(self, entry: Entry, session: str) -> str:
+        return _FILES[entry.type]
+
+    def files(self, disk: Disk, folder: str, session: str) -> list[str]:
+        return [file for file in _KINDS if disk.exists(os.path.join(folder, file))]
+
+    def codec_of(self, file: str) -> Codec:
+        return _CODEC
+
+    def kind_of(self, file: str) -> str | None:
+        return _KINDS.get(file)
+
+    def encode_info(self, info: SessionInfo) -> bytes:
+        return encode_head({"session_id": info.id, "created_at": info.created_text}, info, "metadata", "agent_ids")
+
+    def decode_info(self, data: bytes, session: str) -> SessionInfo:
+        return decode_head(data, session, "metadata", "agent_ids")
+
+
+def encode_head(fields: Fields, info: SessionInfo, context_name: str, agents_name: str) -> bytes:
+    fields["user_id"] = info.user
+    fields[agents_name] = list(info.agents)
+    fields["status"] = info.status
+    fields[context_name] = context_fields(info)
+    if info.config:
+        fields["config"] = info.config
+    fields.update(info.other)
+    fields["smp"] = engine_fields(info)
+    return (json.dumps(fields, ensure_ascii=False, indent=2) + "\n").encode()
+
+
+def decode_head(data: bytes, session: str, context_name: str, agents_name: str) -> SessionInfo:
+    fields = json.loads(data.decode("utf-8-sig"))
+    if not isinstance(fields, dict):
+        raise ValueError("not a JSON object")
+    fields.pop("session_id", None)
+    created = take(fields, "created_at", str, None)
+    user = take(fields, "user_id", str, None)
+    agents = take(fields, agents_name, list, [])
+    status = take(fields, "status", str, "active")
+    context = take(fields, context_name, dict, {})
+    config = take(fields, "config", dict, {})
+    engine = take(fields, "smp", dict, {})
+    return build_info(session, created, engine, context, fields, user=user, agents=agents, status=status, config=config)

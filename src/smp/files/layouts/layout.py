@@ -1,0 +1,147 @@
+"""Which file holds what? A layout is a small class; the engine knows nothing else about folders and file names.
+
+A fifth layout is written by deriving from `Layout`, giving it a name, a dialect, and saying which file an entry goes
+to and which codec reads that file; then it is registered in `smp.files.layouts`. No engine code is touched.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from smp.errors import InvalidFormat
+from smp.model import ids
+from smp.model.session_info import SessionInfo
+from smp.model.time import parse
+
+if TYPE_CHECKING:
+    from smp.files.codec import Codec, Fields
+    from smp.files.dialect import Dialect
+    from smp.files.disk import Disk
+    from smp.model.entry import Entry
+
+PRIVATE = ".smp"  # SMP's own folder: locks, journal, quarantine. Nothing in it is a memory but what was set aside.
+
+
+class Layout:
+    """Names and places. Paths it gives are relative to the session's folder unless they say otherwise."""
+
+    name = ""
+    sessions = ""  # the folder below the root that holds the sessions
+    info_file = ""  # the file with a session's head; empty: it is an entry of the log itself
+    dialect: Dialect
+
+    # -- places
+
+    def folder(self, root: str, session: str) -> str:
+        return os.path.join(root, self.sessions, session)
+
+    def private(self, root: str, session: str) -> str:
+        return os.path.join(root, self.sessions, session, PRIVATE)
+
+    def session_ids(self, disk: Disk, root: str) -> list[str]:
+        base = os.path.join(root, self.sessions)
+        return [
+            name
+            for name in disk.folders(base)
+            if ids.is_valid(name) and self.is_session(disk, os.path.join(base, name))
+        ]
+
+    def is_session(self, disk: Disk, folder: str) -> bool:
+        return disk.exists(os.path.join(folder, self.info_file)) or bool(
+            self.files(disk, folder, os.path.basename(folder))
+        )
+
+    def exists(self, disk: Disk, root: str, session: str) -> bool:
+        folder = self.folder(root, session)
+        return disk.is_folder(folder) and self.is_session(disk, folder)
+
+    # -- files
+
+    def file_of(self, entry: Entry, session: str) -> str:
+        raise NotImplementedError
+
+    def files(self, disk: Disk, folder: str, session: str) -> list[str]:
+        """The files with entries that are there."""
+        raise NotImplementedError
+
+    def codec_of(self, file: str) -> Codec:
+        raise NotImplementedError
+
+    def kind_of(self, file: str) -> str | None:
+        """The type that all entries of this file have, None if each says its own."""
+        return None
+
+    def title_of(self, file: str, session: str) -> str:
+        return session
+
+    # -- the head of a session
+
+    def encode_info(self, info: SessionInfo) -> bytes:
+        raise NotImplementedError
+
+    def decode_info(self, data: bytes, session: str) -> SessionInfo:
+        raise NotImplementedError
+
+
+def engine_fields(info: SessionInfo) -> Fields:
+    """What SMP itself needs to remember of a session; left out as long as it is empty."""
+    fields: Fields = {"format": info.format}
+    if info.generation:
+        fields.update(generation=info.generation, seq=info.seq, numbers=dict(info.numbers))
+    return fields
+
+
+def take(fields: Fields, name: str, kind: type, default: Any) -> Any:
+    """Take a value out of what a person may have edited; a wrong type is an error that names the field."""
+    value = fields.pop(name, None)
+    if value is None:
+        return default
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise InvalidFormat(f"{name}: expected {kind.__name__}, found {value!r}.", field=name)
+    return value
+
+
+def build_info(
+    session: str,
+    created: Any,
+    engine: Fields,
+    context: Fields,
+    other: Fields,
+    *,
+    user: Any,
+    agents: list[Any],
+    status: str,
+    config: Fields,
+) -> SessionInfo:
+    return SessionInfo(
+        session,
+        parse(created or "1970-01-01T00:00:00Z", "created"),
+        user=user,
+        agents=[str(name) for name in agents],
+        project=take(context, "project_name", str, None),
+        tags=[str(tag) for tag in take(context, "tags", list, [])],
+        context={**context, **take(context, "context", dict, {})} if "context" in context else context,
+        config=config,
+        status=status,
+        generation=take(engine, "generation", int, 0),
+        numbers=take(engine, "numbers", dict, {}),
+        seq=take(engine, "seq", int, 0),
+        format=take(engine, "format", int, 0),
+        other=other,
+    )
+
+
+def context_fields(info: SessionInfo) -> Fields:
+    """Project, tags and what the caller said about a session, in one place; names that are taken go one level down."""
+    fields: Fields = {}
+    if info.project is not None:
+        fields["project_name"] = info.project
+    if info.tags:
+        fields["tags"] = list(info.tags)
+    taken = ("project_name", "tags", "context")
+    fields.update({name: value for name, value in info.context.items() if name not in taken})
+    inner = {name: value for name, value in info.context.items() if name in taken}
+    if inner:
+        fields["context"] = inner
+    return fields

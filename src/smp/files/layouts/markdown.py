@@ -1,0 +1,137 @@
+"""Layout `markdown`: a folder per session with Markdown for what was said and YAML for what was learned.
+
+active/{session}/metadata.yaml  conversation.md  decisions.yaml  findings.yaml  preferences.yaml  learnings.yaml
+                 summaries.yaml  agent-states/{agent}.yaml  artifacts/{id}.md
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from smp.files.dialect import Dialect
+from smp.files.layouts.layout import Layout, build_info, context_fields, engine_fields, take
+from smp.files.markdown_blocks import MarkdownBlocks
+from smp.files.yaml_list import YamlList
+from smp.files.yaml_text import Unreadable, emit_mapping, read_item
+from smp.model import ids
+from smp.model.types import KINDS
+
+if TYPE_CHECKING:
+    from smp.files.codec import Codec, Fields
+    from smp.files.disk import Disk
+    from smp.model.entry import Entry
+    from smp.model.session_info import SessionInfo
+
+_STATES, _ARTIFACTS = "agent-states", "artifacts"
+_LISTS = {
+    f"{kind.file}.yaml": kind.name
+    for kind in KINDS.values()
+    if kind.name not in ("conversation", "agent_state", "artifact")
+}
+_CONVERSATION = "conversation.md"
+_TITLES = {"decisions.yaml": "Decisions", "findings.yaml": "Findings", "preferences.yaml": "Preferences"}
+
+_TURNS = MarkdownBlocks(label="Turn", time_key="timestamp", body_key="content", id_prefix="TURN")
+_ARTIFACT = MarkdownBlocks(label="Artifact", time_key="timestamp", body_key="content", id_prefix="ART")
+_STATE = YamlList("agent_state")
+_CODECS = {file: YamlList(file.partition(".")[0]) for file in _LISTS}
+
+
+class MarkdownLayout(Layout):
+    name = "markdown"
+    sessions = "active"
+    info_file = "metadata.yaml"
+    dialect = Dialect(
+        time="timestamp",
+        names={
+            "conversation": {"author": "speaker", "kind": "type", "references": "memory_refs"},
+            "decision": {"author": "made_by"},
+            "finding": {"author": "discovered_by"},
+        },
+    )
+
+    def file_of(self, entry: Entry, session: str) -> str:
+        if entry.type == "conversation":
+            return _CONVERSATION
+        if entry.type == "artifact":
+            return f"{_ARTIFACTS}/{entry.id}.md"
+        if entry.type == "agent_state":
+            return f"{_STATES}/{entry.id.removeprefix(ids.STATE_PREFIX)}.yaml"
+        return f"{KINDS[entry.type].file}.yaml"
+
+    def files(self, disk: Disk, folder: str, session: str) -> list[str]:
+        found = [file for file in (_CONVERSATION, *_LISTS) if disk.exists(os.path.join(folder, file))]
+        for inner, ending in ((_STATES, ".yaml"), (_ARTIFACTS, ".md")):
+            if disk.is_folder(os.path.join(folder, inner)):
+                found += [
+                    f"{inner}/{name}" for name in disk.names(os.path.join(folder, inner)) if name.endswith(ending)
+                ]
+        return found
+
+    def codec_of(self, file: str) -> Codec:
+        if file == _CONVERSATION:
+            return _TURNS
+        if file.startswith(_ARTIFACTS):
+            return _ARTIFACT
+        return _CODECS.get(file, _STATE)
+
+    def kind_of(self, file: str) -> str | None:
+        if file == _CONVERSATION:
+            return "conversation"
+        if file.startswith(_ARTIFACTS):
+            return "artifact"
+        return _LISTS.get(file, "agent_state")
+
+    def title_of(self, file: str, session: str) -> str:
+        if file == _CONVERSATION:
+            return f"Conversation {session}"
+        if file.startswith(_ARTIFACTS):
+            return f"Artifact {os.path.basename(file)[:-3]} of {session}"
+        if file.startswith(_STATES):
+            return f"What {os.path.basename(file)[:-5]} knows, in {session}"
+        return f"{_TITLES.get(file, file.partition('.')[0].capitalize())} of {session}"
+
+    def encode_info(self, info: SessionInfo) -> bytes:
+        participants = {"user_id": info.user, "agents": [{"agent_id": name} for name in info.agents]}
+        session = {"id": info.id, "created_at": info.created_text, "status": info.status, "participants": participants}
+        session["context"] = context_fields(info)
+        if info.config:
+            session["config"] = info.config
+        session.update(info.other)
+        session["smp"] = engine_fields(info)
+        return (
+            f"# The head of session {info.id}. SMP format 1; edit it as you like.\n"
+            + emit_mapping({"session": session}, "")
+        ).encode()
+
+    def decode_info(self, data: bytes, session: str) -> SessionInfo:
+        fields = _mapping(data).get("session")
+        if not isinstance(fields, dict):
+            raise ValueError("the key `session:` is missing")
+        fields.pop("id", None)
+        people = take(fields, "participants", dict, {})
+        agents = [item.get("agent_id") if isinstance(item, dict) else item for item in take(people, "agents", list, [])]
+        created = take(fields, "created_at", str, None)
+        status = take(fields, "status", str, "active")
+        context = take(fields, "context", dict, {})
+        config = take(fields, "config", dict, {})
+        engine = take(fields, "smp", dict, {})
+        user = take(people, "user_id", str, None)
+        return build_info(
+            session, created, engine, context, fields, user=user, agents=agents, status=status, config=config
+        )
+
+
+def _mapping(data: bytes) -> Fields:
+    """The mapping that fills a YAML file; read as the only item of a list, with the same care as any entry."""
+    import yaml
+
+    lines = data.decode("utf-8-sig").replace("\r\n", "\n").split("\n")
+    try:
+        found = read_item("-\n" + "".join(f"  {line}\n" if line else "\n" for line in lines), yaml)
+    except Unreadable as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(found, dict):
+        raise ValueError("not a mapping")
+    return found

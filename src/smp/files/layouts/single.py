@@ -1,0 +1,69 @@
+"""Layout `single`: one file `{session}.jsonl` for a session; its first line is the session's head.
+
+The head's line has the type `session`; the last such line holds, so that the head can change without a rewrite.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+from smp.files.dialect import Dialect
+from smp.files.json_lines import JsonLines
+from smp.files.layouts.jsonl import decode_head, encode_head
+from smp.files.layouts.layout import PRIVATE, Layout
+from smp.model import ids
+
+if TYPE_CHECKING:
+    from smp.files.codec import Codec
+    from smp.files.disk import Disk
+    from smp.model.entry import Entry
+    from smp.model.session_info import SessionInfo
+
+_ENDING = ".jsonl"
+_CODEC = JsonLines()
+
+
+class SingleLayout(Layout):
+    name = "single"
+    dialect = Dialect(
+        time="ts",
+        names={"*": {"author": "by"}, "finding": {"finding": "issue"}},
+        nest="data",
+        writes_type=True,
+    )
+
+    def folder(self, root: str, session: str) -> str:
+        return root
+
+    def private(self, root: str, session: str) -> str:
+        return os.path.join(root, PRIVATE, session)
+
+    def session_ids(self, disk: Disk, root: str) -> list[str]:
+        names = [name[: -len(_ENDING)] for name in disk.names(root) if name.endswith(_ENDING)]
+        return [name for name in names if ids.is_valid(name)]
+
+    def exists(self, disk: Disk, root: str, session: str) -> bool:
+        return disk.exists(os.path.join(root, session + _ENDING))
+
+    def file_of(self, entry: Entry, session: str) -> str:
+        return session + _ENDING
+
+    def files(self, disk: Disk, folder: str, session: str) -> list[str]:
+        file = session + _ENDING
+        return [file] if disk.exists(os.path.join(folder, file)) else []
+
+    def codec_of(self, file: str) -> Codec:
+        return _CODEC
+
+    def encode_info(self, info: SessionInfo) -> bytes:
+        head = json.loads(encode_head({"created_at": info.created_text}, info, "context", "agent_ids"))
+        return _CODEC.encode({"id": info.id, "type": "session", **head})
+
+    def decode_info(self, data: bytes, session: str) -> SessionInfo:
+        """From the fields of the head's line, as JSON."""
+        fields = json.loads(data)
+        for name in ("id", "type"):
+            fields.pop(name, None)
+        return decode_head(json.dumps(fields).encode(), session, "context", "agent_ids")

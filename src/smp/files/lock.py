@@ -1,0 +1,143 @@
+"""Who may write? One exclusive lock per session, held by the kernel for a process, gone when the process dies.
+
+Two lock files: whoever wants to write first takes `queue`, then waits for `lock`, then leaves `queue`. So only the
+first in line competes with the holder, and nobody starves (measured: with plain polling one of eight writers got one
+write in four seconds). The lock files are never removed or replaced: two processes could otherwise hold "the" lock.
+
+The file `lock` also tells people who holds it, and carries the writers' *notes* (`smp.files.notes`). Both are hints.
+Non-guarantees: network file systems (their locks differ); fairness between threads is `group_commit`'s business.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from smp.errors import LockTimeout, StorageCorrupt, from_os_error
+
+if TYPE_CHECKING:
+    from smp.files.disk import Disk
+
+HOLDER_BYTES = 256
+_SPIN_SECONDS = 0.002
+_NAPS = (0.0002, 0.0005, 0.001, 0.002, 0.005)
+
+
+class SessionLock:
+    """The lock of one session in this process. Not for two threads at once: the commit queue sees to that."""
+
+    def __init__(self, disk: Disk, folder: str, what: str) -> None:
+        self._disk = disk
+        self._system = disk.system
+        self._folder = folder
+        self._path = os.path.join(folder, "lock")
+        self._what = what
+        self._descriptor = -1
+        self._queue = -1
+        self._inode = 0
+        self._pid = 0
+        self._host = ""
+
+    @property
+    def descriptor(self) -> int:
+        return self._descriptor
+
+    def acquire(self, timeout_seconds: float, doing: str) -> None:
+        """Get the lock or raise LockTimeout that says who has it."""
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            self._open()
+            if not self._system.lock(self._queue):
+                self._wait(self._queue, deadline, timeout_seconds)
+            try:
+                if not self._system.lock(self._descriptor):
+                    self._wait(self._descriptor, deadline, timeout_seconds)
+            finally:
+                self._system.unlock(self._queue)
+            if self._is_current():
+                break
+            self.close()  # the session was moved away meanwhile: whose lock is this?
+        self._sign(doing)
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            self._system.unlock(self._descriptor)
+
+    def close(self) -> None:
+        for descriptor in (self._descriptor, self._queue):
+            if descriptor >= 0:
+                try:
+                    self._system.close(descriptor)
+                except OSError:
+                    pass
+        self._descriptor = self._queue = -1
+
+    def _open(self) -> None:
+        if self._descriptor >= 0 and self._pid == os.getpid():
+            return
+        self.close()  # a forked child must not share its parent's lock
+        self._pid = os.getpid()
+        try:
+            self._descriptor = self._open_file(self._path)
+            self._queue = self._open_file(os.path.join(self._folder, "queue"))
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            self.close()
+            raise from_os_error(error, self._path, "opening the lock") from error
+        self._inode = self._system.fstat(self._descriptor).st_ino
+
+    def _open_file(self, path: str) -> int:
+        descriptor = self._system.open(path, os.O_RDWR | os.O_CREAT)
+        if self._system.fstat(descriptor).st_nlink != 1:
+            self._system.close(descriptor)
+            raise StorageCorrupt(f"{path} has several names; SMP does not use it as a lock.", path=path)
+        return descriptor
+
+    def _is_current(self) -> bool:
+        found = self._disk.stat(self._path)
+        return found is not None and found.st_ino == self._inode
+
+    def _wait(self, descriptor: int, deadline: float, timeout_seconds: float) -> None:
+        """The disk is what others wait for, so a short spin is cheap; after it, naps."""
+        spin_until = time.monotonic() + _SPIN_SECONDS if descriptor == self._descriptor else 0.0
+        naps = 0
+        while not self._system.lock(descriptor):
+            now = time.monotonic()
+            if now >= deadline:
+                raise self._timeout(timeout_seconds)
+            if now < spin_until:
+                self._system.yield_cpu()
+            else:
+                time.sleep(min(_NAPS[min(naps, len(_NAPS) - 1)], max(deadline - now, 0.0)))
+                naps += 1
+
+    def _timeout(self, timeout_seconds: float) -> LockTimeout:
+        holder = self.holder()
+        return LockTimeout(
+            f"Could not lock {self._what} within {timeout_seconds:g} s: {holder or 'another process'} holds it. "
+            "Nothing was written; try again, or raise concurrency.lock_timeout_ms.",
+            session=self._what,
+            path=self._path,
+            holder=holder,
+            limit=timeout_seconds,
+        )
+
+    def holder(self) -> str:
+        """Who took the lock last, in words; only meaningful while it is held."""
+        try:
+            text = self._disk.read(self._path, 0, HOLDER_BYTES)
+        except OSError:
+            return ""
+        return text.decode(errors="replace").strip("\0 \n")
+
+    def _sign(self, doing: str) -> None:
+        if not self._host:
+            self._host = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "this machine")
+        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        text = f"process {self._pid} on {self._host[:80]} since {since}, {doing}"
+        try:
+            self._system.pwrite(self._descriptor, text.encode()[: HOLDER_BYTES - 1].ljust(HOLDER_BYTES - 1) + b"\n", 0)
+        except OSError:
+            pass  # a full disk: the lock is held all the same, only its label is missing

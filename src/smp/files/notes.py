@@ -1,0 +1,79 @@
+"""What did the last writer know? Notes that writers leave for each other in the lock file, behind the holder's name.
+
+They say which numbers are taken and what each file looked like after the last write. A file that still looks like
+that was touched by nobody else, its last entry is whole, and it only grew since an earlier note of the same *epoch*.
+So a writer need not read a session to append to it, and a reader need only read what is new.
+
+Notes are a cache: missing, damaged or from before a reboot they are ignored and the files are read instead; only the
+numbers still count, because numbers may be skipped but never used twice.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import TYPE_CHECKING
+
+from smp.files.lock import HOLDER_BYTES
+
+if TYPE_CHECKING:
+    from smp.files.system import System
+
+_REMEMBERED_FILES = 12
+_LIMIT_BYTES = 4096
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+class Notes:
+    __slots__ = ("boot", "files", "numbers", "seq", "size", "suspects")
+
+    def __init__(self) -> None:
+        self.boot = ""
+        self.seq = 0
+        self.size = 0  # bytes of all files together
+        self.numbers: dict[str, int] = {}
+        self.files: dict[str, list[int]] = {}  # name -> identity (4 numbers) + epoch
+        self.suspects: list[str] = []  # files whose last sync failed
+
+    def remember(self, name: str, identity: list[int], epoch: int) -> None:
+        self.files.pop(name, None)
+        self.files[name] = [*identity, epoch]
+        while len(self.files) > _REMEMBERED_FILES:
+            del self.files[next(iter(self.files))]
+
+    def unchanged(self, name: str, identity: list[int]) -> int | None:
+        """The epoch of a file that looks as it did after the last write, None if it does not."""
+        known = self.files.get(name)
+        return known[4] if known is not None and known[:4] == identity else None
+
+    def encode(self) -> bytes:
+        text = _encode([self.boot, self.seq, self.size, self.numbers, self.files, self.suspects]).encode()
+        return b"%08x %b\n" % (zlib.crc32(text), text)
+
+
+def decode(data: bytes, boot: str) -> Notes:
+    """Notes from the bytes behind the holder's name; empty ones if they cannot be trusted."""
+    notes = Notes()
+    notes.boot = boot
+    line = data.partition(b"\n")[0]
+    try:
+        if len(line) < 10 or int(line[:8], 16) != zlib.crc32(line[9:]):
+            return notes
+        written_boot, seq, size, numbers, files, suspects = json.loads(line[9:])
+    except (ValueError, TypeError):
+        return notes
+    notes.seq, notes.size, notes.numbers, notes.suspects = seq, size, numbers, suspects
+    if written_boot == boot:
+        notes.files = files
+    return notes
+
+
+def read(system: System, descriptor: int) -> bytes:
+    return system.pread(descriptor, _LIMIT_BYTES, HOLDER_BYTES)
+
+
+def write(system: System, descriptor: int, data: bytes) -> None:
+    try:
+        system.pwrite(descriptor, data, HOLDER_BYTES)
+    except OSError:
+        pass  # a full disk: the next writer reads the files instead

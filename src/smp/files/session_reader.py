@@ -1,0 +1,314 @@
+"""What does a session hold? Reading its files without a lock, and only as much of them as is new.
+
+Guarantees
+- A reader sees whole entries and whole transactions only, and everything that was acknowledged before it looked.
+- It never writes. What it cannot read is a `Problem` with file and line; everything else is there.
+- Edits by hand are seen by the next read.
+
+How: each file's entries are kept with the identity of the file. A file that looks the same is not read again. One
+that grew is read from where we stopped if the writers' notes say that nothing but appends happened; otherwise it is
+read anew. If a file was replaced while we looked, or part of a transaction is missing, we look again. A committed plan
+that is still being carried out (or whose writer died) is read as if it had been carried out.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from smp.errors import InvalidRecord
+from smp.files import notes as notes_file
+from smp.files.codec import CONFLICT, EDITED, TORN, UNSIGNED
+from smp.files.disk import identity
+from smp.files.journal import Journal, Plan
+from smp.files.lock import HOLDER_BYTES
+from smp.model.entry import Entry, transaction_range
+from smp.model.fold import Fold
+from smp.model.report import Problem
+from smp.model.types import SCHEMA
+
+if TYPE_CHECKING:
+    from smp.files.disk import Disk
+    from smp.files.layouts.layout import Layout
+
+_LOOKS = 200
+
+
+class FileState:
+    """What we know of one file."""
+
+    __slots__ = ("end", "entries", "epoch", "heads", "identity", "line", "problems", "unterminated")
+
+    def __init__(self) -> None:
+        self.identity: list[int] = []
+        self.epoch: int | None = None
+        self.end = 0  # where the last whole entry ends
+        self.line = 1
+        self.entries: list[Entry] = []
+        self.problems: list[Problem] = []
+        self.heads: list[dict[str, Any]] = []  # heads of the session that stand in the log itself
+        self.unterminated = False  # the last line is whole but has no line end
+
+
+class SessionReader:
+    """The files of one session as this process last saw them. Whoever looks at `states` holds `mutex`."""
+
+    def __init__(self, disk: Disk, layout: Layout, root: str, session: str) -> None:
+        self.disk = disk
+        self.layout = layout
+        self.session = session
+        self.folder = layout.folder(root, session)
+        self.private = layout.private(root, session)
+        self.journal = Journal(disk, os.path.join(self.private, "journal.json"), self.folder)
+        self.mutex = threading.RLock()
+        self.states: dict[str, FileState] = {}
+        self.fold = Fold()
+        self._overlaid = False
+
+    # -- the whole session
+
+    def catch_up(self) -> Fold:
+        """Read what is new; the result holds all that was acknowledged before the call."""
+        with self.mutex:
+            return self._catch_up()
+
+    def _catch_up(self) -> Fold:
+        for look in range(_LOOKS):
+            plan = self.journal.load() if self.journal.exists() else None
+            before = self._identities(plan)
+            fresh, rebuild = self._read_changed(before, plan)
+            if any(found[0] != before.get(name, [0])[0] for name, found in self._identities(plan).items()):
+                continue  # a file was replaced or added meanwhile
+            self._refold(fresh, rebuild, plan)
+            if not self.fold.unfinished() or look > 20 or (look > 2 and before == self._identities(plan)):
+                break  # an unfinished transaction that stays so was cut by hand: show what is left
+            time.sleep(0.0005 * look)
+        return self.fold
+
+    def _identities(self, plan: Plan | None) -> dict[str, list[int]]:
+        found = {}
+        for name in self._names(plan):
+            state = self.disk.stat(self._path(name, plan))
+            if state is not None:
+                found[name] = identity(state)
+        return found
+
+    def _names(self, plan: Plan | None) -> list[str]:
+        names = self.layout.files(self.disk, self.folder, self.session)
+        if plan is not None:
+            gone = set(plan.removes)
+            ours = [target for _, target in plan.moves if target != self.layout.info_file]
+            names = [name for name in dict.fromkeys([*names, *ours]) if name not in gone]
+        return names
+
+    def _path(self, name: str, plan: Plan | None) -> str:
+        if plan is not None:
+            for source, target in plan.moves:
+                if target == name and self.disk.exists(os.path.join(self.folder, source)):
+                    return os.path.join(self.folder, source)
+        return os.path.join(self.folder, name)
+
+    def _read_changed(self, identities: dict[str, list[int]], plan: Plan | None) -> tuple[list[Entry], bool]:
+        """Bring the states up to date. Returns the new entries, and whether anything but appends happened."""
+        fresh: list[Entry] = []
+        rebuild = False
+        notes = None
+        for name in [name for name in self.states if name not in identities]:
+            del self.states[name]
+            rebuild = True
+        for name, found in identities.items():
+            state = self.states.get(name)
+            if state is not None and state.identity == found:
+                continue
+            if notes is None:
+                notes = self.notes()
+            epoch = notes.unchanged(name, found)
+            if state is not None and self._only_grew(state, found, epoch):
+                fresh += self._read_from(name, state, found, plan)
+                continue
+            rebuild = rebuild or state is not None
+            self.states[name] = state = FileState()
+            state.epoch = epoch
+            fresh += self._read_from(name, state, found, plan)
+        return fresh, rebuild
+
+    @staticmethod
+    def _only_grew(state: FileState, found: list[int], epoch: int | None) -> bool:
+        return epoch is not None and epoch == state.epoch and found[0] == state.identity[0] and found[1] >= state.end
+
+    def _read_from(self, name: str, state: FileState, found: list[int], plan: Plan | None) -> list[Entry]:
+        try:
+            data = self.disk.read(self._path(name, plan), state.end)
+        except FileNotFoundError:
+            data = b""
+        except OSError as error:
+            state.problems.append(Problem(self._shown(name), 0, "unreadable", f"cannot be read: {error.strerror}"))
+            data = b""
+        count = len(state.entries)
+        self.decode(name, data, state)
+        state.identity = found
+        return state.entries[count:]
+
+    def decode(self, name: str, data: bytes, state: FileState) -> None:
+        """Add the entries of a file's rest to its state; stop before a torn end or an unfinished group."""
+        codec, kind = self.layout.codec_of(name), self.layout.kind_of(name)
+        pieces = codec.decode(data, state.end, state.line)
+        start = state.end
+        end = start + len(data)
+        last_seq = state.entries[-1].seq if state.entries else 0
+        mark = len(state.entries)
+        starts: list[int] = []
+        for piece in pieces:
+            if piece.state == TORN:
+                end = piece.start
+                break
+            if piece.fields is None:
+                code = "conflict" if piece.state == CONFLICT else "damaged"
+                severity = "warning" if piece.state == CONFLICT else "error"
+                state.problems.append(Problem(self._shown(name), piece.line, code, piece.message, severity))
+                continue
+            if piece.fields.get("type") == "session" and not self.layout.info_file:
+                state.heads.append(piece.fields)
+                continue
+            try:
+                entry = self.layout.dialect.decode(
+                    piece.fields, kind, piece.state, self._shown(name), piece.line, last_seq
+                )
+            except InvalidRecord as error:
+                state.problems.append(Problem(self._shown(name), piece.line, "invalid", error.message))
+                continue
+            last_seq = entry.seq
+            state.entries.append(entry)
+            starts.append(piece.start)
+            self._note_state(name, piece.state, entry, state)
+        cut = _unfinished_group(state.entries[mark:])
+        if cut is not None:
+            end = min(end, starts[cut])
+            del state.entries[mark + cut :]
+        settled = data[: end - start]
+        state.unterminated = bool(settled) and not settled.endswith(b"\n") if settled else state.unterminated
+        state.line += settled.count(b"\n")
+        state.end = end
+
+    def _note_state(self, name: str, piece_state: str, entry: Entry, state: FileState) -> None:
+        if piece_state == EDITED:
+            problem = Problem(
+                self._shown(name), entry.line, "edited", f"{entry.id} was edited by hand.", "note", entry.id
+            )
+            state.problems.append(problem)
+        elif piece_state == UNSIGNED:
+            problem = Problem(
+                self._shown(name), entry.line, "unsigned", f"{entry.id} was written by hand.", "note", entry.id
+            )
+            state.problems.append(problem)
+        if entry.schema > SCHEMA:
+            message = (
+                f"{entry.id} was written by a newer SMP (schema {entry.schema}); what this one does not know is kept."
+            )
+            state.problems.append(Problem(self._shown(name), entry.line, "newer_schema", message, "warning", entry.id))
+
+    def _refold(self, fresh: list[Entry], rebuild: bool, plan: Plan | None) -> None:
+        if rebuild or self._overlaid:
+            self.fold = Fold()
+            fresh = [entry for state in self.states.values() for entry in state.entries]
+        if plan is not None:
+            fresh = fresh + self._planned(plan)
+        self._overlaid = plan is not None
+        if fresh:
+            self.fold.add(fresh)
+
+    def _planned(self, plan: Plan) -> list[Entry]:
+        """Entries of a committed plan that are not in their files yet."""
+        there = {entry.seq for state in self.states.values() for entry in state.entries}
+        planned: list[Entry] = []
+        for name, offset, data in plan.appends:
+            state = FileState()
+            state.end = offset
+            self.decode(name, data, state)
+            planned += [entry for entry in state.entries if entry.seq not in there]
+        return planned
+
+    # -- parts of it
+
+    def tail(self, kind: str, count: int) -> Fold | None:
+        """A fold that ends with the last memories of a type, from the end of their file alone; None if that is not enough."""
+        if self.states or self.journal.exists():
+            return None
+        probe = Entry("put", kind, "probe", "", {})
+        name = self.layout.file_of(probe, self.session)
+        others = [
+            file
+            for file in self.layout.files(self.disk, self.folder, self.session)
+            if self._may_amend(file, name, kind)
+        ]
+        path = os.path.join(self.folder, name)
+        found = self.disk.stat(path)
+        if found is None or "probe" in name:
+            return None
+        size = 65536
+        while True:
+            fold = self._tail_fold(name, path, found.st_size, size, others)
+            live = (
+                [trail for trail in fold.trails.values() if trail.first.type == kind and trail.deletion is None]
+                if fold
+                else []
+            )
+            if fold is None or len(live) >= count or size >= found.st_size:
+                return fold if size < found.st_size else None
+            size *= 4
+
+    def _may_amend(self, file: str, name: str, kind: str) -> bool:
+        return file != name and self.layout.kind_of(file) in (None, kind)
+
+    def _tail_fold(self, name: str, path: str, length: int, size: int, others: list[str]) -> Fold | None:
+        start = max(length - size, 0)
+        chunk = self.disk.read(path, start)
+        boundary = self.layout.codec_of(name).boundary(chunk) if start else 0
+        if boundary < 0:
+            return None if start == 0 else Fold()
+        state = FileState()
+        state.end = start + boundary
+        self.decode(name, chunk[boundary:], state)
+        entries = list(state.entries)
+        for file in others:
+            other = FileState()
+            self.decode(file, self.disk.read(os.path.join(self.folder, file)), other)
+            entries += other.entries
+        if any(entry.tx for entry in entries) or any(problem.severity == "error" for problem in state.problems):
+            return None  # whether the transaction is whole only the whole session can tell
+        fold = Fold()
+        fold.add(entries)
+        fold.problems = []
+        return fold
+
+    def notes(self) -> notes_file.Notes:
+        try:
+            data = self.disk.read(os.path.join(self.private, "lock"), HOLDER_BYTES)
+        except OSError:
+            data = b""
+        return notes_file.decode(data, self.disk.system.boot_id())
+
+    def problems(self) -> list[Problem]:
+        return [problem for state in self.states.values() for problem in state.problems] + self.fold.problems
+
+    def size_bytes(self) -> int:
+        return sum(state.identity[1] for state in self.states.values())
+
+    def _shown(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+
+def _unfinished_group(entries: list[Entry]) -> int | None:
+    """Where the last entries of a file begin if they are part of a one-file transaction whose rest is not there yet."""
+    if not entries or not entries[-1].tx:
+        return None
+    mark = entries[-1].tx
+    limits = transaction_range(mark)
+    if limits is None or limits[2] > 1 or entries[-1].seq == limits[1]:
+        return None
+    first = len(entries) - 1
+    while first > 0 and entries[first - 1].tx == mark:
+        first -= 1
+    return first

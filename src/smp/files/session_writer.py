@@ -1,0 +1,367 @@
+"""Is it safely stored? What happens under a session's lock.
+
+    lock → notes → resolve ids → encode → append (one write per file) → notes → sync (the commit point) → unlock
+
+Several batches that wait at once share the syncs. A batch that must be atomic and touches several files goes through
+the journal, whose sync is then the commit point. What the notes cannot vouch for is *settled* first: the files are
+read, a torn end is set aside in quarantine and cut off, a plan under way is carried out.
+
+Guarantees: a batch is stored whole or refused whole; an error of one batch does not touch the others. When `commit`
+returns, each batch without an error is as durable as the setting says.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from smp.errors import DurabilityUnknown, SMPError, StorageError, from_os_error
+from smp.files import notes as notes_file
+from smp.files.disk import TEMPORARY, identity
+from smp.files.journal import Plan
+from smp.files.notes import Notes
+from smp.files.session_reader import FileState
+from smp.model.entry import Entry, transaction_mark
+from smp.model.ledger import Ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from smp.files.disk import OpenFile
+    from smp.files.lock import SessionLock
+    from smp.files.session_reader import SessionReader
+    from smp.model.session_info import SessionInfo
+    from smp.store.port import Batch
+
+
+class _Stale(Exception):
+    """A file does not look as the notes say."""
+
+
+class SessionWriter:
+    def __init__(
+        self,
+        reader: SessionReader,
+        lock: SessionLock,
+        info: Callable[[], SessionInfo | None],
+        check: Callable[[], None],
+    ) -> None:
+        self._reader = reader
+        self._disk = reader.disk
+        self._layout = reader.layout
+        self._lock = lock
+        self._info = info
+        self._check = check
+        self._notes = Notes()
+        self._notes_bytes = b""
+        self._files: dict[str, OpenFile] = {}
+        self._touched: dict[str, set[Batch]] = {}
+        self._unterminated: set[str] = set()
+
+    # -- the write path
+
+    def commit(
+        self, batches: list[Batch], *, sync: bool, timeout_seconds: float, admit: Callable[[int, int], None]
+    ) -> list[str]:
+        """Store the batches; errors are left in them. Returns the paths written, for those who sync later."""
+        self._lock.acquire(timeout_seconds, batches[0].doing)
+        try:
+            self._check()
+            self._load_notes()
+            if self._reader.journal.exists() or self._notes.suspects:
+                self.recover()
+            for batch in batches:
+                self._attempt(batch, admit)
+            self._write_notes()
+            if sync:
+                self._sync()
+            return [file.path for file in self._files.values()]
+        finally:
+            self._close_files()
+            self._lock.release()
+
+    def _attempt(self, batch: Batch, admit: Callable[[int, int], None]) -> None:
+        try:
+            for _ in range(3):
+                ledger = self._ledger(batch)
+                try:
+                    entries = batch.resolve(ledger)
+                    if entries:
+                        self._store(batch, entries, admit)
+                    self._notes.seq, self._notes.numbers = ledger.seq, ledger.numbers
+                    return
+                except _Stale:
+                    self.settle()
+            raise StorageError(
+                f"The files of {self._reader.folder} are being changed by something else while SMP writes."
+            )
+        except SMPError as error:
+            batch.error = error
+        except OSError as error:
+            batch.error = from_os_error(error, self._reader.folder, batch.doing)
+
+    def _ledger(self, batch: Batch) -> Ledger:
+        if not self._notes.files:
+            self.settle()
+        fold = self._reader.catch_up() if batch.needs_trails else None
+        return Ledger(self._notes.seq, dict(self._notes.numbers), fold)
+
+    def _store(self, batch: Batch, entries: list[Entry], admit: Callable[[int, int], None]) -> None:
+        session = self._reader.session
+        names = [self._layout.file_of(entry, session) for entry in entries]
+        distinct = len(set(names))
+        if batch.atomic and len(entries) > 1:
+            mark = transaction_mark(entries[0].seq, len(entries), distinct)
+            for entry in entries:
+                entry.tx = mark
+        parts: dict[str, list[bytes]] = {}
+        for name, entry in zip(names, entries, strict=True):
+            data = self._layout.codec_of(name).encode(self._layout.dialect.encode(entry, session))
+            parts.setdefault(name, []).append(data)
+        admit(self._notes.size, sum(len(data) for part in parts.values() for data in part))
+        if batch.atomic and distinct > 1:
+            self._store_by_journal({name: b"".join(part) for name, part in parts.items()})
+        else:
+            for name, part in parts.items():
+                self._append(name, b"".join(part), batch)
+
+    def _append(self, name: str, data: bytes, batch: Batch) -> None:
+        file = self._files.get(name) or self._open(name)
+        start = self._start_of(name, file)
+        file.append(start + data)
+        self._unterminated.discard(name)
+        self._notes.size += len(start) + len(data)
+        self._touched.setdefault(name, set()).add(batch)
+
+    def _open(self, name: str) -> OpenFile:
+        path = self._path(name)
+        try:
+            file = self._disk.open_append(path)
+        except FileNotFoundError:
+            self._disk.make_folder(os.path.dirname(path))
+            file = self._disk.open_append(path)
+        if not file.created and self._notes.unchanged(name, file.identity) is None:
+            file.close()
+            raise _Stale
+        self._files[name] = file
+        return file
+
+    def _start_of(self, name: str, file: OpenFile) -> bytes:
+        """What must stand before the next entry: the header of a new file, a line end that a person left out."""
+        if file.identity[1] == 0:
+            return self._layout.codec_of(name).header(self._layout.title_of(name, self._reader.session))
+        return b"\n" if name in self._unterminated else b""
+
+    def _sync(self) -> None:
+        for name, file in self._files.items():
+            try:
+                file.sync()
+            except DurabilityUnknown as error:
+                for batch in self._touched.get(name, ()):
+                    batch.error = error
+                self._notes.files.pop(name, None)
+                self._notes.suspects.append(name)
+                self._write_notes(remember=False)
+
+    # -- several files at once
+
+    def _store_by_journal(self, parts: dict[str, bytes]) -> None:
+        self._sync()  # what the plan's offsets rest on
+        if self._notes.suspects:
+            raise StorageError(
+                "The disk does not confirm writes; the transaction was not begun.", path=self._reader.folder
+            )
+        plan = Plan()
+        for name, data in parts.items():
+            file = self._files.get(name) or self._open(name)
+            plan.appends.append((name, file.identity[1], self._start_of(name, file) + data))
+        self._close_files()
+        self._reader.journal.commit(plan)
+        try:
+            self._reader.journal.carry_out(plan, self.holds)
+        except (OSError, StorageError) as error:
+            self._roll_back(plan, error)
+        self._reader.journal.clear()
+        for name, _, data in plan.appends:
+            self._unterminated.discard(name)
+            self._notes.size += len(data)
+            self._remember(name, only_grew=True)
+
+    def _roll_back(self, plan: Plan, error: OSError | StorageError) -> None:
+        """The plan was committed but cannot be carried out (the disk is full): take it back, or say that it may still come."""
+        try:
+            for name, offset, _ in plan.appends:
+                found = self._disk.stat(self._path(name))
+                if found is not None and found.st_size > offset:
+                    self._disk.cut(self._path(name), offset)
+            self._reader.journal.clear()
+        except OSError:
+            raise DurabilityUnknown(
+                f"A transaction was committed but not yet carried out ({error}). The next write or read completes it.",
+                path=self._reader.journal.path,
+            ) from error
+        self._notes.files.clear()  # the files were touched; let the next writer look
+        raise error
+
+    def holds(self, name: str, data: bytes) -> bool:
+        """Whether these entries are already in a file, wherever a person may have moved them."""
+        wanted, there = FileState(), FileState()
+        self._reader.decode(name, data, wanted)
+        if self._disk.exists(self._path(name)):
+            self._reader.decode(name, self._disk.read(self._path(name)), there)
+        return {entry.seq for entry in wanted.entries} <= {entry.seq for entry in there.entries}
+
+    def rewrite(self, contents: dict[str, bytes | None]) -> None:
+        """Replace whole files together; None removes one. The lock is held by the caller."""
+        plan = Plan()
+        folders = set()
+        for name, data in contents.items():
+            path = self._path(name)
+            if data is None:
+                plan.removes.append(name)
+                continue
+            self._disk.make_folder(os.path.dirname(path))
+            self._disk.remove(path + TEMPORARY)
+            self._disk.write_new(path + TEMPORARY, data)
+            folders.add(os.path.dirname(path))
+            plan.moves.append((name + TEMPORARY, name))
+        for folder in sorted(folders):
+            self._disk.sync_folder(folder)
+        self._reader.journal.commit(plan)
+        self._reader.journal.carry_out(plan, self.holds)
+        self._reader.journal.clear()
+        for name in contents:
+            self._notes.files.pop(name, None)
+
+    def append_head(self, name: str, data: bytes) -> None:
+        """Append a new head of the session to its log. The lock is held by the caller."""
+        file = self._open(name)
+        try:
+            file.append(self._start_of(name, file) + data)
+            file.sync()
+        finally:
+            self._close_files()
+        self._unterminated.discard(name)
+        self._remember(name, only_grew=True)
+
+    def locked(self, doing: str, timeout_seconds: float, work: Callable[[], Any], *, check: bool = True) -> Any:
+        """Do something else under the lock, on settled files."""
+        self._lock.acquire(timeout_seconds, doing)
+        try:
+            if check:
+                self._check()
+            self._load_notes()
+            self.recover()
+            return work()
+        finally:
+            self._close_files()
+            self._write_notes()
+            self._lock.release()
+
+    # -- putting things right
+
+    def recover(self) -> None:
+        """Finish what a dead writer left: carry out a committed plan, throw away the rest, replace suspect files."""
+        journal = self._reader.journal
+        plan = journal.load()
+        if plan is not None:
+            journal.carry_out(plan, self.holds)
+        if journal.exists():
+            journal.clear()
+        for name in self._notes.suspects:
+            if self._disk.exists(self._path(name)):
+                self._disk.replace(self._path(name), self._disk.read(self._path(name)))
+        self._notes.suspects = []
+        for folder in {os.path.dirname(self._path(name)) for name in self._reader.states} | {self._reader.folder}:
+            for name in self._disk.names(folder):
+                if name.endswith(TEMPORARY) and self._is_ours(os.path.join(folder, name)):
+                    self._disk.remove(os.path.join(folder, name))
+        self.settle()
+
+    def _is_ours(self, path: str) -> bool:
+        """In a folder that several sessions share, only this session's leftovers may be touched."""
+        return bool(self._layout.info_file) or os.path.basename(path).startswith(self._reader.session + ".")
+
+    def settle(self) -> None:
+        """Read the files, set torn ends aside, and note what is there."""
+        with self._reader.mutex:
+            self._settle()
+
+    def _settle(self) -> None:
+        fold = self._reader.catch_up()
+        for name, state in self._reader.states.items():
+            found = self._disk.stat(self._path(name))
+            if found is None:
+                continue
+            if found.st_size > state.end:
+                self._quarantine(name, state.end)
+            if state.unterminated:
+                self._unterminated.add(name)
+            self._remember(name)
+        if self._reader.states:
+            self._disk.sync_folder(self._reader.folder)  # a writer that died may not have done so
+        info = self._info()
+        ledger = Ledger(max(self._notes.seq, fold.seq), self._notes.numbers)
+        ledger.raise_to(info.seq if info else 0, fold.numbers)
+        ledger.raise_to(0, info.numbers if info else {})
+        self._notes.seq, self._notes.numbers = ledger.seq, ledger.numbers
+        self._notes.size = sum(known[1] for known in self._notes.files.values() if known) + self._unremembered_bytes()
+
+    def _unremembered_bytes(self) -> int:
+        return sum(state.identity[1] for name, state in self._reader.states.items() if name not in self._notes.files)
+
+    def _quarantine(self, name: str, end: int) -> None:
+        """Keep what a crash left half-written where a person can look at it, then cut it off."""
+        folder = os.path.join(self._reader.private, "quarantine")
+        self._disk.make_folder(folder)
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        base = f"{name.replace('/', '_')}.{end}.{stamp}"
+        target, number = os.path.join(folder, base), 1
+        while self._disk.exists(target):
+            number += 1
+            target = os.path.join(folder, f"{base}.{number}")
+        self._disk.write_new(target, self._disk.read(self._path(name), end))
+        self._disk.sync_folder(folder)
+        self._disk.cut(self._path(name), end)
+
+    def _remember(self, name: str, *, only_grew: bool = False) -> None:
+        """Note what a file looks like now; unless it only grew by our own hand, a new epoch begins for its readers."""
+        found = self._disk.stat(self._path(name))
+        if found is None:
+            return
+        now = identity(found)
+        epoch = self._notes.unchanged(name, now)
+        if epoch is None:
+            known = self._notes.files.get(name) if only_grew else None
+            epoch = known[4] if known else time.time_ns()
+        self._notes.remember(name, now, epoch)
+        state = self._reader.states.get(name)
+        if state is not None and state.end == now[1]:
+            state.identity, state.epoch = now, epoch
+
+    # -- notes
+
+    def _load_notes(self) -> None:
+        data = notes_file.read(self._disk.system, self._lock.descriptor)
+        if not self._notes_bytes or not data.startswith(self._notes_bytes):
+            self._notes = notes_file.decode(data, self._disk.system.boot_id())
+            self._unterminated.clear()
+
+    def _write_notes(self, *, remember: bool = True) -> None:
+        if remember:
+            for name, file in self._files.items():
+                known = self._notes.files.get(name)
+                self._notes.remember(name, file.identity, known[4] if known else time.time_ns())
+        data = self._notes.encode()
+        notes_file.write(self._disk.system, self._lock.descriptor, data)
+        self._notes_bytes = data
+
+    def _close_files(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+        self._touched.clear()
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._reader.folder, name)

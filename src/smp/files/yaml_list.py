@@ -1,0 +1,408 @@
+"""What are the bytes? A YAML file with one list of entries, such as decisions.yaml.
+
+    # Decisions of this session. SMP format 1; add, edit or remove entries as you like, newest last.
+    decisions:
+
+      - id: DEC-0001
+        seq: 3
+        decision: Use multi-agent review
+        checksum: sha256:0123456789abcdef
+
+An entry is a blank line and one list item: `  - ` with `id` first and `seq` second where given, fields at column 4,
+`checksum` last. The checksum signs the bytes from the `  - ` up to the checksum line. The text of values is that of
+`yaml_text`; nothing inside a value ever stands at column 4 or less, so no text can imitate the structure. A field of
+the caller's that is called checksum is written with its key in quotes, which tells it from ours.
+
+Reading goes by lines first: an item starts at a `- ` that is not deeper than the item before it, and ends after its
+checksum line or before the next item. Each item is then parsed alone, so damage stays where it is. Hand-written lists
+may have any indent; our own items are found among them by their first two lines (`  - id: `, `    seq: `).
+
+Guarantees: those of `codec`, for fields with `id` and `seq`: cut at any byte, such an entry is TORN or leaves no trace.
+An entry of ours that lost its checksum line is EDITED, and TORN only at the end of a file. If no more than two bytes
+of its closing line were changed it is EDITED also there: it was once complete.
+Non-guarantees: without `id` and `seq` a cut entry cannot be told from a hand-written one.
+
+This module also reads files with the marks of an unfinished git merge, for all formats: see `read_both_sides`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+
+from smp.files.codec import CONFLICT, DAMAGED, EDITED, SIGNED, TORN, UNSIGNED, Fields, Piece, signature
+from smp.files.yaml_text import Unreadable, emit_mapping, read_item, read_value
+
+_BOM = b"\xef\xbb\xbf"
+_ITEM_INDENT, _FIELD_INDENT = "  - ", "    "
+_CHECKSUM_LINE_BYTES = len("    checksum: sha256:0123456789abcdef\n")
+_BEGIN_MARK = re.compile(rb"  - id: [^\n]*\n    seq:")
+_BEGINNING_LIMIT_BYTES = 200  # more than the longest first line of ours
+_BLANK_LINE = (b"\n\n", b"\n\r\n")
+_CUT_INDENT = re.compile(rb"(?<![^\n]) {0,2}\Z|\Z")  # a last line that is nothing but an item's indent
+_CUT_OFF = "the write of this entry was cut off"
+_USUAL_INDENT_LIMIT = 4  # our own nested lists start at column 6; deeper lists count only if the file begins so
+
+
+class YamlList:
+    """Codec of a YAML file that holds one list under `key`."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        name = re.escape(key.encode())
+        self._structure = re.compile(
+            rb"^(?:(?P<dash> *)-(?=[ \r\n]|\Z)"
+            rb"|(?P<closing> +)checksum: (?P<sum>sha256:[0-9a-f]{16})[ ]*\r?(?:\n|\Z)"
+            rb"|(?P<top>\"?" + name + rb"\"?:[ ]*(?:\[\][ ]*)?(?:#[^\n]*)?|---[ ]*|\.\.\.[ ]*)\r?(?:\n|\Z))",
+            re.MULTILINE,
+        )
+
+    def header(self, title: str) -> bytes:
+        title = " ".join(title.split()).rstrip(".")
+        about = f"# {title}. SMP format 1; add, edit or remove entries as you like, newest last."
+        return f"{about}\n{self._key}:\n".encode()
+
+    def encode(self, fields: Fields) -> bytes:
+        text = emit_mapping(_in_order(fields), _FIELD_INDENT)
+        if "checksum" in fields:
+            text = re.sub("^    checksum:", '    "checksum":', text, count=1, flags=re.MULTILINE)
+        item = (_ITEM_INDENT + text[4:] if text else "  -\n").encode()
+        return b"\n%b    checksum: %b\n" % (item, signature(item).encode())
+
+    def decode(self, data: bytes, offset: int = 0, line: int = 1) -> list[Piece]:
+        return read_both_sides(data, offset, line, self._read, lone_divider=True)
+
+    def boundary(self, data: bytes) -> int:
+        if _BEGIN_MARK.match(data):  # two lines, because one could be the end of a longer line that was cut
+            return 0
+        at = data.find(b"\n  - id: ")
+        return at + 1 if at >= 0 else -1
+
+    def _read(self, data: bytes, at_file_start: bool) -> list[Piece]:
+        if at_file_start and self._is_cut_header(data):
+            return [Piece(0, len(data), 0, TORN, None, "the write of the file's first lines was cut off")]
+        cut = len(data) - len(_CUT_INDENT.search(data)[0])  # type: ignore[index]  # it always matches
+        pieces = self._pieces(data[:cut] if cut < len(data) else data)
+        if cut < len(data):
+            start = pieces.pop().start if pieces and pieces[-1].state == TORN else cut
+            pieces.append(Piece(start, len(data), 0, TORN, None, _CUT_OFF))
+        return pieces
+
+    def _is_cut_header(self, data: bytes) -> bool:
+        comment, newline, key = data.partition(b"\n")
+        return comment.startswith(b"#") and len(key) <= len(self._key) and f"{self._key}:".encode().startswith(key)
+
+    def _pieces(self, data: bytes) -> list[Piece]:
+        pieces: list[Piece] = []
+        done = 0  # everything before is a piece or needs none
+        for item in self._items(data):
+            pieces.extend(_stray(data, done, item.start))
+            if item.column >= 0:
+                pieces.append(_entry(data, item))
+            done = item.end
+        pieces.extend(_stray(data, done, len(data)))
+        return pieces
+
+    def _items(self, data: bytes) -> Iterator[_Item]:
+        """Items and top-level lines (column -1), in order; what lies between them belongs to nobody."""
+        current: _Item | None = None
+        limit, top_end = -1, 0  # the deepest indent of an item is unknown before the first one
+        for found in self._structure.finditer(data):
+            start = found.start()
+            dash, closing = found["dash"], found["closing"]
+            if closing is not None:
+                if current is not None and len(closing) == current.column:
+                    current.end, current.sum_at, current.sum = found.end(), start, found["sum"].decode()
+                    yield current
+                    current = None
+                continue
+            if dash is not None:
+                if limit < 0:
+                    clean = _stray_span(data, top_end, start) is None
+                    limit = max(_USUAL_INDENT_LIMIT, len(dash)) if clean else _USUAL_INDENT_LIMIT
+                deepest = limit if current is None else current.indent
+                if len(dash) > deepest and not _is_own_start(data, start):
+                    continue
+            if current is not None:
+                current.end = start
+                yield current
+                current = None
+            if dash is None:
+                top_end = found.end()
+                yield _Item(start, top_end, 0, -1)
+            else:
+                current = _Item(start, len(data), len(dash), _column(data, found.end(), len(dash)))
+        if current is not None:
+            yield current
+
+
+def load_mapping(data: bytes) -> Fields:
+    """A whole file that is one mapping; `ValueError` says what is wrong with it."""
+    import yaml
+
+    try:
+        text = data.removeprefix(_BOM).replace(b"\r\n", b"\n").decode()
+    except UnicodeDecodeError:
+        raise Unreadable("not valid UTF-8") from None
+    fields = read_value(text, yaml)
+    if fields is not None and not isinstance(fields, dict):
+        raise Unreadable("not a mapping of fields")
+    return fields or {}
+
+
+class _Item:
+    """Where one list item stands: its dash's indent, its fields' column, and its checksum line if it has one."""
+
+    __slots__ = ("column", "end", "indent", "start", "sum", "sum_at")
+
+    def __init__(self, start: int, end: int, indent: int, column: int) -> None:
+        self.start, self.end, self.indent, self.column = start, end, indent, column
+        self.sum_at, self.sum = -1, ""
+
+
+def _in_order(fields: Fields) -> Fields:
+    """`id` and `seq` first: the mark by which a cut entry is known as ours."""
+    if "seq" not in fields and "id" not in fields:
+        return fields
+    first: Fields = {key: fields[key] for key in ("id", "seq") if key in fields}
+    return first | fields
+
+
+def _column(data: bytes, after_dash: int, indent: int) -> int:
+    end = data.find(b"\n", after_dash)
+    rest = data[after_dash : end if end >= 0 else len(data)]
+    text = rest.lstrip(b" ")
+    return indent + 1 + len(rest) - len(text) if text.strip() else indent + 2
+
+
+def _is_own_start(data: bytes, start: int) -> bool:
+    """Whether an entry that `encode` wrote, or the beginning of one that was cut off, starts here."""
+    if _BEGIN_MARK.match(data, start):
+        return True
+    if len(data) - start > _BEGINNING_LIMIT_BYTES or not data[max(0, start - 3) : start].endswith(_BLANK_LINE):
+        return False
+    return _is_cut_beginning(data[start:])
+
+
+def _stray_span(data: bytes, start: int, end: int) -> tuple[int, int] | None:
+    """The lines between two items without the blank and comment lines at the edges, or None if that is all."""
+    if start >= end or data[start:end].isspace():
+        return None
+    first = last = -1
+    for text in data[start:end].splitlines(keepends=True):
+        if text.strip() and not text.lstrip().startswith(b"#"):
+            first = start if first < 0 else first
+            last = start + len(text)
+        start += len(text)
+    return (first, last) if first >= 0 else None
+
+
+def _stray(data: bytes, start: int, end: int) -> list[Piece]:
+    span = _stray_span(data, start, end)
+    return [Piece(*span, 0, DAMAGED, None, "stray text, not part of an entry")] if span else []
+
+
+def _entry(data: bytes, item: _Item) -> Piece:
+    """The piece for one item. Whether it is torn is asked first: a cut may well fall inside a character."""
+    start, end = item.start, item.end
+    if item.sum_at >= 0:
+        raw = data[start : item.sum_at]
+        state = SIGNED if signature(raw) == item.sum else EDITED
+        return _parsed(raw, start, end, state, "" if state == SIGNED else "changed since it was signed")
+    raw = data[start:end].rstrip() + b"\n"
+    closed = _body_before_damaged_closing(data[start:end])
+    if closed is not None:
+        return _parsed(closed, start, start + len(raw), EDITED, "its checksum line is damaged")
+    ours = _BEGIN_MARK.match(raw.replace(b"\r\n", b"\n")) is not None
+    if end == len(data) and (ours or _is_cut_beginning(data[start:end])):
+        return Piece(start, end, 0, TORN, None, _CUT_OFF)
+    end = min(end, start + len(raw))
+    piece = _parsed(raw, start, end, EDITED if ours else UNSIGNED, "its checksum line is gone" if ours else "")
+    if piece.fields and piece.fields.pop("checksum", None) is not None:  # ours, moved or reformatted by hand
+        piece.state, piece.message = EDITED, "changed since it was signed"
+    return piece
+
+
+def _parsed(raw: bytes, start: int, end: int, state: str, message: str) -> Piece:
+    import yaml  # here, because it costs 46 ms and writers never need it
+
+    try:
+        fields = read_item(raw.replace(b"\r\n", b"\n").decode(), yaml)
+    except UnicodeDecodeError:
+        return Piece(start, end, 0, DAMAGED, None, "not valid UTF-8")
+    except Unreadable as error:
+        return Piece(start, end, 0, DAMAGED, None, str(error))
+    if fields is None and state == SIGNED:
+        fields = {}
+    if not isinstance(fields, dict):
+        return Piece(start, end, 0, DAMAGED, None, "not a mapping of fields")
+    return Piece(start, end, 0, state, fields, message)
+
+
+def _is_cut_beginning(raw: bytes) -> bool:
+    """Whether these last bytes of a file are the beginning of an entry of ours, cut before its `seq`."""
+    raw = raw.replace(b"\r\n", b"\n")
+    return raw.rstrip() == b"  -" or (raw.startswith(b"  - ") and is_cut_after(raw[4:], b"id: ", b"    seq:"))
+
+
+def is_cut_after(text: bytes, first: bytes, second: bytes) -> bool:
+    """Whether `text` is cut within its first line, which starts with `first`, or within `second` right after it."""
+    line, newline, more = text.partition(b"\n")
+    if not newline:
+        return line.startswith(first) or first.startswith(line)
+    return line.startswith(first) and second.startswith(more)
+
+
+def _body_before_damaged_closing(raw: bytes) -> bytes | None:
+    for trimmed in (raw, raw.rstrip(b"\n") + b"\n"):
+        body = trimmed[: -_CHECKSUM_LINE_BYTES - 1] + b"\n"
+        expected = b"\n    checksum: %b\n" % signature(body).encode()
+        if nearly_equal(trimmed[-_CHECKSUM_LINE_BYTES - 1 :], expected):
+            return body
+    return None
+
+
+def nearly_equal(found: bytes, expected: bytes) -> bool:
+    """Whether at most two bytes differ: a closing line that was whole once, not one that a cut left unfinished."""
+    return len(found) == len(expected) and sum(a != b for a, b in zip(found, expected, strict=True)) <= 2
+
+
+# --------------------------------------------------------------------------------------------- unfinished git merges
+_MARKER = re.compile(rb"^(?:([<|>])\1{6}(?: [^\n]*)?|(=)={6}[ ]*)\r?(?:\n|\Z)", re.MULTILINE)
+
+Read = Callable[[bytes, bool], list[Piece]]
+
+
+class _Side:
+    """A file as one side of a merge has it: chunks of the real file, and where each of them stands there."""
+
+    def __init__(self) -> None:
+        self._chunks: list[bytes] = []
+        self._starts: list[int] = []  # in this side's text
+        self._origins: list[int] = []  # in the file
+        self._length = 0
+
+    def add(self, text: bytes, start: int, end: int) -> None:
+        self._chunks.append(text[start:end])
+        self._starts.append(self._length)
+        self._origins.append(start)
+        self._length += end - start
+
+    def read(self, read: Read, at_file_start: bool, other: _Side | None) -> tuple[list[Piece], list[tuple[int, int]]]:
+        """The side's pieces, and the stretches of the file that belong to an entry of which they are not the span."""
+        pieces: list[Piece] = []
+        rests: list[tuple[int, int]] = []
+        for piece in read(b"".join(self._chunks), at_file_start):
+            spans = self._spans(piece.start, piece.end)
+            if piece.fields is None and len(spans) > 1:
+                pieces += [Piece(*span, 0, DAMAGED, None, "cut apart by a merge conflict") for span in spans]
+                continue
+            own = spans[0] if other is None else next((span for span in spans if not other.has(span[0])), spans[0])
+            piece.start, piece.end = own
+            if len(spans) > 1 and piece.fields is not None:
+                rests += [span for span in spans if span != own]
+                piece.state, piece.message = EDITED, "put together from the parts of a merge conflict"
+            pieces.append(piece)
+        return pieces, rests
+
+    def has(self, origin: int) -> bool:
+        return origin in self._origins
+
+    def _spans(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The stretches of the file that make up a stretch of this side."""
+        first, last = bisect_right(self._starts, start) - 1, bisect_right(self._starts, end - 1) - 1
+        spans = []
+        for n in range(first, last + 1):
+            from_, to = max(start - self._starts[n], 0), min(end - self._starts[n], len(self._chunks[n]))
+            spans.append((self._origins[n] + from_, self._origins[n] + to))
+        return spans
+
+
+def read_both_sides(data: bytes, offset: int, line: int, read: Read, lone_divider: bool) -> list[Piece]:
+    """All pieces of `data`, which `read` finds in bytes without BOM, zero tail and conflict markers.
+
+    Git moves lines that both sides share out of a conflict, so one entry may start before the marker and end on both
+    sides of it. Therefore the file is read as each side had it, and what both have in common is returned once: an
+    entry that is whole on its side is found whole, as EDITED, because its bytes do not stand together. Its span is one
+    of its stretches; the marker pieces before the others include them. So pieces never overlap, and a file without its
+    CONFLICT pieces and with its EDITED ones encoded anew is a good one. Entries of the two sides may share an id.
+    A line of seven `=` is a marker inside a conflict only, unless `lone_divider`: in Markdown it underlines a heading.
+    """
+    text = data.rstrip(b"\0")
+    begin = len(_BOM) if offset == 0 and text.startswith(_BOM) else 0
+    if _may_have_markers(text, lone_divider):
+        pieces = _merged(text, begin, read, offset == 0, lone_divider)
+    else:
+        pieces = read(text[begin:] if begin else text, offset == 0)
+        for piece in pieces if begin else ():
+            piece.start, piece.end = piece.start + begin, piece.end + begin
+    if len(text) < len(data):
+        start = pieces.pop().start if pieces and pieces[-1].state == TORN else len(text)
+        pieces.append(Piece(start, len(data), 0, TORN, None, "the write was cut off and left zero bytes"))
+    _place(pieces, data, offset, line)
+    return pieces
+
+
+def _may_have_markers(text: bytes, lone_divider: bool) -> bool:
+    kinds = (b"<<<<<<<", b">>>>>>>", b"|||||||", b"=======") if lone_divider else (b"<<<<<<<", b">>>>>>>", b"|||||||")
+    return any(b"\n" + kind in text or text.startswith((kind, _BOM + kind)) for kind in kinds)
+
+
+def _merged(text: bytes, begin: int, read: Read, at_file_start: bool, lone_divider: bool) -> list[Piece]:
+    ours, theirs, conflicts = _sides(text, begin, lone_divider)
+    pieces, rests = ours.read(read, at_file_start, None)
+    known = {(piece.start, piece.end): piece for piece in pieces}
+    more, more_rests = theirs.read(read, at_file_start, ours)
+    for piece in more:
+        twin = known.get((piece.start, piece.end))
+        if twin is None or twin.state != piece.state or twin.fields != piece.fields:
+            pieces.append(piece)
+    for start, end in rests + more_rests:
+        for marker in conflicts:
+            if marker.end <= start and not text[marker.end : start].strip():
+                marker.end = max(marker.end, end)
+    for piece in pieces:
+        if piece.state == TORN and piece.end < len(text):  # only what ends with the file can be torn
+            piece.state, piece.message = DAMAGED, "cut off by a merge conflict"
+    torn = [piece for piece in pieces if piece.state == TORN][:1]
+    settled = [piece for piece in pieces if piece.state != TORN] + conflicts
+    return sorted(settled, key=lambda piece: (piece.start, piece.end)) + torn
+
+
+def _sides(text: bytes, begin: int, lone_divider: bool) -> tuple[_Side, _Side, list[Piece]]:
+    ours, theirs = _Side(), _Side()
+    conflicts: list[Piece] = []
+    readers: tuple[_Side, ...] = (ours, theirs)  # who has the lines that come next
+    at = begin
+    for marker in _MARKER.finditer(text, begin):
+        kind = marker[1] or marker[2]
+        if kind == b"=" and len(readers) == 2 and not lone_divider:
+            continue
+        for side in readers:
+            side.add(text, at, marker.start())
+        at = marker.end()
+        conflicts.append(Piece(marker.start(), at, 0, CONFLICT, None, "conflict marker of an unfinished merge"))
+        if kind == b"<":
+            readers = (ours,)
+        elif kind == b">":
+            readers = (ours, theirs)
+        elif len(readers) < 2:  # the base (|) is on no side
+            readers = (theirs,) if kind == b"=" else ()
+    for side in readers:
+        side.add(text, at, len(text))
+    return ours, theirs, conflicts
+
+
+def _place(pieces: list[Piece], data: bytes, offset: int, line: int) -> None:
+    """Gives pieces their line, and their offsets in the file instead of in the data."""
+    counted = 0
+    for piece in pieces:
+        if piece.start >= counted:
+            line += data.count(b"\n", counted, piece.start)
+        else:
+            line -= data.count(b"\n", piece.start, counted)
+        counted = piece.start
+        piece.line = line
+        piece.start += offset
+        piece.end += offset

@@ -1,0 +1,256 @@
+"""A store: open it, list and create sessions, close it."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from smp.config import DEFAULT_ROOTS, Config
+from smp.errors import FormatTooNew, InvalidConfig, InvalidFormat, LayoutMismatch, StoreNotFound, from_os_error
+from smp.files.disk import Disk
+from smp.files.layouts import NAMES, layout_named
+from smp.files.system import RealSystem
+from smp.model import ids
+from smp.model.session_info import FORMAT, SessionInfo
+from smp.model.time import parse, system_clock, to_text
+from smp.session import SessionMemory
+from smp.store.file_store import FileStore
+from smp.write import validate
+from smp.write.admit import admit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+    from types import TracebackType
+
+    from smp.files.system import System
+    from smp.model.report import Report
+
+CONFIG_FILE = "config.json"
+
+
+def open_memory(
+    where: str | os.PathLike[str] | None = None,
+    *,
+    layout: str | None = None,
+    config: Mapping[str, Any] | None = None,
+    clock: Callable[[], datetime] | None = None,
+    system: System | None = None,
+) -> Memory:
+    """Open a store, creating it if need be.
+
+    where   a folder; nothing: the store in the nearest `.bmad/` upwards; `:memory:`: one that lives in this process.
+    layout  jsonl (default), markdown, single or log; an existing store knows its own.
+    config  settings above those in the store's config.json, e.g. `{"durability": "os"}`.
+    clock   returns the time as an aware datetime, for tests and imports.
+    """
+    if where is not None and str(where) == ":memory:":
+        from smp.files.memory_system import MemorySystem
+
+        return Memory("/memory", layout, config, clock, system or MemorySystem())
+    if where is not None and str(where).startswith(("postgresql://", "postgres://")):
+        raise InvalidFormat("where: PostgreSQL stores are not available in this version.", field="where")
+    root = find_root(layout) if where is None else os.path.abspath(os.fspath(where))
+    return Memory(root, layout, config, clock, system or RealSystem())
+
+
+def find_root(layout_name: str | None, start: str | None = None) -> str:
+    """The store in the nearest `.bmad/` upwards from a folder, as git finds `.git`."""
+    folder = os.path.abspath(start or os.getcwd())
+    wanted = [layout_name] if layout_name in NAMES else list(NAMES)
+    while True:
+        roots = list(dict.fromkeys(os.path.join(folder, DEFAULT_ROOTS[name]) for name in wanted))
+        for root in roots:
+            if os.path.exists(os.path.join(root, CONFIG_FILE)) and (
+                os.path.exists(os.path.join(folder, ".bmad")) or "log" in wanted
+            ):
+                return root
+        if os.path.isdir(os.path.join(folder, ".bmad")):
+            return roots[0]
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            raise StoreNotFound(
+                "No .bmad folder here or above. Make a store with `smp init`, or say where it is (--root, SMP_ROOT, smp.open(folder))."
+            )
+        folder = parent
+
+
+class Memory:
+    """A store of sessions. Threads may share it; so may any number of processes, each with its own."""
+
+    def __init__(
+        self,
+        root: str,
+        layout_name: str | None,
+        config: Mapping[str, Any] | None,
+        clock: Callable[[], datetime] | None,
+        system: System,
+    ) -> None:
+        self.root = root
+        self._clock = clock or system_clock
+        disk = Disk(system)
+        try:
+            from smp.store.convert import finish_conversion
+
+            finish_conversion(disk, root)
+            stored = self._read_config(disk)
+            name = self._layout_name(disk, stored, layout_name)
+            self.config = Config.build(
+                {**(stored or {}), "layout": name},
+                os.path.join(root, CONFIG_FILE),
+                environ=os.environ,
+                arguments=config,
+            )
+            if stored is None:
+                self._create(disk, name)
+        except OSError as error:
+            raise from_os_error(error, root, "opening the store") from error
+        self._store = FileStore(root, layout_named(name), system, self.config, admit)
+
+    def _read_config(self, disk: Disk) -> dict[str, Any] | None:
+        path = os.path.join(self.root, CONFIG_FILE)
+        try:
+            stored = json.loads(disk.read(path).decode("utf-8-sig"))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (ValueError, RecursionError) as error:
+            raise InvalidConfig(
+                f"{path}: not valid JSON: {error}. Correct it; your memories are not affected.", path=path
+            ) from None
+        if not isinstance(stored, dict):
+            raise InvalidConfig(f"{path}: must be a JSON object.", path=path)
+        if isinstance(stored.get("format"), int) and stored["format"] > FORMAT:
+            raise FormatTooNew(
+                f"{path}: this store has format {stored['format']}; this SMP knows {FORMAT}. Install a newer one; nothing was touched.",
+                path=path,
+                format=stored["format"],
+                limit=FORMAT,
+            )
+        return stored
+
+    def _layout_name(self, disk: Disk, stored: dict[str, Any] | None, wanted: str | None) -> str:
+        found = (stored or {}).get("layout") or _recognise(disk, self.root)
+        if wanted is not None:
+            layout_named(wanted)
+        if found is not None and wanted is not None and found != wanted:
+            raise LayoutMismatch(
+                f"{self.root} is a {found} store, not {wanted}. Open it without a layout, or convert it: smp convert --to {wanted}",
+                path=self.root,
+                layout=found,
+            )
+        return found or wanted or "jsonl"
+
+    def _create(self, disk: Disk, name: str) -> None:
+        disk.make_folder(self.root)
+        path = os.path.join(self.root, CONFIG_FILE)
+        data = json.dumps({"layout": name, "format": FORMAT}, indent=2) + "\n"
+        temporary = f"{path}.{os.urandom(4).hex()}.smp-new"
+        disk.write_new(temporary, data.encode())
+        try:
+            disk.link_new(temporary, path)
+        except FileExistsError:  # another process was quicker
+            disk.remove(temporary)
+            stored = self._read_config(disk) or {}
+            self._layout_name(disk, stored, name)
+        disk.sync_folder(self.root)
+
+    @property
+    def layout(self) -> str:
+        return self._store.layout.name
+
+    @property
+    def store(self) -> FileStore:
+        """The store below, for tools that need more than this class offers."""
+        return self._store
+
+    def now(self) -> datetime:
+        moment = self._clock()
+        if moment.tzinfo is None:
+            raise InvalidConfig("clock: must return a time with a time zone (an aware datetime).", field="clock")
+        return moment
+
+    # -- sessions
+
+    def create_session(
+        self,
+        id: str | None = None,
+        *,
+        user: str | None = None,
+        agents: list[str] | tuple[str, ...] = (),
+        project: str | None = None,
+        tags: list[str] | tuple[str, ...] = (),
+        author: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        created: datetime | str | None = None,
+        **context: Any,
+    ) -> SessionMemory:
+        """Create a session; what else you say about it (`phase="review"`) is kept as its context."""
+        now = self.now()
+        fields = validate.session_fields(user, agents, project, tags, context)
+        session_id = ids.check(id, "id") if id is not None else f"session-{now:%Y-%m-%d}-{os.urandom(3).hex()}"
+        if config:
+            self.config.override_session(config, session_id)
+            fields["config"] = validate.plain("config", dict(config))
+        created_text = to_text(now) if created is None else parse(created, "created")
+        return SessionMemory(self, self._store.create(SessionInfo(session_id, created_text, **fields)), author)
+
+    def session(self, id: str, *, author: str | None = None) -> SessionMemory:
+        """Open a session; `author` is who writes, unless a write says otherwise. Raises SessionNotFound."""
+        return SessionMemory(self, self._store.session(id), author)
+
+    def sessions(self) -> list[SessionMemory]:
+        """All sessions, by id."""
+        return [SessionMemory(self, self._store.session(name)) for name in self._store.session_ids()]
+
+    def get(self, ref: str) -> Any:
+        """A memory by its name across sessions, `session-id/ID`."""
+        session, _, memory_id = ref.partition("/")
+        return self.session(session).get(memory_id)
+
+    # -- the whole store
+
+    def validate(self) -> dict[str, Report]:
+        """Check every session; see SessionMemory.validate."""
+        return {session.id: session.validate() for session in self.sessions()}
+
+    def repair(self) -> dict[str, Report]:
+        return {session.id: session.repair() for session in self.sessions()}
+
+    def convert(self, to: str) -> Memory:
+        """Carry the store over to another layout, in place; returns it opened. This one is closed."""
+        from smp.store.convert import convert
+
+        convert(self._store, to)
+        self.close()
+        return Memory(self.root, None, None, self._clock, self._store.disk.system)
+
+    def sync(self) -> None:
+        """With durability `interval`: do not wait for the interval."""
+        self._store.sync_now()
+
+    def close(self) -> None:
+        """Sync what is not yet synced and let go of all files. Safe to call twice."""
+        self._store.close()
+
+    def __enter__(self) -> Memory:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Memory({self.root!r}, layout={self.layout!r})"
+
+
+def _recognise(disk: Disk, root: str) -> str | None:
+    """The layout of a folder without config.json, from what is in it; None if it is not a store."""
+    if not disk.exists(root):
+        return None
+    for name in NAMES:
+        known = layout_named(name)
+        if any(known.exists(disk, root, session) for session in known.session_ids(disk, root)):
+            return name
+    return None

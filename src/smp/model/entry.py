@@ -1,0 +1,68 @@
+"""What was written? An entry is one appended item of a session's files; records are what entries add up to.
+
+    put      a new memory with its fields            revision 1
+    change   new values of some fields (None removes) revision 2, 3, …
+    delete   hides the memory, with a reason
+    restore  shows it again
+
+`seq` numbers the entries of a session in the order in which they were written, over all its files. Entries of one
+transaction carry the range of their numbers and how many files it touched, `12-14/2`; it counts only when whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+PUT, CHANGE, DELETE, RESTORE = "put", "change", "delete", "restore"
+
+
+class Entry:
+    __slots__ = ("at", "by", "data", "file", "id", "line", "op", "revision", "schema", "seq", "state", "tx", "type")
+
+    def __init__(
+        self,
+        op: str,
+        type: str,
+        id: str,
+        at: str,
+        data: dict[str, Any],
+        *,
+        seq: int = 0,
+        tx: str = "",
+        by: str | None = None,
+        revision: int = 0,
+        schema: int = 1,
+        state: str = "signed",
+        file: str = "",
+        line: int = 0,
+    ) -> None:
+        self.op = op
+        self.type = type
+        self.id = id
+        self.at = at  # put: created; change, delete, restore: when it happened
+        self.by = by  # change, delete, restore: who did it; a put's author is a field
+        self.data = data
+        self.seq = seq
+        self.tx = tx
+        self.revision = revision
+        self.schema = schema
+        self.state = state
+        self.file = file
+        self.line = line
+
+    def __repr__(self) -> str:
+        return f"Entry({self.op} {self.id} seq={self.seq} tx={self.tx!r} at={self.at} by={self.by} {self.data!r})"
+
+
+def transaction_mark(first: int, count: int, files: int) -> str:
+    return f"{first}-{first + count - 1}" + (f"/{files}" if files > 1 else "")
+
+
+def transaction_range(mark: str) -> tuple[int, int, int] | None:
+    """First and last number and the count of files; None if a person broke the mark."""
+    numbers, _, files = mark.partition("/")
+    first, _, last = numbers.partition("-")
+    try:
+        return int(first), int(last), int(files or 1)
+    except ValueError:
+        return None

@@ -1,0 +1,188 @@
+"""What do the entries add up to? One pure fold, used for reading, for writing, for `as_of` and for checking.
+
+Guarantees: the same entries give the same records, however they were split over files or arrivals. An entry that
+makes no sense (a change of something that is not there, a second memory with a used id) becomes a problem and costs
+nothing else: the second memory with an id is shown as `DEC-0007-dup2` until `repair` gives it an id of its own.
+Non-guarantees: order of `created`; records come in the order in which they were written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from smp.model import ids
+from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, transaction_range
+from smp.model.record import CLASSES, Record
+from smp.model.report import Problem
+from smp.model.types import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Trail:
+    """All that happened to one memory, oldest first."""
+
+    __slots__ = ("entries", "first")
+
+    def __init__(self, first: Entry) -> None:
+        self.first = first
+        self.entries = [first]
+
+    def copy(self) -> Trail:
+        twin = Trail(self.first)
+        twin.entries = list(self.entries)
+        return twin
+
+    @property
+    def revision(self) -> int:
+        return 1 + sum(entry.op == CHANGE for entry in self.entries)
+
+    @property
+    def deletion(self) -> Entry | None:
+        for entry in reversed(self.entries):
+            if entry.op == DELETE:
+                return entry
+            if entry.op == RESTORE:
+                return None
+        return None
+
+    def data(self) -> dict[str, Any]:
+        if len(self.entries) == 1:
+            return self.first.data
+        merged = dict(self.first.data)
+        for entry in self.entries:
+            if entry.op == CHANGE:
+                merged.update(entry.data)
+        return {key: value for key, value in merged.items() if value is not None}
+
+    def record(self, session: str, until: str | None = None) -> Record | None:
+        """The memory as it stands, or as it stood at a time; None if it was not there yet."""
+        if until is not None:
+            return self._until(until).record(session) if not after(self.first.at, until) else None
+        last = next((entry for entry in reversed(self.entries) if entry.op in (PUT, CHANGE)), self.first)
+        return CLASSES[self.first.type](session, self.first, self.data(), last, self.revision, self.deletion)
+
+    def _until(self, until: str) -> Trail:
+        twin = Trail(self.first)
+        twin.entries += [entry for entry in self.entries[1:] if not after(entry.at, until)]
+        return twin
+
+    def history(self) -> list[dict[str, Any]]:
+        """Who did what, when: each change with its field's value before and after."""
+        steps: list[dict[str, Any]] = []
+        now: dict[str, Any] = {}
+        revision = 0
+        for entry in self.entries:
+            step: dict[str, Any] = {"op": entry.op, "at": entry.at, "by": entry.by}
+            if entry.op == PUT:
+                step["by"] = entry.data.get("author")
+            if entry.op in (PUT, CHANGE):
+                revision += 1
+                step["changes"] = {key: {"from": now.get(key), "to": value} for key, value in entry.data.items()}
+                now.update(entry.data)
+            else:
+                step["reason"] = entry.data.get("reason")
+            steps.append({"revision": revision, **step})
+        return steps
+
+
+class Fold:
+    """The memories of one session, by id, in the order in which they were written."""
+
+    def __init__(self) -> None:
+        self.trails: dict[str, Trail] = {}
+        self.numbers: dict[str, int] = {}  # the largest number given out, by prefix
+        self.seq = 0
+        self.idempotent: dict[str, str] = {}  # idempotency key -> id
+        self.preferences: dict[str, str] = {}  # preference key -> id
+        self.problems: list[Problem] = []
+        self._parts: dict[str, set[int]] = {}  # transaction -> numbers seen
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        for entry in sorted(entries, key=_number):
+            self._add(entry)
+
+    def _add(self, entry: Entry) -> None:
+        if entry.seq > self.seq:
+            self.seq = entry.seq
+        if entry.tx:
+            self._parts.setdefault(entry.tx, set()).add(entry.seq)
+        if entry.op == PUT:
+            self._put(entry)
+        else:
+            self._amend(entry)
+
+    def _put(self, entry: Entry) -> None:
+        known = self.trails.get(entry.id)
+        if known is not None:
+            if known.first.at == entry.at and known.first.data == entry.data:
+                self._report(entry, "duplicate_entry", f"{entry.id} stands here twice, word for word.", "warning")
+                return
+            entry = self._renamed(entry)
+        self.trails[entry.id] = Trail(entry)
+        prefix = KINDS[entry.type].prefix
+        number = ids.number_of(entry.id, prefix)
+        if number > self.numbers.get(prefix, 0):
+            self.numbers[prefix] = number
+        key = entry.data.get("idempotency_key")
+        if key is not None:
+            self.idempotent.setdefault(key, entry.id)
+        if entry.type == "preference" and entry.data.get("key") is not None:
+            self.preferences[str(entry.data["key"])] = entry.id
+
+    def _renamed(self, entry: Entry) -> Entry:
+        number = 2
+        while f"{entry.id}-dup{number}" in self.trails:
+            number += 1
+        name = f"{entry.id}-dup{number}"
+        self._report(
+            entry,
+            "duplicate_id",
+            f"another memory already has the id {entry.id}; this one is shown as {name}. `smp repair` gives it an id of its own.",
+            "warning",
+        )
+        return Entry(
+            PUT,
+            entry.type,
+            name,
+            entry.at,
+            entry.data,
+            seq=entry.seq,
+            tx=entry.tx,
+            state=entry.state,
+            file=entry.file,
+            line=entry.line,
+        )
+
+    def _amend(self, entry: Entry) -> None:
+        trail = self.trails.get(entry.id)
+        if trail is None:
+            what = {CHANGE: "a change", DELETE: "a deletion", RESTORE: "a restoration"}[entry.op]
+            self._report(entry, "orphan", f"{what} of {entry.id}, which is not there.", "warning")
+            return
+        if entry.op == CHANGE and entry.revision != trail.revision + 1:
+            expected = trail.revision + 1
+            message = f"revision {entry.revision} of {entry.id} follows revision {expected - 1}; one is missing or stands twice."
+            self._report(entry, "revision_gap", message, "warning")
+        trail.entries.append(entry)
+
+    def _report(self, entry: Entry, code: str, message: str, severity: str) -> None:
+        self.problems.append(Problem(entry.file, entry.line, code, message, severity, entry.id))
+
+    def unfinished(self) -> list[str]:
+        """Transactions of which a part has not been seen. Whole ones are forgotten."""
+        for mark in list(self._parts):
+            limits = transaction_range(mark)
+            if limits is None or limits[1] - limits[0] + 1 <= len(self._parts[mark]):
+                del self._parts[mark]
+        return list(self._parts)
+
+
+def after(time: str, other: str) -> bool:
+    """Compare two canonical times; without their `Z`, text order is time order."""
+    return time[:-1] > other[:-1]
+
+
+def _number(entry: Entry) -> int:
+    return entry.seq

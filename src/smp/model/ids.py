@@ -1,0 +1,60 @@
+"""What is it called? Session ids, memory ids (`DEC-0001`), agents and tags.
+
+Ids of letters, digits, `_` and `-`, at most 64 of them, are safe as file names on every system. Numbered ids are
+given under the session's lock and never twice.
+"""
+
+from __future__ import annotations
+
+from smp.errors import InvalidRecord
+
+LIMIT = 64
+STATE_PREFIX = "STATE-"
+_ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+_DEVICES = frozenset(["con", "prn", "aux", "nul"] + [f"{name}{n}" for name in ("com", "lpt") for n in range(10)])
+
+
+def check(value: object, field: str, limit: int = LIMIT) -> str:
+    """Return the id, or say what is wrong with it."""
+    if not isinstance(value, str):
+        raise InvalidRecord(f"{field}: must be text, not {type(value).__name__}.", field=field)
+    if not is_valid(value, limit):
+        raise InvalidRecord(
+            f"{field}: {value[:80]!r} is not an id. Use 1 to {limit} letters, digits, _ or -, not starting with -.",
+            field=field,
+            limit=limit,
+        )
+    return value
+
+
+def is_valid(value: str, limit: int = LIMIT) -> bool:
+    return 0 < len(value) <= limit and value[0] != "-" and _ALLOWED.issuperset(value) and value.lower() not in _DEVICES
+
+
+def check_tag(tag: object) -> str:
+    """Letters and digits of any script with `_ - .`; dots make a hierarchy."""
+    if (
+        isinstance(tag, str)
+        and 0 < len(tag) <= LIMIT
+        and (tag.isalnum() or all(char.isalnum() or char in "_-." for char in tag))
+        and all(tag.split("."))
+    ):
+        return tag
+    raise InvalidRecord(
+        f"tags: {str(tag)[:80]!r} is not a tag. Use 1 to {LIMIT} letters and digits with _ - and . between.",
+        field="tags",
+        limit=LIMIT,
+    )
+
+
+def numbered(prefix: str, number: int) -> str:
+    return f"{prefix}-{number:04d}"
+
+
+def number_of(memory_id: str, prefix: str) -> int:
+    """The number in an id of this prefix, 0 for any other id."""
+    if memory_id.startswith(prefix + "-"):
+        digits = memory_id[len(prefix) + 1 :]
+        if digits.isascii() and digits.isdigit() and len(digits) <= 12:
+            return int(digits)
+    return 0

@@ -1,0 +1,291 @@
+"""What does a memory look like to a caller? A read-only record with the fields of its type as attributes.
+
+Every record has: id, session, type, created, updated, author, author_kind, turn_ref, topic, tags, confidence,
+importance, pinned, references, relations, access, visibility, trust, revision, schema, seq, edited, deleted.
+The fields of its type and any field SMP does not know are attributes too; `to_dict()` gives them all as plain JSON
+values under the same names. Changing what a record hands out changes nothing in the store.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from smp.model.time import to_moment
+from smp.model.types import CONFIDENCE_WORDS, SCHEMA
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from smp.model.entry import Entry
+
+
+class Field:
+    """A field of a memory as an attribute; missing ones read as their default."""
+
+    __slots__ = ("default", "name")
+
+    def __init__(self, default: Any = None) -> None:
+        self.default = default
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, record: Record | None, owner: type) -> Any:
+        if record is None:
+            return self
+        value = record._data.get(self.name)
+        if value is None:
+            value = self.default
+        return copied(value) if type(value) in _CONTAINERS else value
+
+
+_CONTAINERS = (list, dict)
+
+
+def copied(value: Any) -> Any:
+    """A deep copy of a JSON value."""
+    if type(value) is dict:
+        return {key: copied(item) for key, item in value.items()}
+    if type(value) is list:
+        return [copied(item) for item in value]
+    return value
+
+
+class Record:
+    """One memory as it stands now, or stood at a time asked for."""
+
+    __slots__ = (
+        "_created",
+        "_data",
+        "_updated",
+        "deletion",
+        "edited",
+        "id",
+        "revision",
+        "seq",
+        "session",
+        "type",
+        "updated_by",
+    )
+
+    def __init__(
+        self, session: str, first: Entry, data: dict[str, Any], last: Entry, revision: int, deletion: Entry | None
+    ) -> None:
+        self.session = session
+        self.id = first.id
+        self.type = first.type
+        self.seq = first.seq
+        self.revision = revision
+        self._created = first.at
+        self._updated = last.at
+        self.updated_by = last.by
+        self.edited = first.state == "edited" or last.state == "edited"
+        self.deletion = deletion
+        self._data = data
+
+    author = Field()
+    turn_ref = Field()
+    topic = Field()
+    confidence = Field()
+    importance = Field()
+    pinned = Field(False)
+    tags = Field([])
+    references = Field([])
+    relations = Field([])
+    access = Field({"count": 0, "last": None})
+    visibility = Field("shared")
+    trust = Field()
+    idempotency_key = Field()
+
+    @property
+    def created(self) -> datetime:
+        return to_moment(self._created)
+
+    @property
+    def updated(self) -> datetime:
+        return to_moment(self._updated)
+
+    @property
+    def author_kind(self) -> str:
+        return self._data.get("author_kind") or ("user" if self.author in (None, "user") else "agent")
+
+    @property
+    def schema(self) -> int:
+        return SCHEMA
+
+    @property
+    def deleted(self) -> bool:
+        return self.deletion is not None
+
+    @property
+    def ref(self) -> str:
+        """The name of this memory across sessions: `session-id/ID`."""
+        return f"{self.session}/{self.id}"
+
+    @property
+    def text(self) -> str:
+        """The sentence that says it all, for lists and digests."""
+        for name in _TEXT_FIELDS:
+            value = self._data.get(name)
+            if isinstance(value, str) and value:
+                return value
+        return ""
+
+    @property
+    def confidence_value(self) -> float | None:
+        """Confidence as a number; words count as 1.0 (explicit) down to 0.3 (uncertain)."""
+        value = self.confidence
+        return CONFIDENCE_WORDS.get(value) if isinstance(value, str) else value
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain JSON values, in a stable order."""
+        known: dict[str, Any] = {
+            "id": self.id,
+            "session": self.session,
+            "type": self.type,
+            "created": self._created,
+            "updated": self._updated,
+            "revision": self.revision,
+            "author_kind": self.author_kind,
+        }
+        for key, value in self._data.items():
+            known[key] = copied(value)
+        known.setdefault("tags", [])
+        known.setdefault("pinned", False)
+        if self.deletion is not None:
+            known["deleted"] = {
+                "at": self.deletion.at,
+                "by": self.deletion.by,
+                "reason": self.deletion.data.get("reason"),
+            }
+        return known
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            return copied(self._data[name])
+        except KeyError:
+            raise AttributeError(f"{self.id} has no field {name!r}") from None
+
+    def __getitem__(self, name: str) -> Any:
+        return self.to_dict()[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.to_dict().get(name, default)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Record) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash((self.session, self.id, self.revision))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id} r{self.revision}: {self.text[:60]!r})"
+
+
+_TEXT_FIELDS = (
+    "decision",
+    "finding",
+    "preference",
+    "learning",
+    "summary",
+    "content",
+    "name",
+    "value",
+    "key",
+    "agent",
+    "path",
+)
+
+
+class Turn(Record):
+    __slots__ = ()
+    role = Field()
+    content = Field("")
+    kind = Field("message")
+
+
+class Decision(Record):
+    __slots__ = ()
+    decision = Field()
+    rationale = Field()
+    alternatives_considered = Field([])
+    impact = Field()
+    reversible = Field()
+    approved_by = Field([])
+    agreed_by = Field([])
+    agents_involved = Field([])
+    status = Field("active")
+    resolution = Field()
+
+
+class Finding(Record):
+    __slots__ = ()
+    finding = Field()
+    severity = Field()
+    category = Field()
+    evidence = Field()
+    recommendation = Field()
+    location = Field()
+    impact = Field()
+    root_cause = Field()
+    resolution = Field()
+
+    @property
+    def status(self) -> str:
+        """The status, wherever a design put it: `status` or `resolution.status`."""
+        resolution = self._data.get("resolution")
+        inner = resolution.get("status") if isinstance(resolution, dict) else None
+        return self._data.get("status") or inner or "open"
+
+
+class Preference(Record):
+    __slots__ = ()
+    key = Field()
+    value = Field()
+    preference = Field()
+    category = Field()
+    context = Field()
+    source = Field()
+    applies_to = Field()
+    learned_from = Field([])
+
+
+class AgentState(Record):
+    __slots__ = ()
+    agent = Field()
+    state = Field({})
+
+
+class Artifact(Record):
+    __slots__ = ()
+    name = Field()
+    path = Field()
+    format = Field()
+    content = Field()
+
+
+class Learning(Record):
+    __slots__ = ()
+    learning = Field()
+    category = Field()
+
+
+class Summary(Record):
+    __slots__ = ()
+    summary = Field()
+    covers = Field([])
+
+
+CLASSES: dict[str, type[Record]] = {
+    "conversation": Turn,
+    "decision": Decision,
+    "finding": Finding,
+    "preference": Preference,
+    "agent_state": AgentState,
+    "artifact": Artifact,
+    "learning": Learning,
+    "summary": Summary,
+}

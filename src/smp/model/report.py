@@ -1,0 +1,88 @@
+"""What was found, what was done? Problems in files are values, not exceptions: one bad line never hides the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Problem:
+    """Something in the files that a person should look at.
+
+    `severity` is `error` (a memory or part of one cannot be read), `warning` (all is read, but look at it) or `note`.
+    """
+
+    __slots__ = ("code", "id", "line", "message", "path", "severity")
+
+    def __init__(
+        self, path: str, line: int, code: str, message: str, severity: str = "error", id: str | None = None
+    ) -> None:
+        self.path = path
+        self.line = line
+        self.code = code
+        self.message = message
+        self.severity = severity
+        self.id = id
+
+    def __str__(self) -> str:
+        where = f"{self.path}:{self.line}" if self.line else self.path
+        return f"{where}: {self.severity}: {self.message}"
+
+    def __repr__(self) -> str:
+        return f"Problem({self.code}, {self})"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("path", "line", "code", "severity", "id", "message")}
+
+
+class Report:
+    """The outcome of `validate` or `repair`."""
+
+    __slots__ = ("actions", "checked", "problems")
+
+    def __init__(self, problems: list[Problem], checked: int, actions: list[str] | None = None) -> None:
+        self.problems = problems
+        self.checked = checked
+        self.actions = actions or []
+
+    @property
+    def ok(self) -> bool:
+        """True when every memory can be read: edits and notes are fine, errors are not."""
+        return not any(problem.severity == "error" for problem in self.problems)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __repr__(self) -> str:
+        return f"Report(ok={self.ok}, checked={self.checked}, problems={self.problems!r}, actions={self.actions!r})"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "ok": self.ok,
+            "checked": self.checked,
+            "problems": [problem.to_dict() for problem in self.problems],
+            "actions": list(self.actions),
+        }
+
+
+class Stats:
+    """Figures of a session."""
+
+    __slots__ = ("_figures",)
+
+    def __init__(self, figures: dict[str, Any]) -> None:
+        self._figures = figures
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._figures[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __getitem__(self, name: str) -> Any:
+        return self._figures[name]
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(self._figures)
+
+    def __repr__(self) -> str:
+        return f"Stats({self._figures!r})"

@@ -1,0 +1,38 @@
+"""When? Times are UTC; in files and dictionaries they are ISO 8601 text ending in `Z`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from smp.errors import InvalidRecord
+
+
+def to_text(moment: datetime) -> str:
+    """The text of a moment, with a fraction only where there is one."""
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    return moment.isoformat()[:-6] + "Z"
+
+
+def to_moment(text: str) -> datetime:
+    """The moment of a text that `to_text` wrote or a person typed; without a zone it is UTC."""
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def parse(value: object, field: str) -> str:
+    """Check a time given by a caller or found in a file, and return its canonical text."""
+    try:
+        if isinstance(value, datetime):
+            return to_text(value if value.tzinfo else value.replace(tzinfo=UTC))
+        if isinstance(value, str):
+            return to_text(to_moment(value.strip()))
+    except (ValueError, OverflowError):
+        pass
+    raise InvalidRecord(
+        f"{field}: not a time: {value!r}. Give an ISO 8601 time such as 2026-01-31T14:30:00Z.", field=field
+    )
+
+
+def system_clock() -> datetime:
+    return datetime.now(UTC)

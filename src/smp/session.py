@@ -1,0 +1,457 @@
+"""One session: write, read, change, transact, measure.
+
+Every method that writes returns when the memory is stored as durably as the store is set to, or raises and has
+written nothing. Threads may share a session.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from smp.errors import InvalidRecord, MemoryNotFound
+from smp.model.fold import Fold
+from smp.model.report import Report, Stats
+from smp.model.time import parse, to_moment, to_text
+from smp.model.types import KINDS, kind_of
+from smp.write import validate
+from smp.write.batch import Add, Batch, Change, Delete, Relate, Restore, Wish, id_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+    from types import TracebackType
+
+    from smp.memory import Memory
+    from smp.model.record import AgentState, Artifact, Decision, Finding, Learning, Preference, Record, Turn
+    from smp.model.session_info import SessionInfo
+    from smp.store.file_store import FileSession
+
+
+class Writing:
+    """The ways to write, shared by a session (each stores at once) and a transaction (all are stored together)."""
+
+    _author: str | None = None
+
+    def _do(self, wish: Wish, doing: str) -> Any:
+        raise NotImplementedError
+
+    @property
+    def _content_limit(self) -> int:
+        raise NotImplementedError
+
+    def add(self, type: str, data: Mapping[str, Any] | str | None = None, **fields: Any) -> Any:
+        """Add a memory of any type: `add("decision", {"decision": "Use OAuth", "tags": ["auth"]})`."""
+        kind = kind_of(type)
+        given: dict[str, Any] = {kind.text: data} if isinstance(data, str) else dict(data or {})
+        given.update(fields)
+        return self._do(Add(self._draft(kind.name, given)), f"adding a {kind.name}")
+
+    def add_turn(self, role: str, content: str, **fields: Any) -> Turn:
+        """Add a turn of a conversation; `role` is user, assistant, system, tool or an agent's name."""
+        result: Turn = self.add("conversation", role=role, content=content, **fields)
+        return result
+
+    def add_decision(self, decision: str, **fields: Any) -> Decision:
+        """Add a decision: `add_decision("Use OAuth 2.0", rationale="…", author="architect", tags=["auth"])`."""
+        result: Decision = self.add("decision", decision=decision, **fields)
+        return result
+
+    def add_finding(self, finding: str, **fields: Any) -> Finding:
+        """Add a finding: `add_finding("No MFA required", severity="critical", author="veritas")`."""
+        result: Finding = self.add("finding", finding=finding, **fields)
+        return result
+
+    def add_preference(self, key: str | None = None, value: Any = None, **fields: Any) -> Preference:
+        """Add a preference; the same `key` again updates it: `add_preference("response_style", "concise")`."""
+        result: Preference = self.add("preference", key=key, value=value, **fields)
+        return result
+
+    def update_agent_state(self, agent: str, state: Any, **fields: Any) -> AgentState:
+        """Replace what an agent knows about its own work; earlier states stay in its history."""
+        fields.setdefault("author", agent)
+        result: AgentState = self.add("agent_state", agent=agent, state=state, **fields)
+        return result
+
+    def add_artifact(self, name: str | None = None, content: str | None = None, **fields: Any) -> Artifact:
+        """Add something that was made: `add_artifact("report.md", "# Report …")`; or only its `path`."""
+        result: Artifact = self.add("artifact", name=name, content=content, **fields)
+        return result
+
+    def add_learning(self, learning: str, **fields: Any) -> Learning:
+        """Add a pattern that an agent learned."""
+        result: Learning = self.add("learning", learning=learning, **fields)
+        return result
+
+    def update(self, id: Any, expected_revision: int | None = None, *, by: str | None = None, **changes: Any) -> Any:
+        """Change fields of a memory; None removes one. With `expected_revision`, only if nobody was quicker."""
+        author = changes.pop("updated_by", None) or by or self._author
+        return self._do(Change(id_or_wish(id), changes, author, expected_revision, self._content_limit), "updating")
+
+    def resolve(
+        self, id: Any, resolution: Any = None, *, by: str | None = None, status: str = "resolved", **fields: Any
+    ) -> Any:
+        """Close a finding or a decision: `resolve("FIND-0001", "MFA added", by="user")`."""
+        at = to_text(self._now())
+        author = by or self._author
+
+        def resolved(record: Record) -> dict[str, Any]:
+            if record.type not in ("finding", "decision"):
+                raise InvalidRecord(
+                    f"{record.id}: only findings and decisions can be resolved.", field="id", id=record.id
+                )
+            details = dict(resolution) if isinstance(resolution, dict) else {"action_taken": resolution}
+            details = {"status": status, "resolved_at": at, "resolved_by": author, **details, **fields}
+            return {
+                "status": status,
+                "resolution": {name: value for name, value in details.items() if value is not None},
+            }
+
+        return self._do(Change(id_or_wish(id), resolved, author, None, self._content_limit), "resolving")
+
+    def relate(self, source: Any, target: Any, kind: str = "relates_to", *, by: str | None = None) -> Any:
+        """Relate two memories: `relate("DEC-0002", "FIND-0001", "resolves")`; the target may be `session/ID`."""
+        wish = Relate(id_or_wish(source), id_or_wish(target), kind, by or self._author, self._content_limit)
+        return self._do(wish, "relating")
+
+    def pin(self, id: Any, *, by: str | None = None) -> Any:
+        """Keep a memory from fading."""
+        return self._set_pinned(id, True, by)
+
+    def unpin(self, id: Any, *, by: str | None = None) -> Any:
+        return self._set_pinned(id, None, by)
+
+    def _set_pinned(self, id: Any, pinned: bool | None, by: str | None) -> Any:
+        change = Change(
+            id_or_wish(id), {"pinned": pinned}, by or self._author, None, self._content_limit, may_touch_turns=True
+        )
+        return self._do(change, "pinning" if pinned else "unpinning")
+
+    def delete(self, id: Any, reason: str | None = None, *, by: str | None = None) -> Any:
+        """Hide a memory at once; `restore` brings it back."""
+        return self._do(Delete(id_or_wish(id), by or self._author, reason), "deleting")
+
+    def restore(self, id: Any, reason: str | None = None, *, by: str | None = None) -> Any:
+        return self._do(Restore(id_or_wish(id), by or self._author, reason), "restoring")
+
+    def _now(self) -> datetime:
+        raise NotImplementedError
+
+    def _draft(self, kind: str, given: dict[str, Any]) -> validate.Draft:
+        draft = validate.draft(KINDS[kind], given, self._content_limit)
+        data = draft.data
+        if "author" not in data:
+            author = self._default_author(data.get("role"))
+            if author is not None:
+                draft.data = data = {"author": author, **data}
+        if "author_kind" not in data and data.get("role") in ("system", "tool"):
+            data["author_kind"] = data["role"]
+        return draft
+
+    def _default_author(self, role: str | None) -> str | None:
+        if role is None:
+            return self._author
+        if role == "user":
+            return self._user or "user"
+        return self._author or role
+
+    _user: str | None = None
+
+
+def id_or_wish(target: Any) -> Wish | str:
+    return target if isinstance(target, Wish) else id_of(target)
+
+
+class SessionMemory(Writing):
+    """One session of a store. Made by `Memory.create_session` and `Memory.session`."""
+
+    def __init__(self, memory: Memory, files: FileSession, author: str | None = None) -> None:
+        self._memory = memory
+        self._files = files
+        self._author = author
+        self._known_user: str | None = None
+        self._user_known = False
+
+    @property
+    def id(self) -> str:
+        return self._files.session
+
+    @property
+    def memory(self) -> Memory:
+        return self._memory
+
+    @property
+    def info(self) -> SessionInfo:
+        """Who takes part, in which project, since when."""
+        return self._files.info()
+
+    @property
+    def folder(self) -> str:
+        """Where the session's files are."""
+        return self._files.reader.folder
+
+    @property
+    def _user(self) -> str | None:  # type: ignore[override]
+        if not self._user_known:
+            self._known_user, self._user_known = self._files.info().user, True
+        return self._known_user
+
+    @property
+    def _content_limit(self) -> int:
+        return self._memory.config.content_limit_bytes
+
+    def _now(self) -> datetime:
+        return self._memory.now()
+
+    def _do(self, wish: Wish, doing: str) -> Record:
+        self._commit([wish], doing, atomic=False)
+        assert wish.record is not None
+        return wish.record
+
+    def _commit(self, wishes: list[Wish], doing: str, *, atomic: bool) -> None:
+        if wishes:
+            self._files.commit(Batch(self.id, wishes, to_text(self._now()), atomic=atomic, doing=doing))
+
+    # -- writing several
+
+    def add_many(self, items: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Record]:
+        """Add many memories with one sync per file. All are checked before the first is written.
+
+        Not a transaction: after a crash some may be there and others not; none was acknowledged then.
+        """
+        wishes: list[Wish] = [Add(self._draft(kind_of(type).name, dict(data))) for type, data in items]
+        self._commit(wishes, f"adding {len(wishes)} memories", atomic=False)
+        return [wish.record for wish in wishes if wish.record is not None]
+
+    def transaction(self) -> Transaction:
+        """Several writes that become visible together or not at all; an exception inside rolls back."""
+        return Transaction(self)
+
+    # -- reading
+
+    def get(self, id: str) -> Record:
+        """The memory with this id. Raises MemoryNotFound, also for a deleted one."""
+        record = self.find(id)
+        if record is None or record.deleted:
+            state = "is deleted" if record is not None else "does not exist"
+            raise MemoryNotFound(f"{id} {state} in session {self.id}.", id=id, session=self.id)
+        return record
+
+    def find(self, id: str) -> Record | None:
+        """The memory with this id, deleted ones too; None if there never was one."""
+
+        def look(fold: Fold) -> Record | None:
+            trail = fold.trails.get(id)
+            return trail.record(self.id) if trail else None
+
+        record: Record | None = self._files.view(look)
+        return record
+
+    def records(
+        self, type: str | None = None, *, last: int | None = None, include_deleted: bool = False
+    ) -> list[Record]:
+        """All memories, or those of one type, oldest first; `last=20` gives the newest 20 without reading a large session."""
+        kind = kind_of(type).name if type is not None else None
+
+        def look(fold: Fold) -> list[Record]:
+            return _records(fold, self.id, kind, include_deleted, last)
+
+        if kind is not None and last is not None and not include_deleted:
+            found: list[Record] = self._files.view_tail(kind, last, look)
+        else:
+            found = self._files.view(look)
+        return found
+
+    def __iter__(self) -> Any:
+        return iter(self.records())
+
+    def history(self, id: str) -> list[dict[str, Any]]:
+        """What happened to a memory, oldest first: revision, op, at, by, and each field's value before and after."""
+
+        def look(fold: Fold) -> list[dict[str, Any]]:
+            trail = fold.trails.get(id)
+            if trail is None:
+                raise MemoryNotFound(f"{id} does not exist in session {self.id}.", id=id, session=self.id)
+            return trail.history()
+
+        steps: list[dict[str, Any]] = self._files.view(look)
+        return steps
+
+    def as_of(self, time: datetime | str) -> Snapshot:
+        """The session as it was at a time, from the files alone."""
+        until = parse(time, "time")
+
+        def look(fold: Fold) -> list[Record]:
+            records = [trail.record(self.id, until) for trail in fold.trails.values()]
+            return [record for record in records if record is not None]
+
+        return Snapshot(self.id, until, self._files.view(look))
+
+    def stats(self) -> Stats:
+        """Figures: counts by type, bytes by file, how full it is, first and last write."""
+
+        def look(fold: Fold) -> dict[str, Any]:
+            return _figures(fold)
+
+        figures: dict[str, Any] = self._files.view(look)
+        sizes = self._files.sizes()
+        quota = self._memory.config.quota_bytes
+        total = sum(sizes.values())
+        return Stats(
+            {
+                "session": self.id,
+                **figures,
+                "bytes": total,
+                "files": sizes,
+                "quota_bytes": quota,
+                "utilisation": round(total / quota, 4),
+            }
+        )
+
+    def validate(self) -> Report:
+        """Read everything, check every signature, id and reference; change nothing."""
+        return self._files.validate()
+
+    def repair(self) -> Report:
+        """Put right what can be put right, set the rest aside, and say what was done."""
+        return self._files.repair()
+
+    def change_info(self, **changes: Any) -> SessionInfo:
+        """Change the session's head: user, agents, project, tags, context."""
+        info = self.info
+        given = {name: getattr(info, name) for name in ("user", "agents", "project", "tags", "context")}
+        unknown = set(changes) - set(given)
+        if unknown:
+            raise InvalidRecord(
+                f"{min(unknown)}: not a field of a session's head; it has {', '.join(given)}.", field=min(unknown)
+            )
+        for name, value in validate.session_fields(**{**given, **changes}).items():
+            setattr(info, name, value)
+        self._files.change_info(info)
+        return info
+
+    def __enter__(self) -> SessionMemory:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def __repr__(self) -> str:
+        return f"SessionMemory({self.id})"
+
+
+class Transaction(Writing):
+    """Writes that are stored together when the `with` block ends.
+
+    Each write returns a stand-in at once; it can be used as source or target inside the block, and has its id and
+    fields when the block has ended.
+    """
+
+    def __init__(self, session: SessionMemory) -> None:
+        self._session = session
+        self._author = session._author
+        self._wishes: list[Wish] = []
+        self._open = True
+
+    @property
+    def _user(self) -> str | None:  # type: ignore[override]
+        return self._session._user
+
+    @property
+    def _content_limit(self) -> int:
+        return self._session._content_limit
+
+    def _now(self) -> datetime:
+        return self._session._now()
+
+    def _do(self, wish: Wish, doing: str) -> Wish:
+        if not self._open:
+            raise InvalidRecord("This transaction has ended; begin a new one.", field="transaction")
+        self._wishes.append(wish)
+        return wish
+
+    def commit(self) -> None:
+        """Store all writes; called by the end of the `with` block."""
+        if self._open:
+            self._open = False
+            self._session._commit(self._wishes, f"a transaction of {len(self._wishes)} writes", atomic=True)
+
+    def rollback(self) -> None:
+        """Forget all writes."""
+        self._open = False
+        self._wishes.clear()
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.commit()
+        else:
+            self.rollback()
+
+
+class Snapshot:
+    """A session as it was at a time; read-only."""
+
+    def __init__(self, session: str, time: str, records: list[Record]) -> None:
+        self.session = session
+        self.time = to_moment(time)
+        self._records = {record.id: record for record in records}
+
+    def get(self, id: str) -> Record:
+        record = self._records.get(id)
+        if record is None or record.deleted:
+            raise MemoryNotFound(f"{id} was not there at {to_text(self.time)}.", id=id, session=self.session)
+        return record
+
+    def records(self, type: str | None = None, *, include_deleted: bool = False) -> list[Record]:
+        kind = kind_of(type).name if type is not None else None
+        found = [record for record in self._records.values() if kind in (None, record.type)]
+        return [record for record in found if include_deleted or not record.deleted]
+
+    def __iter__(self) -> Any:
+        return iter(self.records())
+
+    def __len__(self) -> int:
+        return len(self.records())
+
+    def __repr__(self) -> str:
+        return f"Snapshot({self.session} at {to_text(self.time)}, {len(self)} memories)"
+
+
+def _records(fold: Fold, session: str, kind: str | None, include_deleted: bool, last: int | None) -> list[Record]:
+    trails = [
+        trail
+        for trail in fold.trails.values()
+        if (kind is None or trail.first.type == kind) and (include_deleted or trail.deletion is None)
+    ]
+    if last is not None:
+        trails = trails[len(trails) - last :] if 0 < last < len(trails) else trails[: len(trails) if last > 0 else 0]
+    records = (trail.record(session) for trail in trails)
+    return [record for record in records if record is not None]
+
+
+def _figures(fold: Fold) -> dict[str, Any]:
+    counts: dict[str, int] = {}
+    deleted = 0
+    first = last = None
+    for trail in fold.trails.values():
+        if trail.deletion is not None:
+            deleted += 1
+            continue
+        counts[trail.first.type] = counts.get(trail.first.type, 0) + 1
+        latest = trail.entries[-1].at
+        first = trail.first.at if first is None else min(first, trail.first.at)
+        last = latest if last is None else max(last, latest)
+    return {
+        "memories": sum(counts.values()),
+        "by_type": counts,
+        "deleted": deleted,
+        "entries": fold.seq,
+        "first": first,
+        "last": last,
+    }

@@ -1,0 +1,234 @@
+"""Is every memory readable, and if not, what can be put right?
+
+`validate` reads all files anew, checks every signature, id and reference, and changes nothing. `repair` rewrites the
+files that need it, all of them together: edits are signed again, doubled ids get a number of their own, merge markers
+and word-for-word copies go, and what cannot be read is set aside in quarantine, byte for byte. Nothing is thrown away.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from smp.errors import SessionCorrupt
+from smp.files.codec import CONFLICT, EDITED, TORN, Piece
+from smp.files.layouts.layout import PRIVATE
+from smp.files.session_reader import SessionReader
+from smp.model import ids
+from smp.model.entry import PUT
+from smp.model.report import Problem, Report
+from smp.model.session_info import SessionInfo
+from smp.model.types import KINDS
+
+if TYPE_CHECKING:
+    from smp.model.entry import Entry
+    from smp.model.fold import Fold
+    from smp.store.file_store import FileSession
+
+QUARANTINE = "quarantine"
+
+
+def validate(session: FileSession) -> Report:
+    """Read everything and say what a person should look at."""
+    store = session.store
+    reader = SessionReader(store.disk, store.layout, store.root, session.session)
+    fold = reader.catch_up()
+    problems = reader.problems()
+    for name, state in reader.states.items():
+        found = store.disk.stat(os.path.join(reader.folder, name))
+        if found is not None and found.st_size > state.end:
+            message = f"{found.st_size - state.end} bytes of an unfinished write; the next write sets them aside."
+            problems.append(Problem(os.path.join(reader.folder, name), state.line, "torn", message, "warning"))
+    problems += _reference_problems(fold, session)
+    problems += _quarantine_problems(session)
+    try:
+        session.info()
+    except SessionCorrupt as error:
+        problems.append(Problem(str(error.details.get("path", "")), 0, "head", error.message))
+    problems.sort(key=lambda problem: (problem.path, problem.line))
+    return Report(problems, len(fold.trails))
+
+
+def _reference_problems(fold: Fold, session: FileSession) -> list[Problem]:
+    problems = []
+    for trail in fold.trails.values():
+        data = trail.data()
+        references = data.get("references") or []
+        relations = data.get("relations") or []
+        targets = [item for item in references if isinstance(item, str)] if isinstance(references, list) else []
+        targets += [
+            item["target"] for item in relations if isinstance(item, dict) and isinstance(item.get("target"), str)
+        ]
+        for target in targets:
+            if "/" not in target and target not in fold.trails and _looks_like_ours(target):
+                message = f"{trail.first.id} refers to {target}, which is not there."
+                problems.append(
+                    Problem(
+                        trail.first.file, trail.first.line, "dangling_reference", message, "warning", trail.first.id
+                    )
+                )
+    return problems
+
+
+def _looks_like_ours(target: str) -> bool:
+    return any(ids.number_of(target, kind.prefix) for kind in KINDS.values())
+
+
+def _quarantine_problems(session: FileSession) -> list[Problem]:
+    folder = os.path.join(session.reader.private, QUARANTINE)
+    return [
+        Problem(
+            os.path.join(folder, name),
+            0,
+            "quarantine",
+            "set aside after a crash or a repair; delete it when you do not need it.",
+            "note",
+        )
+        for name in session.store.disk.names(folder)
+    ]
+
+
+def repair(session: FileSession) -> Report:
+    """Put right what can be, set the rest aside, and say what was done."""
+    actions: list[str] = session.exclusively("repairing", lambda: _Repair(session).run())
+    report = validate(session)
+    return Report(report.problems, report.checked, actions)
+
+
+class _Repair:
+    """One repair, under the lock, of settled files."""
+
+    def __init__(self, session: FileSession) -> None:
+        self._session = session
+        self._store = session.store
+        self._layout = session.store.layout
+        self._reader = session.reader
+        self._fold = session.reader.fold
+        self._actions: list[str] = []
+        self._aside: list[tuple[str, bytes]] = []
+        self._numbers = dict(self._fold.numbers)
+
+    def run(self) -> list[str]:
+        info = self._readable_info()
+        contents: dict[str, bytes | None] = {}
+        for name in self._layout.files(self._store.disk, self._reader.folder, self._session.session):
+            old = self._store.disk.read(os.path.join(self._reader.folder, name))
+            new = self._repaired(name, old)
+            if new != old:
+                contents[name] = new
+        if contents or self._actions:
+            info.generation += 1
+            info.seq = max(info.seq, self._fold.seq)
+            info.numbers = {**info.numbers, **self._numbers}
+            self._add_info(contents, info)
+            self._set_aside()
+            self._session.writer.rewrite(contents)
+            self._session.writer.settle()
+        return self._actions
+
+    def _add_info(self, contents: dict[str, bytes | None], info: SessionInfo) -> None:
+        data = self._layout.encode_info(info)
+        if self._layout.info_file:
+            contents[self._layout.info_file] = data
+            return
+        name = f"{self._session.session}.jsonl"
+        body = contents.get(name)
+        if body is None:
+            body = self._store.disk.read(os.path.join(self._reader.folder, name))
+        contents[name] = body + (b"" if body.endswith(b"\n") or not body else b"\n") + data
+
+    def _readable_info(self) -> SessionInfo:
+        try:
+            return self._session.info()
+        except SessionCorrupt as error:
+            path = str(error.details["path"])
+            if self._layout.info_file:
+                self._aside.append((self._layout.info_file, self._store.disk.read(path)))
+            created = min((trail.first.at for trail in self._fold.trails.values()), default="1970-01-01T00:00:00Z")
+            self._actions.append(
+                f"{path}: could not be read; set aside and written anew. Project, users and tags are lost from it."
+            )
+            return SessionInfo(self._session.session, created)
+
+    def _repaired(self, name: str, old: bytes) -> bytes:
+        data = old.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")
+        if data != old:
+            self._act(name, 1, "byte order mark or CRLF line ends taken out")
+        parts: list[bytes] = []
+        position = 0
+        for piece in self._layout.codec_of(name).decode(data):
+            parts.append(data[position : piece.start])
+            parts.append(self._piece(name, piece, data[piece.start : piece.end]))
+            position = piece.end
+        parts.append(data[position:])
+        joined = b"".join(parts)
+        return joined if joined.endswith(b"\n") or not joined else joined + b"\n"
+
+    def _piece(self, name: str, piece: Piece, data: bytes) -> bytes:
+        """What stands in place of a piece from now on."""
+        if piece.state == CONFLICT:
+            self._act(name, piece.line, "merge marker taken out; the entries of both sides stay")
+            return b""
+        if piece.fields is None or piece.state == TORN:
+            return self._put_aside(name, piece, data, piece.message)
+        if piece.fields.get("type") == "session" and not self._layout.info_file:
+            return data
+        problems = {problem.code: problem for problem in self._problems_at(name, piece.line)}
+        if "invalid" in problems:
+            return self._put_aside(name, piece, data, problems["invalid"].message)
+        if "duplicate_entry" in problems:
+            self._act(name, piece.line, "a word-for-word copy of another entry taken out")
+            return b""
+        if "duplicate_id" in problems:
+            return self._renumbered(name, piece)
+        if piece.state == EDITED:
+            self._act(name, piece.line, f"{piece.fields.get('id')} was edited by hand; signed again as it stands")
+            return self._encoded(name, self._entry(name, piece))
+        return data
+
+    def _problems_at(self, name: str, line: int) -> list[Problem]:
+        path = os.path.join(self._reader.folder, name)
+        return [problem for problem in self._reader.problems() if problem.path == path and problem.line == line]
+
+    def _renumbered(self, name: str, piece: Piece) -> bytes:
+        entry = self._entry(name, piece)
+        prefix = KINDS[entry.type].prefix
+        self._numbers[prefix] = self._numbers.get(prefix, 0) + 1
+        old, entry.id = entry.id, ids.numbered(prefix, self._numbers[prefix])
+        self._act(name, piece.line, f"{old} was taken twice; this one is {entry.id} now")
+        return self._encoded(name, entry)
+
+    def _entry(self, name: str, piece: Piece) -> Entry:
+        return self._layout.dialect.decode(
+            piece.fields or {}, self._layout.kind_of(name), piece.state, name, piece.line, 0
+        )
+
+    def _encoded(self, name: str, entry: Entry) -> bytes:
+        if entry.op == PUT and not entry.schema:
+            entry.schema = 1
+        return self._layout.codec_of(name).encode(self._layout.dialect.encode(entry, self._session.session))
+
+    def _put_aside(self, name: str, piece: Piece, data: bytes, reason: str) -> bytes:
+        if not data.strip():
+            return data
+        self._aside.append((name, data))
+        self._act(name, piece.line, f"could not be read ({reason}); set aside")
+        return b""
+
+    def _set_aside(self) -> None:
+        if not self._aside:
+            return
+        disk = self._store.disk
+        folder = os.path.join(self._reader.private, QUARANTINE)
+        disk.make_folder(folder)
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        for number, (name, data) in enumerate(self._aside, 1):
+            disk.write_new(
+                os.path.join(folder, f"{name.replace('/', '_')}.repair.{stamp}.{os.urandom(3).hex()}.{number}"), data
+            )
+        disk.sync_folder(folder)
+        self._actions.append(f"{len(self._aside)} piece(s) set aside in {os.path.join(PRIVATE, QUARANTINE)}")
+
+    def _act(self, name: str, line: int, what: str) -> None:
+        self._actions.append(f"{os.path.join(self._reader.folder, name)}:{line}: {what}")

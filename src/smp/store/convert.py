@@ -1,0 +1,225 @@
+"""How does a store change its layout? All sessions are written anew beside the old ones, compared, then swapped at once.
+
+1. `config.json` says `converting`: from now on no writer of any process begins (each looks under its lock).
+2. Each session's lock is taken once, so that writers under way are done, and its files are settled and read.
+3. The new files are written below `.smp/converting/`, read back and compared, memory by memory.
+4. A plan in the root's journal moves the new files into place, takes the old ones away and replaces `config.json`.
+
+Guarantees: a crash at any point leaves the old store or the new one; opening finishes or discards the rest. Files that
+are not SMP's own are not touched. A store with unreadable entries is refused (repair it first): nothing is dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from smp.errors import SessionCorrupt, StorageCorrupt
+from smp.files.journal import Journal, Plan
+from smp.files.layouts import layout_named
+from smp.files.layouts.layout import PRIVATE
+from smp.files.lock import SessionLock
+from smp.files.session_reader import SessionReader
+from smp.model.session_info import FORMAT
+from smp.store.file_store import CONFIG_FILE, FLAG, FileStore
+
+if TYPE_CHECKING:
+    from smp.files.disk import Disk
+    from smp.files.layouts.layout import Layout
+    from smp.model.entry import Entry
+    from smp.model.fold import Fold
+    from smp.model.session_info import SessionInfo
+
+_STAGING = os.path.join(PRIVATE, FLAG)
+
+
+def convert(store: FileStore, to: str) -> None:
+    """Carry a store over to another layout, in place."""
+    target = layout_named(to)
+    if target.name == store.layout.name:
+        return
+    disk, root = store.disk, store.root
+    disk.make_folder(os.path.join(root, PRIVATE))
+    lock = _root_lock(disk, root)
+    lock.acquire(store.config.lock_timeout_seconds, f"converting to {to}")
+    try:
+        _set_flag(disk, root, True)
+        disk.remove_tree(os.path.join(root, _STAGING))
+        plan = Plan()
+        for session in store.session_ids():
+            _stage_session(store, target, session, plan)
+        _stage_config(disk, root, to, plan)
+        journal = _root_journal(disk, root)
+        journal.commit(plan)
+        journal.carry_out(plan, _nothing_to_append)
+        journal.clear()
+        _tidy(disk, root, plan)
+    except BaseException:
+        if not _root_journal(disk, root).exists():
+            _discard(disk, root)
+        raise
+    finally:
+        lock.release()
+        lock.close()
+
+
+def finish_conversion(disk: Disk, root: str) -> None:
+    """Finish or discard what a conversion that died has left."""
+    if not disk.exists(os.path.join(root, _STAGING)) and not _root_journal(disk, root).exists():
+        return
+    lock = _root_lock(disk, root)
+    lock.acquire(5.0, "finishing a conversion")
+    try:
+        journal = _root_journal(disk, root)
+        plan = journal.load()
+        if plan is not None:
+            journal.carry_out(plan, _nothing_to_append)
+        if journal.exists():
+            journal.clear()
+        if plan is not None:
+            _tidy(disk, root, plan)
+        _discard(disk, root)
+    finally:
+        lock.release()
+        lock.close()
+
+
+def _discard(disk: Disk, root: str) -> None:
+    _set_flag(disk, root, False)
+    disk.remove_tree(os.path.join(root, _STAGING))
+
+
+def _root_lock(disk: Disk, root: str) -> SessionLock:
+    return SessionLock(disk, os.path.join(root, PRIVATE), f"the store {root}")
+
+
+def _root_journal(disk: Disk, root: str) -> Journal:
+    return Journal(disk, os.path.join(root, PRIVATE, "journal.json"), root)
+
+
+def _nothing_to_append(name: str, data: bytes) -> bool:
+    return True
+
+
+def _read_config(disk: Disk, root: str) -> dict[str, Any]:
+    stored = json.loads(disk.read(os.path.join(root, CONFIG_FILE)).decode("utf-8-sig"))
+    return stored if isinstance(stored, dict) else {}
+
+
+def _set_flag(disk: Disk, root: str, on: bool) -> None:
+    stored = _read_config(disk, root)
+    if on:
+        stored[FLAG] = True
+    elif stored.pop(FLAG, None) is None:
+        return
+    disk.replace(os.path.join(root, CONFIG_FILE), _as_json(stored))
+
+
+def _as_json(fields: dict[str, Any]) -> bytes:
+    return (json.dumps(fields, ensure_ascii=False, indent=2) + "\n").encode()
+
+
+def _stage_config(disk: Disk, root: str, to: str, plan: Plan) -> None:
+    stored = {**_read_config(disk, root), "layout": to, "format": FORMAT}
+    stored.pop(FLAG, None)
+    _stage_file(disk, root, CONFIG_FILE, _as_json(stored), plan)
+
+
+def _stage_file(disk: Disk, root: str, name: str, data: bytes, plan: Plan) -> None:
+    path = os.path.join(root, _STAGING, name)
+    disk.make_folder(os.path.dirname(path))
+    disk.write_new(path, data)
+    disk.sync_folder(os.path.dirname(path))
+    plan.moves.append((os.path.join(_STAGING, name), name))
+
+
+def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -> None:
+    disk, root = store.disk, store.root
+    source = store.session(session)
+    source.exclusively("converting", lambda: None, while_converting=True)
+    reader = SessionReader(disk, store.layout, root, session)
+    fold = reader.catch_up()
+    broken = next((problem for problem in reader.problems() if problem.severity == "error"), None)
+    if broken is not None:
+        raise SessionCorrupt(
+            f"{broken}. Repair the session first; nothing was converted.", session=session, path=broken.path
+        )
+    entries = sorted((entry for state in reader.states.values() for entry in state.entries), key=_seq)
+    info = source.info()
+    info.numbers, info.seq = dict(fold.numbers), fold.seq
+    for name, data in _contents(target, session, entries, info).items():
+        _stage_file(disk, root, os.path.relpath(os.path.join(target.folder(root, session), name), root), data, plan)
+    _compare(fold, info, disk, os.path.join(root, _STAGING), target, session)
+    _plan_removals(store, target, session, list(reader.states), plan)
+
+
+def _seq(entry: Entry) -> int:
+    return entry.seq
+
+
+def _contents(target: Layout, session: str, entries: list[Entry], info: SessionInfo) -> dict[str, bytes]:
+    parts: dict[str, list[bytes]] = {}
+    head = target.encode_info(info)
+    if target.info_file:
+        parts[target.info_file] = [head]
+    else:
+        parts[f"{session}.jsonl"] = [head]
+    for number, entry in enumerate(entries):
+        entry.tx = ""  # all transactions are whole here, and may span other files than before
+        if not entry.seq:
+            entry.seq = entries[number - 1].seq if number else 0
+        name = target.file_of(entry, session)
+        if name not in parts:
+            parts[name] = [target.codec_of(name).header(target.title_of(name, session))]
+        parts[name].append(target.codec_of(name).encode(target.dialect.encode(entry, session)))
+    return {name: b"".join(part) for name, part in parts.items()}
+
+
+def _compare(fold: Fold, info: SessionInfo, disk: Disk, staging: str, target: Layout, session: str) -> None:
+    """What was written must read back equal, to the last field and the last step of its history."""
+    reader = SessionReader(disk, target, staging, session)
+    found = reader.catch_up()
+    if list(found.trails) != list(fold.trails):
+        raise StorageCorrupt(f"Session {session} did not read back equal; nothing was converted.", session=session)
+    for name, trail in fold.trails.items():
+        twin = found.trails[name]
+        if twin.record(session) != trail.record(session) or twin.history() != trail.history():
+            raise StorageCorrupt(
+                f"{session}/{name} did not read back equal; nothing was converted.", session=session, id=name
+            )
+    if target.info_file:
+        head = target.decode_info(disk.read(os.path.join(target.folder(staging, session), target.info_file)), session)
+        if head != info:
+            raise StorageCorrupt(
+                f"The head of {session} did not read back equal; nothing was converted.", session=session
+            )
+
+
+def _plan_removals(store: FileStore, target: Layout, session: str, files: list[str], plan: Plan) -> None:
+    """Take away what the old layout needed, unless the new one has something in its place."""
+    root, old = store.root, store.layout
+    kept = {name for _, name in plan.moves}
+    names = [*files, old.info_file] if old.info_file else files
+    for name in names:
+        relative = os.path.relpath(os.path.join(old.folder(root, session), name), root)
+        if relative not in kept:
+            plan.removes.append(relative)
+    here, there = old.private(root, session), target.private(root, session)
+    if here != there:
+        quarantine = os.path.join(here, "quarantine")
+        if store.disk.exists(quarantine):
+            plan.moves.append(
+                (os.path.relpath(quarantine, root), os.path.relpath(os.path.join(there, "quarantine"), root))
+            )
+        plan.removes.append(os.path.relpath(here, root))
+
+
+def _tidy(disk: Disk, root: str, plan: Plan) -> None:
+    """Take away folders that are empty now; a file that is not ours keeps its folder."""
+    disk.remove_tree(os.path.join(root, _STAGING))
+    folders = {os.path.dirname(name) for name in plan.removes}
+    for folder in sorted(folders | {os.path.dirname(folder) for folder in folders}, key=len, reverse=True):
+        path = os.path.join(root, folder)
+        if folder and disk.is_folder(path) and not disk.names(path):
+            disk.remove_tree(path)

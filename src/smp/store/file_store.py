@@ -1,0 +1,381 @@
+"""Where do records live? In files. This module joins reading, writing, locking and syncing into sessions and a store.
+
+Guarantees: those of `smp.store.port`. Threads may share everything here. A child made by `fork` starts with locks of
+its own and holds none of its parent's.
+Non-guarantees: several machines on one network folder (use PostgreSQL for that).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from smp.errors import (
+    InvalidFormat,
+    InvalidRecord,
+    LayoutMismatch,
+    LockTimeout,
+    SessionCorrupt,
+    SessionExists,
+    SessionNotFound,
+    SMPError,
+    StoreClosed,
+    from_os_error,
+)
+from smp.files.disk import TEMPORARY, Disk, identity
+from smp.files.layouts.layout import PRIVATE
+from smp.files.lock import SessionLock
+from smp.files.session_reader import SessionReader
+from smp.files.session_writer import SessionWriter
+from smp.model import ids
+from smp.model.session_info import SessionInfo
+from smp.store.group_commit import GroupCommit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from smp.config import Config
+    from smp.files.layouts.layout import Layout
+    from smp.files.system import System
+    from smp.model.fold import Fold
+    from smp.model.report import Report
+    from smp.store.port import Batch
+
+CONFIG_FILE = "config.json"
+FLAG = "converting"
+
+_open_sessions: weakref.WeakSet[FileSession] = weakref.WeakSet()
+
+
+class FileSession:
+    """One session in files."""
+
+    def __init__(self, store: FileStore, session: str) -> None:
+        self.session = session
+        self._store = store
+        self.reader = SessionReader(store.disk, store.layout, store.root, session)
+        self._lock = SessionLock(store.disk, self.reader.private, f"session {session}")
+        self.writer = SessionWriter(self.reader, self._lock, self._info_or_none, store.check_current)
+        self._writing = threading.Lock()  # the kernel's lock tells processes apart, not the threads of one
+        self._group = GroupCommit(self._commit_group)
+        _open_sessions.add(self)
+
+    def after_fork(self) -> None:
+        self._lock.close()
+        self.reader.mutex = threading.RLock()
+        self._writing = threading.Lock()
+        self._group = GroupCommit(self._commit_group)
+
+    # -- writing
+
+    def commit(self, batch: Batch) -> None:
+        self._store.check_open()
+        if batch.needs_trails:
+            self.reader.catch_up()  # the bulk of the reading, before the lock is taken
+        self._group.commit(batch)
+
+    def _commit_group(self, batches: list[Batch]) -> None:
+        config = self._store.config
+        with self._writing:
+            self._make_private()
+            try:
+                paths = self.writer.commit(
+                    batches,
+                    sync=config.durability == "always",
+                    timeout_seconds=config.lock_timeout_seconds,
+                    admit=self._admit,
+                )
+            except FileNotFoundError:
+                raise self._store.no_session(self.session) from None
+        if config.durability == "interval":
+            self._store.sync_later(paths)
+
+    def _admit(self, used: int, new: int) -> None:
+        self._store.admit(self.session, used, new, self._store.config.quota_bytes)
+
+    def _make_private(self) -> None:
+        """A session that a person or another tool made has no private folder yet."""
+        if self._lock.descriptor < 0 and not self._store.disk.exists(self.reader.private):
+            if not self._store.layout.exists(self._store.disk, self._store.root, self.session):
+                raise self._store.no_session(self.session)
+            self._store.make_folder(self.reader.private)
+
+    def exclusively(self, doing: str, work: Callable[[], Any], *, while_converting: bool = False) -> Any:
+        """Do something under the session's lock, on settled files."""
+        self._store.check_open()
+        with self._writing:
+            self._make_private()
+            try:
+                return self.writer.locked(
+                    doing, self._store.config.lock_timeout_seconds, work, check=not while_converting
+                )
+            except FileNotFoundError:
+                raise self._store.no_session(self.session) from None
+            except OSError as error:
+                raise from_os_error(error, self.reader.folder, doing) from error
+
+    # -- reading
+
+    def view(self, look: Callable[[Fold], Any]) -> Any:
+        """Look at the session's memories as they stand."""
+        self._store.check_open()
+        with self.reader.mutex:
+            fold = self.reader.catch_up()
+            if not fold.trails and not self._store.layout.exists(self._store.disk, self._store.root, self.session):
+                raise self._store.no_session(self.session)
+            return look(fold)
+
+    def view_tail(self, kind: str, count: int, look: Callable[[Fold], Any]) -> Any:
+        """The same, but only the last memories of a type need to be there."""
+        self._store.check_open()
+        with self.reader.mutex:
+            fold = self.reader.tail(kind, count)
+            return look(fold) if fold is not None else self.view(look)
+
+    def sizes(self) -> dict[str, int]:
+        disk, folder = self._store.disk, self.reader.folder
+        found = {
+            name: disk.stat(os.path.join(folder, name)) for name in self._store.layout.files(disk, folder, self.session)
+        }
+        return {name: state.st_size for name, state in found.items() if state is not None}
+
+    # -- the head
+
+    def info(self) -> SessionInfo:
+        layout, disk = self._store.layout, self._store.disk
+        self._store.check_open()
+        try:
+            if layout.info_file:
+                return layout.decode_info(disk.read(self._info_path()), self.session)
+            return self._info_from_log()
+        except FileNotFoundError:
+            if not layout.exists(disk, self._store.root, self.session):
+                raise self._store.no_session(self.session) from None
+            return SessionInfo(self.session, "1970-01-01T00:00:00Z")
+        except (ValueError, TypeError, AttributeError, RecursionError, InvalidFormat, InvalidRecord) as error:
+            raise SessionCorrupt(
+                f"The head of session {self.session} cannot be read: {self._info_path()}: {error}. Its memories are fine; "
+                "correct the file, or let `smp repair` set it aside.",
+                session=self.session,
+                path=self._info_path(),
+            ) from error
+
+    def _info_path(self) -> str:
+        layout = self._store.layout
+        return os.path.join(self.reader.folder, layout.info_file or f"{self.session}.jsonl")
+
+    def _info_from_log(self) -> SessionInfo:
+        with self.reader.mutex:
+            layout = self._store.layout
+            if not self.reader.states:
+                first = self._store.disk.read(self._info_path(), 0, 65536).partition(b"\n")[0]
+                if first.startswith(b'{"id":"') and b'"type":"session"' in first:
+                    return layout.decode_info(first.replace(b"\r", b""), self.session)
+            self.reader.catch_up()
+            heads = [head for state in self.reader.states.values() for head in state.heads]
+            if not heads:
+                raise FileNotFoundError(self._info_path())
+            return layout.decode_info(json.dumps(heads[-1]).encode(), self.session)
+
+    def _info_or_none(self) -> SessionInfo | None:
+        try:
+            return self.info()
+        except (SessionCorrupt, SessionNotFound, OSError):
+            return None
+
+    def change_info(self, info: SessionInfo) -> None:
+        self.exclusively("changing the session's head", lambda: self.write_info(info))
+
+    def write_info(self, info: SessionInfo) -> None:
+        """Replace the head; the lock is held."""
+        data = self._store.layout.encode_info(info)
+        if self._store.layout.info_file:
+            self._store.disk.replace(self._info_path(), data)
+        else:
+            self.writer.append_head(f"{self.session}.jsonl", data)
+
+    # -- checking
+
+    def validate(self) -> Report:
+        from smp.store.check import validate
+
+        return validate(self)
+
+    def repair(self) -> Report:
+        from smp.store.check import repair
+
+        return repair(self)
+
+    @property
+    def store(self) -> FileStore:
+        return self._store
+
+    def close(self) -> None:
+        self._lock.close()
+
+
+class FileStore:
+    """Sessions below one folder."""
+
+    def __init__(
+        self, root: str, layout: Layout, system: System, config: Config, admit: Callable[[str, int, int, int], None]
+    ) -> None:
+        self.root = root
+        self.layout = layout
+        self.disk = Disk(system)
+        self.config = config
+        self.admit = admit
+        self._sessions: weakref.WeakValueDictionary[str, FileSession] = weakref.WeakValueDictionary()
+        self._mutex = threading.Lock()
+        self._unsynced: set[str] = set()
+        self._syncer: threading.Timer | None = None
+        self._closed = False
+        self._config_seen: list[int] = []
+
+    def session_ids(self) -> list[str]:
+        self.check_open()
+        return self.layout.session_ids(self.disk, self.root)
+
+    def session(self, session: str) -> FileSession:
+        self.check_open()
+        ids.check(session, "session")
+        with self._mutex:
+            known = self._sessions.get(session)
+            if known is None:
+                if not self.layout.exists(self.disk, self.root, session):
+                    raise self.no_session(session)
+                known = self._sessions[session] = FileSession(self, session)
+            return known
+
+    def create(self, info: SessionInfo) -> FileSession:
+        """Make a session appear whole: prepared aside, then given its name."""
+        self.check_open()
+        try:
+            if self.layout.info_file:
+                self._create_folder(info)
+            else:
+                self._create_file(info)
+        except OSError as error:
+            raise from_os_error(error, self.layout.folder(self.root, info.id), "creating a session") from error
+        return self.session(info.id)
+
+    def _create_folder(self, info: SessionInfo) -> None:
+        folder = self.layout.folder(self.root, info.id)
+        waiting = os.path.join(self.root, PRIVATE, f"{info.id}-{os.urandom(4).hex()}{TEMPORARY}")
+        self.make_folder(os.path.dirname(folder))
+        self.make_folder(os.path.join(waiting, PRIVATE))
+        self.disk.write_new(os.path.join(waiting, self.layout.info_file), self.layout.encode_info(info))
+        self.disk.sync_folder(waiting)
+        try:
+            if self.disk.exists(folder):
+                raise FileExistsError(folder)
+            self.disk.move(waiting, folder)
+        except OSError as error:
+            self.disk.remove_tree(waiting)
+            if self.disk.exists(folder):
+                raise self._taken(info.id) from None
+            raise error
+        self.disk.sync_folder(os.path.dirname(folder))
+
+    def _create_file(self, info: SessionInfo) -> None:
+        path = os.path.join(self.root, f"{info.id}.jsonl")
+        waiting = os.path.join(self.root, PRIVATE, f"{info.id}-{os.urandom(4).hex()}{TEMPORARY}")
+        self.make_folder(self.layout.private(self.root, info.id))
+        self.disk.write_new(waiting, self.layout.encode_info(info))
+        try:
+            self.disk.link_new(waiting, path)
+        except FileExistsError:
+            self.disk.remove(waiting)
+            raise self._taken(info.id) from None
+        self.disk.sync_folder(self.root)
+
+    def make_folder(self, path: str) -> None:
+        """Create a folder below the root; no part of the way may be a link."""
+        self.disk.make_folder(path)
+
+    @staticmethod
+    def _taken(session: str) -> SessionExists:
+        return SessionExists(f"There is already a session {session}.", session=session)
+
+    def check_current(self) -> None:
+        """Called under a session's lock: is this still the store we opened? Another process may have converted it."""
+        found = self.disk.stat(os.path.join(self.root, CONFIG_FILE))
+        now = identity(found) if found is not None else []
+        if now == self._config_seen:
+            return
+        try:
+            stored = json.loads(self.disk.read(os.path.join(self.root, CONFIG_FILE)).decode("utf-8-sig"))
+        except (FileNotFoundError, ValueError):
+            return  # a person is editing it; the layout cannot have changed without a whole file
+        if stored.get("layout", self.layout.name) != self.layout.name:
+            raise LayoutMismatch(
+                f"{self.root} was converted to the layout {stored['layout']}; open it again. Nothing was written.",
+                path=self.root,
+                layout=stored["layout"],
+            )
+        if stored.get(FLAG):
+            raise LockTimeout(
+                f"{self.root} is being converted to another layout; try again in a moment. Nothing was written.",
+                path=self.root,
+            )
+        self._config_seen = now
+
+    def no_session(self, session: str) -> SMPError:
+        try:
+            self.check_current()
+        except SMPError as error:
+            return error
+        return SessionNotFound(
+            f"No session {session} in {self.root}. `smp session list` shows those that are there.",
+            session=session,
+            path=self.root,
+        )
+
+    # -- durability "interval"
+
+    def sync_later(self, paths: list[str]) -> None:
+        with self._mutex:
+            self._unsynced.update(paths)
+            if self._syncer is None and not self._closed:
+                self._syncer = threading.Timer(self.config.sync_interval_seconds, self.sync_now)
+                self._syncer.daemon = True
+                self._syncer.start()
+
+    def sync_now(self) -> None:
+        """Sync what the setting `interval` left unsynced."""
+        with self._mutex:
+            paths, self._unsynced, self._syncer = self._unsynced, set(), None
+        for path in sorted(paths):
+            self.disk.sync_file(path)
+            self.disk.sync_folder(os.path.dirname(path))
+
+    # -- the end
+
+    def check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed("This store was closed; open it again with smp.open().", path=self.root)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self.sync_now()
+        self._closed = True
+        for session in list(self._sessions.values()):
+            session.close()
+
+    def after_fork(self) -> None:
+        self._mutex = threading.Lock()
+        self._syncer = None
+
+
+def _after_fork_in_child() -> None:
+    for session in list(_open_sessions):
+        session.after_fork()
+        session.store.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

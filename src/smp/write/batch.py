@@ -1,0 +1,287 @@
+"""What exactly is to be written? Wishes become entries here, with ids, numbers and revisions.
+
+A batch is resolved under the session's lock against a *ledger*: the numbers given out so far and, where a wish needs
+it, the memories as they stand. Nothing is written before every wish of a batch has been resolved; a conflict or a
+missing memory refuses the whole batch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from smp.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound, SMPError
+from smp.model import ids
+from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
+from smp.model.fold import Trail
+from smp.model.types import KINDS
+from smp.write import validate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from smp.model.ledger import Ledger
+    from smp.model.record import Record
+    from smp.write.validate import Draft
+
+_FIXED_TYPES = ("conversation",)
+
+
+class Wish:
+    """One thing a caller wants; `record` holds the outcome once its batch is stored."""
+
+    needs_trails = True
+    record: Record | None = None
+    memory_id: str | None = None
+
+    @property
+    def id(self) -> str:
+        """The id of the memory; of a new one only when its transaction is committed."""
+        if self.memory_id is None:
+            raise InvalidRecord("id: this memory gets its id when the transaction is committed.", field="id")
+        return self.memory_id
+
+    def resolve(self, work: Work) -> None:
+        raise AssertionError("each wish resolves itself")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or self.record is None:
+            raise AttributeError(name)
+        return getattr(self.record, name)
+
+
+class Add(Wish):
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
+        self.memory_id = draft.id
+        data = draft.data
+        self.key: str | None = data.get("idempotency_key")
+        self.replaces = draft.kind.name == "agent_state" or (draft.kind.name == "preference" and "key" in data)
+        self.needs_trails = self.replaces or self.key is not None or draft.id is not None
+
+    def resolve(self, work: Work) -> None:
+        draft = self.draft
+        known = work.idempotent(self.key) or (self._replaced(work) if self.replaces else None)
+        if known is not None:
+            self.memory_id = known
+            if work.idempotent(self.key) is None:
+                work.change(known, self._news(work, known), draft.data.get("author"), draft.created)
+            return
+        self.memory_id = self._own_id(work) or work.next_id(draft.kind.prefix)
+        work.put(Entry(PUT, draft.kind.name, self.memory_id, draft.created or work.now, draft.data))
+
+    def _replaced(self, work: Work) -> str | None:
+        data = self.draft.data
+        name = self._state_id(work) if self.draft.kind.name == "agent_state" else work.preference(str(data["key"]))
+        trail = work.trail(name) if name else None
+        return name if trail is not None and trail.deletion is None else None
+
+    def _state_id(self, work: Work) -> str:
+        """`STATE-<agent>`; if that one was deleted its id is used up and the next one is `STATE-<agent>-2`."""
+        first: str = ids.STATE_PREFIX + self.draft.data["agent"]
+        name = first
+        number = 1
+        while (trail := work.trail(name)) is not None and trail.deletion is not None:
+            number += 1
+            name = f"{first}-{number}"
+        return name
+
+    def _own_id(self, work: Work) -> str | None:
+        if self.draft.kind.name == "agent_state":
+            return self._state_id(work)
+        name = self.draft.id
+        if name is not None and work.trail(name) is not None:
+            raise DuplicateId(
+                f"id: {name} is taken; ids are never used twice, also after deletion.", id=name, field="id"
+            )
+        return name
+
+    def _news(self, work: Work, known: str) -> dict[str, Any]:
+        before = work.known(known).data()
+        return {
+            name: value
+            for name, value in self.draft.data.items()
+            if before.get(name) != value and name != "idempotency_key"
+        }
+
+
+class Change(Wish):
+    def __init__(
+        self,
+        target: Wish | str,
+        changes: dict[str, Any] | Callable[[Record], dict[str, Any]],
+        by: str | None,
+        expected_revision: int | None,
+        limit_bytes: int,
+        may_touch_turns: bool = False,
+    ) -> None:
+        self.target = target
+        self.changes = changes
+        self.by = by
+        self.expected_revision = expected_revision
+        self.limit_bytes = limit_bytes
+        self.may_touch_turns = may_touch_turns
+
+    def resolve(self, work: Work) -> None:
+        self.memory_id = name = id_of(self.target)
+        trail = work.known(name)
+        if self.expected_revision is not None and trail.revision != self.expected_revision:
+            raise Conflict(
+                f"{name} is at revision {trail.revision}, not {self.expected_revision}: somebody was quicker. Read it again and repeat.",
+                id=name,
+                revision=trail.revision,
+                expected_revision=self.expected_revision,
+            )
+        if trail.first.type in _FIXED_TYPES and not self.may_touch_turns:
+            raise InvalidRecord(
+                f"{name}: a turn of a conversation cannot be changed, only deleted or redacted.", field="id", id=name
+            )
+        wanted = self.changes(work.record(name)) if callable(self.changes) else self.changes
+        checked = validate.changes(KINDS[trail.first.type], wanted, self.limit_bytes)
+        before = trail.data()
+        work.change(
+            name, {field: value for field, value in checked.items() if before.get(field) != value}, self.by, None
+        )
+
+
+class Relate(Change):
+    def __init__(self, source: Wish | str, target: Wish | str, kind: str, by: str | None, limit_bytes: int) -> None:
+        kind = validate.relation_kind(kind)
+        if isinstance(target, str):
+            validate.reference("target", target)
+
+        def with_relation(record: Record) -> dict[str, Any]:
+            new = {"kind": kind, "target": id_of(target)}
+            return {"relations": record.relations if new in record.relations else [*record.relations, new]}
+
+        super().__init__(source, with_relation, by, None, limit_bytes, may_touch_turns=True)
+        self.other = target
+
+    def resolve(self, work: Work) -> None:
+        other = id_of(self.other)
+        if "/" not in other:
+            work.known(other)
+        super().resolve(work)
+
+
+class Delete(Wish):
+    op = DELETE
+
+    def __init__(self, target: Wish | str, by: str | None, reason: str | None) -> None:
+        self.target = target
+        self.by = by
+        self.reason = reason
+
+    def resolve(self, work: Work) -> None:
+        self.memory_id = name = id_of(self.target)
+        work.known(name, deleted=self.op == RESTORE)
+        work.mark(self.op, name, self.by, {"reason": self.reason} if self.reason else {})
+
+
+class Restore(Delete):
+    op = RESTORE
+
+
+def id_of(target: Any) -> str:
+    """The id meant by an id, a record or a wish of the same transaction."""
+    name = target if isinstance(target, str) else getattr(target, "id", None)
+    if isinstance(name, str):
+        return name
+    raise InvalidRecord(f"id: {target!r} is neither the id of a memory nor a memory.", field="id")
+
+
+class Batch:
+    """Wishes that are stored together; `atomic` ones become visible together or not at all."""
+
+    def __init__(self, session: str, wishes: list[Wish], now: str, *, atomic: bool, doing: str) -> None:
+        self.session = session
+        self.wishes = wishes
+        self.now = now
+        self.atomic = atomic
+        self.doing = doing
+        self.error: SMPError | None = None
+        self.needs_trails = any(wish.needs_trails for wish in wishes)
+
+    def resolve(self, ledger: Ledger) -> list[Entry]:
+        work = Work(self.session, self.now, ledger)
+        for wish in self.wishes:
+            wish.resolve(work)
+        for wish in self.wishes:
+            wish.record = work.record(id_of(wish))
+        return work.entries
+
+
+class Work:
+    """A batch in the making: the ledger plus what the batch itself adds to it."""
+
+    def __init__(self, session: str, now: str, ledger: Ledger) -> None:
+        self.session = session
+        self.now = now
+        self.entries: list[Entry] = []
+        self._ledger = ledger
+        self._own: dict[str, Trail] = {}
+        self._keys: dict[str, str] = {}
+        self._preferences: dict[str, str] = {}
+
+    def next_id(self, prefix: str) -> str:
+        return ids.numbered(prefix, self._ledger.next_number(prefix))
+
+    def trail(self, name: str) -> Trail | None:
+        return self._own.get(name) or self._ledger.trail(name)
+
+    def known(self, name: str, *, deleted: bool = False) -> Trail:
+        trail = self.trail(name)
+        if trail is None:
+            raise MemoryNotFound(f"No memory {name} in session {self.session}.", id=name, session=self.session)
+        if (trail.deletion is not None) is not deleted:
+            state = "is not deleted" if deleted else "is deleted; restore it first"
+            raise MemoryNotFound(f"{name} in session {self.session} {state}.", id=name, session=self.session)
+        return trail
+
+    def record(self, name: str) -> Record:
+        trail = self.trail(name)
+        record = trail.record(self.session) if trail else None
+        if record is None:
+            raise MemoryNotFound(f"No memory {name} in session {self.session}.", id=name, session=self.session)
+        return record
+
+    def idempotent(self, key: str | None) -> str | None:
+        if key is None:
+            return None
+        return self._keys.get(key) or self._ledger.idempotent(key)
+
+    def preference(self, key: str) -> str | None:
+        return self._preferences.get(key) or self._ledger.preference(key)
+
+    def put(self, entry: Entry) -> None:
+        self._write(entry)
+        self._own[entry.id] = Trail(entry)
+        number = ids.number_of(entry.id, KINDS[entry.type].prefix)
+        if number:
+            self._ledger.number_used(KINDS[entry.type].prefix, number)
+        key = entry.data.get("idempotency_key")
+        if key is not None:
+            self._keys[key] = entry.id
+        if entry.type == "preference" and entry.data.get("key") is not None:
+            self._preferences[str(entry.data["key"])] = entry.id
+
+    def change(self, name: str, data: dict[str, Any], by: str | None, at: str | None) -> None:
+        """Amend a memory; nothing to change is nothing to write."""
+        if data:
+            trail = self.known(name)
+            self._amend(
+                trail, Entry(CHANGE, trail.first.type, name, at or self.now, data, by=by, revision=trail.revision + 1)
+            )
+
+    def mark(self, op: str, name: str, by: str | None, data: dict[str, Any]) -> None:
+        trail = self.known(name, deleted=op == RESTORE)
+        self._amend(trail, Entry(op, trail.first.type, name, self.now, data, by=by))
+
+    def _amend(self, trail: Trail, entry: Entry) -> None:
+        self._write(entry)
+        twin = trail.copy()
+        twin.entries.append(entry)
+        self._own[entry.id] = twin
+
+    def _write(self, entry: Entry) -> None:
+        entry.seq = self._ledger.next_seq()
+        self.entries.append(entry)

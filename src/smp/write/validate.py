@@ -1,0 +1,288 @@
+"""Is this a memory? Parse once, at the border; everything behind it can rely on the result.
+
+Guarantees: what comes out are JSON values with text that is valid UTF-8, in a stable order, under SMP's own names;
+fields SMP does not know are kept as they are. Otherwise `InvalidRecord` names the field, and nothing was changed.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from smp.errors import InvalidRecord, SizeLimitExceeded
+from smp.model import ids
+from smp.model.time import parse
+from smp.model.types import COMMON_FIELDS, CONFIDENCE_WORDS, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEPTH_LIMIT = 32
+_GIVEN_BY_SMP = frozenset(["session", "session_id", "type", "revision", "schema", "checksum", "updated", "updated_by"])
+_NESTED = ("data", "content")  # two of the designs put a type's fields into an inner object
+ROLES = ("user", "assistant", "system", "tool")
+
+
+class Draft:
+    """A memory that is not stored yet."""
+
+    __slots__ = ("created", "data", "id", "kind")
+
+    def __init__(self, kind: Kind, id: str | None, created: str | None, data: dict[str, Any]) -> None:
+        self.kind = kind
+        self.id = id
+        self.created = created
+        self.data = data
+
+
+def draft(kind: Kind, given: Mapping[str, Any], content_limit_bytes: int) -> Draft:
+    """Check what a caller gives for a new memory."""
+    data = fields(kind, given)
+    memory_id = data.pop("id", None)
+    created = data.pop("created", None)
+    for group in kind.required:
+        if not any(data.get(name) not in (None, "") for name in group):
+            names = " or ".join(group)
+            raise InvalidRecord(f"{names}: a {kind.name} needs it, and it must not be empty.", field=group[0])
+    check_size(kind, data, content_limit_bytes)
+    return Draft(
+        kind,
+        None if memory_id is None else ids.check(memory_id, "id"),
+        None if created is None else parse(created, "created"),
+        in_order(kind, data),
+    )
+
+
+def fields(kind: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
+    """SMP's names, checked values; None means not given."""
+    data: dict[str, Any] = {}
+    for name, value in _flat(kind, given).items():
+        if value is None or name in _GIVEN_BY_SMP:
+            continue
+        target = kind.aliases.get(name, name)
+        if target != name and given.get(target) is not None:
+            target = name  # both names given: the alias is a field of its own
+        data[target] = _checked(target, value)
+    return data
+
+
+def changes(kind: Kind, given: Mapping[str, Any], content_limit_bytes: int) -> dict[str, Any]:
+    """Check what a caller wants to change; None removes a field."""
+    removed = {kind.aliases.get(name, name): None for name, value in given.items() if value is None}
+    data = fields(kind, given)
+    for name in ("id", "created"):
+        if name in data or name in removed:
+            raise InvalidRecord(f"{name}: cannot be changed.", field=name)
+    for group in kind.required:
+        if len(group) == 1 and (group[0] in removed or data.get(group[0], 1) == ""):
+            raise InvalidRecord(f"{group[0]}: a {kind.name} needs it, and it must not be empty.", field=group[0])
+    check_size(kind, data, content_limit_bytes)
+    return {**removed, **data}
+
+
+def _flat(kind: Kind, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name in _NESTED:
+        inner = given.get(name)
+        if isinstance(inner, dict) and not (name == "content" and kind.name == "artifact"):
+            outer = {key: value for key, value in given.items() if key != name}
+            return {**inner, **outer}
+    return given
+
+
+def _checked(name: str, value: Any) -> Any:
+    checker = _CHECKS.get(name)
+    return checker(name, value) if checker else plain(name, value)
+
+
+def plain(field: str, value: Any, depth: int = 0) -> Any:
+    """A JSON value equal to the given one; times become text, tuples and sets become lists."""
+    if type(value) is str:
+        return _utf8(field, value)
+    if value is None or type(value) in (bool, int):
+        return value
+    if depth > DEPTH_LIMIT:
+        raise InvalidRecord(f"{field}: nested deeper than {DEPTH_LIMIT} levels.", field=field, limit=DEPTH_LIMIT)
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise InvalidRecord(f"{field}: {value} is not a number that a file can hold.", field=field)
+        return value
+    if isinstance(value, dict):
+        return {_key(field, key): plain(f"{field}.{key}", item, depth + 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        items = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
+        return [plain(field, item, depth + 1) for item in items]
+    if isinstance(value, datetime):
+        return parse(value, field)
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, str):  # a str of another class, such as an enum
+        return _utf8(field, str(value.value) if hasattr(value, "value") else str(value))
+    raise InvalidRecord(
+        f"{field}: cannot store a {type(value).__name__}. Give text, numbers, true/false, lists or dictionaries.",
+        field=field,
+    )
+
+
+def _utf8(field: str, text: str) -> str:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidRecord(
+                f"{field}: not valid text, a lone surrogate at position {error.start}.", field=field
+            ) from None
+    return text
+
+
+def _key(field: str, key: object) -> str:
+    if not isinstance(key, str):
+        raise InvalidRecord(f"{field}: names inside it must be text, not {key!r}.", field=field)
+    return _utf8(field, key)
+
+
+def _text(field: str, value: Any) -> str:
+    value = plain(field, value)
+    if not isinstance(value, str):
+        raise InvalidRecord(f"{field}: must be text, not {type(value).__name__}.", field=field)
+    return value
+
+
+def _unit(field: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise InvalidRecord(f"{field}: must be a number from 0 to 1, not {value!r}.", field=field, limit=1)
+    return value
+
+
+def _confidence(field: str, value: Any) -> float | str:
+    if isinstance(value, str) and value.lower() in CONFIDENCE_WORDS:
+        return value.lower()
+    if isinstance(value, str):
+        raise InvalidRecord(
+            f"{field}: {value!r} is not one of {', '.join(CONFIDENCE_WORDS)} or a number from 0 to 1.", field=field
+        )
+    return _unit(field, value)
+
+
+def _flag(field: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidRecord(f"{field}: must be true or false, not {value!r}.", field=field)
+    return value
+
+
+def _tags(field: str, value: Any) -> list[str]:
+    if isinstance(value, str) or not isinstance(value, (list, tuple, set, frozenset)):
+        raise InvalidRecord(f"{field}: must be a list of tags, not {value!r}.", field=field)
+    items = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
+    return list(dict.fromkeys(ids.check_tag(item) for item in items))
+
+
+def _relations(field: str, value: Any) -> list[dict[str, Any]]:
+    relations = []
+    for item in value if isinstance(value, (list, tuple)) else [value]:
+        kind, target = (item.get("kind"), item.get("target")) if isinstance(item, dict) else item
+        relations.append({"kind": relation_kind(kind), "target": reference(field, target)})
+    return relations
+
+
+def relation_kind(kind: object) -> str:
+    if isinstance(kind, str) and kind and ids.is_valid(kind):
+        return kind
+    raise InvalidRecord(
+        f"kind: {kind!r} is not a kind of relation. Use a word such as resolves, supersedes or relates_to.",
+        field="kind",
+    )
+
+
+def reference(field: str, target: object) -> str:
+    """An id, or `session/ID` for a memory of another session."""
+    if isinstance(target, str) and all(ids.is_valid(part) for part in target.split("/", 1)):
+        return target
+    raise InvalidRecord(f"{field}: {target!r} is not the id of a memory (ID or session/ID).", field=field)
+
+
+def _time(field: str, value: Any) -> str:
+    return parse(value, field)
+
+
+def _role(field: str, value: Any) -> str:
+    return ids.check(value, field)
+
+
+def _agent(field: str, value: Any) -> str:
+    return ids.check(value, field, ids.LIMIT - len(ids.STATE_PREFIX))
+
+
+def _idempotency_key(field: str, value: Any) -> str:
+    text = _text(field, value)
+    if not 0 < len(text) <= 256:
+        raise InvalidRecord(f"{field}: must be 1 to 256 characters long.", field=field, limit=256)
+    return text
+
+
+_CHECKS = {
+    "tags": _tags,
+    "importance": _unit,
+    "confidence": _confidence,
+    "pinned": _flag,
+    "relations": _relations,
+    "author": _text,
+    "topic": _text,
+    "role": _role,
+    "agent": _agent,
+    "decision": _text,
+    "finding": _text,
+    "preference": _text,
+    "learning": _text,
+    "summary": _text,
+    "content": _text,
+    "rationale": _text,
+    "idempotency_key": _idempotency_key,
+    "created": _time,
+}
+
+
+def in_order(kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
+    """A type's own fields first, then the common ones, then the caller's."""
+    ordered = {name: data[name] for name in kind.fields if name in data}
+    rest = {name: value for name, value in data.items() if name not in ordered}
+    for name in COMMON_FIELDS:
+        if name in rest:
+            ordered[name] = rest.pop(name)
+    ordered.update(rest)
+    return ordered
+
+
+def check_size(kind: Kind, data: dict[str, Any], limit_bytes: int) -> None:
+    size = _weight(data)
+    if size > limit_bytes:
+        raise SizeLimitExceeded(
+            f"{kind.text}: this {kind.name} has {size:,} bytes of content; {limit_bytes:,} are allowed per memory.",
+            field=kind.text,
+            size=size,
+            limit=limit_bytes,
+        )
+
+
+def _weight(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value) if value.isascii() else len(value.encode())
+    if isinstance(value, dict):
+        return sum(len(key) + _weight(item) for key, item in value.items())
+    if isinstance(value, list):
+        return sum(map(_weight, value))
+    return 8
+
+
+def session_fields(
+    user: str | None, agents: Any, project: str | None, tags: Any, context: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Check what a caller says about a new session."""
+    names = [agents] if isinstance(agents, str) else list(agents or ())
+    return {
+        "user": None if user is None else _text("user", user),
+        "agents": [_text("agents", name) for name in names],
+        "project": None if project is None else _text("project", project),
+        "tags": _tags("tags", list(tags or ())),
+        "context": plain("context", dict(context)),
+    }
