@@ -218,7 +218,7 @@ def from_os_error(error: OSError, path: str, doing: str) -> StorageError:
         )
     if error.errno in _READ_ONLY:
         return StorageReadOnly(
-            f"Not allowed to write while {doing}: {path} ({reason}). Reading still works.",
+            f"Not allowed while {doing}: {path} ({reason}). Nothing was changed; check the permissions.",
             path=path,
             errno=error.errno,
         )

@@ -7,9 +7,19 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from smp.config import DEFAULT_ROOTS, Config
-from smp.errors import FormatTooNew, InvalidConfig, InvalidFormat, LayoutMismatch, StoreNotFound, from_os_error
+from smp.errors import (
+    FormatTooNew,
+    InvalidConfig,
+    InvalidFormat,
+    LayoutMismatch,
+    StorageReadOnly,
+    StoreNotFound,
+    from_os_error,
+)
 from smp.files.disk import Disk
 from smp.files.layouts import NAMES, layout_named
+from smp.files.layouts.layout import PRIVATE
+from smp.files.lock import SessionLock
 from smp.files.system import RealSystem
 from smp.model import ids
 from smp.model.session_info import FORMAT, SessionInfo
@@ -37,6 +47,7 @@ def open_memory(
     config: Mapping[str, Any] | None = None,
     clock: Callable[[], datetime] | None = None,
     system: System | None = None,
+    create: bool = True,
 ) -> Memory:
     """Open a store, creating it if need be.
 
@@ -44,15 +55,16 @@ def open_memory(
     layout  jsonl (default), markdown, single or log; an existing store knows its own.
     config  settings above those in the store's config.json, e.g. `{"durability": "os"}`.
     clock   returns the time as an aware datetime, for tests and imports.
+    create  False: a folder without a store is StoreNotFound, and nothing is created.
     """
     if where is not None and str(where) == ":memory:":
         from smp.files.memory_system import MemorySystem
 
-        return Memory("/memory", layout, config, clock, system or MemorySystem())
+        return Memory("/memory", layout, config, clock, system or MemorySystem(), create)
     if where is not None and str(where).startswith(("postgresql://", "postgres://")):
         raise InvalidFormat("where: PostgreSQL stores are not available in this version.", field="where")
     root = find_root(layout) if where is None else os.path.abspath(os.fspath(where))
-    return Memory(root, layout, config, clock, system or RealSystem())
+    return Memory(root, layout, config, clock, system or RealSystem(), create)
 
 
 def find_root(layout_name: str | None, start: str | None = None) -> str:
@@ -62,9 +74,7 @@ def find_root(layout_name: str | None, start: str | None = None) -> str:
     while True:
         roots = list(dict.fromkeys(os.path.join(folder, DEFAULT_ROOTS[name]) for name in wanted))
         for root in roots:
-            if os.path.exists(os.path.join(root, CONFIG_FILE)) and (
-                os.path.exists(os.path.join(folder, ".bmad")) or "log" in wanted
-            ):
+            if _is_store(root):
                 return root
         if os.path.isdir(os.path.join(folder, ".bmad")):
             return roots[0]
@@ -74,6 +84,16 @@ def find_root(layout_name: str | None, start: str | None = None) -> str:
                 "No .bmad folder here or above. Make a store with `smp init`, or say where it is (--root, SMP_ROOT, smp.open(folder))."
             )
         folder = parent
+
+
+def _is_store(root: str) -> bool:
+    """Whether a folder says that it is a store; a `memory/config.json` may be anybody's."""
+    try:
+        with open(os.path.join(root, CONFIG_FILE), "rb") as file:
+            stored = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(stored, dict) and stored.get("layout") in NAMES
 
 
 class Memory:
@@ -86,16 +106,20 @@ class Memory:
         config: Mapping[str, Any] | None,
         clock: Callable[[], datetime] | None,
         system: System,
+        create: bool = True,
     ) -> None:
         self.root = root
         self._clock = clock or system_clock
+        self._arguments = {name: value for name, value in (config or {}).items() if name != "layout"}
         disk = Disk(system)
         try:
             from smp.store.convert import finish_conversion
 
             finish_conversion(disk, root)
             stored = self._read_config(disk)
-            name = self._layout_name(disk, stored, layout_name)
+            if stored is None and not create and _recognise(disk, root) is None:
+                raise StoreNotFound(f"There is no store in {root}. `smp init` makes one.", path=root)
+            name = self._layout_name(disk, stored, layout_name, _layout_asked_for(config))
             self.config = Config.build(
                 {**(stored or {}), "layout": name},
                 os.path.join(root, CONFIG_FILE),
@@ -103,7 +127,7 @@ class Memory:
                 arguments=config,
             )
             if stored is None:
-                self._create(disk, name)
+                self._create_unless_read_only(disk, name)
         except OSError as error:
             raise from_os_error(error, root, "opening the store") from error
         self._store = FileStore(root, layout_named(name), system, self.config, admit)
@@ -129,7 +153,9 @@ class Memory:
             )
         return stored
 
-    def _layout_name(self, disk: Disk, stored: dict[str, Any] | None, wanted: str | None) -> str:
+    def _layout_name(
+        self, disk: Disk, stored: dict[str, Any] | None, wanted: str | None, otherwise: str = "jsonl"
+    ) -> str:
         found = (stored or {}).get("layout") or _recognise(disk, self.root)
         if wanted is not None:
             layout_named(wanted)
@@ -139,7 +165,15 @@ class Memory:
                 path=self.root,
                 layout=found,
             )
-        return found or wanted or "jsonl"
+        return found or wanted or otherwise
+
+    def _create_unless_read_only(self, disk: Disk, name: str) -> None:
+        """A store that a person made has no config.json; on read-only media it is read without one."""
+        try:
+            self._create(disk, name)
+        except OSError as error:
+            if _recognise(disk, self.root) is None or not isinstance(from_os_error(error, "", ""), StorageReadOnly):
+                raise
 
     def _create(self, disk: Disk, name: str) -> None:
         disk.make_folder(self.root)
@@ -203,6 +237,10 @@ class Memory:
         """All sessions, by id."""
         return [SessionMemory(self, self._store.session(name)) for name in self._store.session_ids()]
 
+    def latest_session(self) -> SessionMemory | None:
+        """The session that was written last, by the times of its files; None if there is none."""
+        return max(self.sessions(), key=lambda session: (session.written, session.id), default=None)
+
     def get(self, ref: str) -> Any:
         """A memory by its name across sessions, `session-id/ID`."""
         session, _, memory_id = ref.partition("/")
@@ -217,13 +255,36 @@ class Memory:
     def repair(self) -> dict[str, Report]:
         return {session.id: session.repair() for session in self.sessions()}
 
-    def convert(self, to: str) -> Memory:
-        """Carry the store over to another layout, in place; returns it opened. This one is closed."""
+    def convert(self, to: str, progress: Callable[[str], None] | None = None) -> Memory:
+        """Carry the store over to another layout, in place; returns it opened. This one is closed.
+
+        `progress` is told the id of each session before it is carried over.
+        """
         from smp.store.convert import convert
 
-        convert(self._store, to)
+        self._store.check_open()
+        convert(self._store, to, progress)
         self.close()
-        return Memory(self.root, None, None, self._clock, self._store.disk.system)
+        return Memory(self.root, None, self._arguments, self._clock, self._store.disk.system)
+
+    def set_config(self, name: str, value: Any) -> None:
+        """Change a setting in config.json, checked first; None takes it out. It holds for whoever opens the store next."""
+        self.config[name]  # an unknown one is an error that suggests the right one
+        if name in ("layout", "format"):
+            raise InvalidConfig(f"The setting '{name}' cannot be set; `smp convert` changes the layout.", key=name)
+        disk, path = self._store.disk, os.path.join(self.root, CONFIG_FILE)
+        disk.make_folder(os.path.join(self.root, PRIVATE))
+        lock = SessionLock(disk, os.path.join(self.root, PRIVATE), f"the store {self.root}")
+        lock.acquire(self.config.lock_timeout_seconds)
+        try:
+            stored = _with_setting(self._read_config(disk) or {}, name, value)
+            Config.build(stored, path)
+            disk.replace(path, (json.dumps(stored, ensure_ascii=False, indent=2) + "\n").encode())
+        except OSError as error:
+            raise from_os_error(error, path, "changing the configuration") from error
+        finally:
+            lock.release()
+            lock.close()
 
     def sync(self) -> None:
         """With durability `interval`: do not wait for the interval."""
@@ -243,6 +304,26 @@ class Memory:
 
     def __repr__(self) -> str:
         return f"Memory({self.root!r}, layout={self.layout!r})"
+
+
+def _with_setting(stored: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
+    """The settings of a file with one of them changed or, for None, taken out."""
+    changed: dict[str, Any] = json.loads(json.dumps(stored))
+    inner = changed["memory_config"] if isinstance(changed.get("memory_config"), dict) else changed
+    inner.pop(name, None)
+    *sections, last = name.split(".")
+    for section in sections:
+        inner = inner.setdefault(section, {})
+    inner.pop(last, None)
+    if value is not None:
+        inner[last] = value
+    return changed
+
+
+def _layout_asked_for(config: Mapping[str, Any] | None) -> str:
+    """The layout of a new store as the settings or the environment say it; a wrong one is `Config`'s to refuse."""
+    asked = (config or {}).get("layout") or os.environ.get("SMP_LAYOUT")
+    return str(asked) if asked in NAMES else "jsonl"
 
 
 def _recognise(disk: Disk, root: str) -> str | None:

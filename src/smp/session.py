@@ -6,9 +6,11 @@ written nothing. Threads may share a session.
 
 from __future__ import annotations
 
+import os
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from smp.errors import InvalidRecord, MemoryNotFound
+from smp.errors import InvalidRecord, MemoryNotFound, SessionCorrupt, StorageCorrupt
 from smp.model.fold import Fold
 from smp.model.report import Report, Stats
 from smp.model.time import parse, to_moment, to_text
@@ -18,12 +20,13 @@ from smp.write.batch import Add, Batch, Change, Delete, Relate, Restore, Wish, i
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from datetime import datetime
     from types import TracebackType
 
+    from smp.config import Config
     from smp.memory import Memory
     from smp.model.record import AgentState, Artifact, Decision, Finding, Learning, Preference, Record, Turn
     from smp.model.session_info import SessionInfo
+    from smp.model.types import Kind
     from smp.store.file_store import FileSession
 
 
@@ -42,7 +45,7 @@ class Writing:
     def add(self, type: str, data: Mapping[str, Any] | str | None = None, **fields: Any) -> Any:
         """Add a memory of any type: `add("decision", {"decision": "Use OAuth", "tags": ["auth"]})`."""
         kind = kind_of(type)
-        given: dict[str, Any] = {kind.text: data} if isinstance(data, str) else dict(data or {})
+        given = _given(kind, data)
         given.update(fields)
         return self._do(Add(self._draft(kind.name, given)), f"adding a {kind.name}")
 
@@ -143,8 +146,12 @@ class Writing:
             author = self._default_author(data.get("role"))
             if author is not None:
                 draft.data = data = {"author": author, **data}
-        if "author_kind" not in data and data.get("role") in ("system", "tool"):
-            data["author_kind"] = data["role"]
+        if "author_kind" not in data:
+            role = data.get("role")
+            if role in ("system", "tool"):
+                data["author_kind"] = role
+            elif role is None and data.get("author") is not None and data["author"] == self._user:
+                data["author_kind"] = "user"
         return draft
 
     def _default_author(self, role: str | None) -> str | None:
@@ -157,6 +164,17 @@ class Writing:
     _user: str | None = None
 
 
+def _given(kind: Kind, data: Any) -> dict[str, Any]:
+    """The fields that a caller gives: a mapping, or only the text that says it all."""
+    if isinstance(data, str):
+        return {kind.text: data}
+    if data is None or hasattr(data, "keys"):
+        return dict(data or {})
+    raise InvalidRecord(
+        f"data: give the fields of a {kind.name}, or its text, not {type(data).__name__}.", field="data"
+    )
+
+
 def id_or_wish(target: Any) -> Wish | str:
     return target if isinstance(target, Wish) else id_of(target)
 
@@ -167,7 +185,8 @@ class SessionMemory(Writing):
     def __init__(self, memory: Memory, files: FileSession, author: str | None = None) -> None:
         self._memory = memory
         self._files = files
-        self._author = author
+        self._author = validate.optional_text("author", author)
+        self._known_config: Config | None = None
         self._known_user: str | None = None
         self._user_known = False
 
@@ -190,14 +209,38 @@ class SessionMemory(Writing):
         return self._files.reader.folder
 
     @property
+    def written(self) -> datetime:
+        """When its files were last written, by their own times; costs no reading."""
+        store, folder = self._files.store, self.folder
+        names = [*store.layout.files(store.disk, folder, self.id), store.layout.info_file]
+        found = [store.disk.stat(os.path.join(folder, name)) for name in names if name]
+        return datetime.fromtimestamp(max((state.st_mtime_ns for state in found if state), default=0) / 1e9, UTC)
+
+    @property
     def _user(self) -> str | None:  # type: ignore[override]
         if not self._user_known:
-            self._known_user, self._user_known = self._files.info().user, True
+            try:
+                self._known_user = self._files.info().user
+            except (SessionCorrupt, StorageCorrupt, OSError):
+                self._known_user = None  # an unreadable head costs the head
+            self._user_known = True
         return self._known_user
 
     @property
     def _content_limit(self) -> int:
-        return self._memory.config.content_limit_bytes
+        return self.config.content_limit_bytes
+
+    @property
+    def config(self) -> Config:
+        """The settings that hold here: the store's, and above them the session's own."""
+        if self._known_config is None:
+            try:
+                own = self.info.config
+            except (SessionCorrupt, StorageCorrupt, OSError):
+                own = {}  # an unreadable head costs the head
+            config = self._memory.config
+            self._known_config = config.override_session(own, self.id) if own else config
+        return self._known_config
 
     def _now(self) -> datetime:
         return self._memory.now()
@@ -213,12 +256,18 @@ class SessionMemory(Writing):
 
     # -- writing several
 
-    def add_many(self, items: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Record]:
+    def add_many(self, items: Iterable[tuple[str, Mapping[str, Any] | str]]) -> list[Record]:
         """Add many memories with one sync per file. All are checked before the first is written.
 
         Not a transaction: after a crash some may be there and others not; none was acknowledged then.
         """
-        wishes: list[Wish] = [Add(self._draft(kind_of(type).name, dict(data))) for type, data in items]
+        wishes: list[Wish] = []
+        item: Any
+        for item in items:
+            if not isinstance(item, (tuple, list)) or len(item) != 2:
+                raise InvalidRecord("items: each must be a type and its data, (type, data).", field="items")
+            kind = kind_of(item[0])
+            wishes.append(Add(self._draft(kind.name, _given(kind, item[1]))))
         self._commit(wishes, f"adding {len(wishes)} memories", atomic=False)
         return [wish.record for wish in wishes if wish.record is not None]
 
@@ -294,7 +343,7 @@ class SessionMemory(Writing):
 
         figures: dict[str, Any] = self._files.view(look)
         sizes = self._files.sizes()
-        quota = self._memory.config.quota_bytes
+        quota = self.config.quota_bytes
         total = sum(sizes.values())
         return Stats(
             {

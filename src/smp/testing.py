@@ -27,10 +27,11 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain, zip_longest
 from time import time_ns
 
+from smp.contract import StoreContract
 from smp.files.memory_system import Entry, File, Folder, MemorySystem, Node
 from smp.files.system import Data
 
-__all__ = ["CrashState", "CrashingSystem", "FaultySystem", "FrozenClock", "PowerLoss"]
+__all__ = ["CrashState", "CrashingSystem", "FaultySystem", "FrozenClock", "PowerLoss", "StoreContract"]
 
 _Write = tuple[int, bytes | None]  # bytes at an offset, or a new size
 _Versions = dict[int, list[tuple[str, bytes]]]  # what may be left of each un-synced file; first nothing new, then all

@@ -13,13 +13,14 @@ from smp.errors import InvalidRecord
 from smp.model import ids
 from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
 from smp.model.time import parse
-from smp.model.types import KINDS
+from smp.model.types import COMMON_ALIASES, KINDS
 
 if TYPE_CHECKING:
     from smp.files.codec import Fields
 
 _MARKS = frozenset(["id", "seq", "tx", "type", "session_id", "schema", "revision", "updated", "updated_by", "changes"])
 _RESERVED = _MARKS | {"deleted", "deleted_by", "restored", "restored_by", "reason", "checksum", "extra"}
+_TOMBSTONE = {"id", "reason", "session_id", "seq", "schema", "deleted", "deleted_by", "by", "timestamp", "ts"}
 
 
 class Dialect:
@@ -45,7 +46,7 @@ class Dialect:
             kind: {theirs: ours for ours, theirs in table.items()} for kind, table in self._to_file.items()
         }
         self._taken = {
-            kind: _RESERVED | {time, *table.values()} | ({nest} if nest else set())
+            kind: _RESERVED | KINDS[kind].aliases.keys() | {time, *table.values()} | ({nest} if nest else set())
             for kind, table in self._to_file.items()
         }
 
@@ -109,6 +110,9 @@ class Dialect:
         """The entry in these fields. Raises InvalidRecord naming what is wrong with a hand-written one."""
         trusted = state == "signed"
         kind_name = kind_hint or str(fields.get("type", ""))
+        if kind_name not in KINDS and _is_bare_deletion(fields):
+            kind_name = "conversation"  # 000 and 004 do not say it; the memory itself knows better
+            fields = {"deleted": True, **fields}
         if kind_name not in KINDS:
             raise InvalidRecord(f"type: {kind_name!r} is not a type of memory.", field="type")
         memory_id = fields.get("id")
@@ -140,14 +144,19 @@ class Dialect:
             return CHANGE, fields.get("updated"), fields.get("updated_by"), self._renamed(fields["changes"], kind)
         for word, op in (("deleted", DELETE), ("restored", RESTORE)):
             if fields.get(word):
-                at = fields[word] if isinstance(fields[word], str) else fields.get(self.time)
+                at = fields[word] if isinstance(fields[word], str) else self._time_in(fields)
                 reason = fields.get("reason")
                 return op, at, fields.get(word + "_by"), {} if reason is None else {"reason": reason}
+        own = self._from_file[kind]
         data = self._renamed(
-            self._unnested({name: value for name, value in fields.items() if name not in _MARKS}), kind
+            self._unnested({name: value for name, value in fields.items() if name not in _MARKS or name in own}), kind
         )
         at = data.pop("created", None)
         return PUT, at, None, data
+
+    def _time_in(self, fields: Fields) -> Any:
+        names = (name for name in fields if name == self.time or COMMON_ALIASES.get(name) == "created")
+        return next((fields[name] for name in names), None)
 
     def _unnested(self, fields: Fields) -> Fields:
         inner = fields.get(self.nest) if self.nest else None
@@ -182,6 +191,11 @@ class Dialect:
         return data
 
 
+def _is_bare_deletion(fields: Fields) -> bool:
+    """`{"id": …, "deleted": true, "ts": …}` of one design, `{"id": …, "timestamp": …, "reason": …}` of another."""
+    return "type" not in fields and bool(fields.get("deleted") or "reason" in fields) and fields.keys() <= _TOMBSTONE
+
+
 def _integer(value: object) -> int:
     return value if type(value) is int else 0
 
@@ -195,6 +209,23 @@ def _check_written_by_hand(kind: str, op: str, data: dict[str, Any]) -> None:
         data["tags"] = [tag.strip() for tag in tags.split(",") if tag.strip()]
     if isinstance(data.get("access"), int):
         data["access"] = {"count": data["access"], "last": None}
-    for name in ("references", "relations"):
-        if name in data and not isinstance(data[name], (list, dict)):
-            data[name] = [data[name]]
+    if "references" in data and not isinstance(data["references"], (list, dict)):
+        data["references"] = [data["references"]]
+    if "relations" in data:
+        data["relations"] = _relations(data["relations"])
+
+
+def _relations(value: Any) -> list[Any]:
+    """`[{kind: resolves, target: FIND-0001}]`, however a person says it: a list of ids, or `{resolves: FIND-0001}`."""
+    if isinstance(value, dict) and "target" not in value:
+        value = [{"kind": kind, "target": target} for kind, target in value.items()]
+    relations = []
+    for item in value if isinstance(value, list) else [value]:
+        fields = item if isinstance(item, dict) else {"target": item}
+        kind = fields.get("kind", fields.get("relationship", "relates_to"))
+        target = fields.get("target")
+        for each in target if isinstance(target, list) else [target]:
+            if not isinstance(kind, str) or not isinstance(each, str):
+                raise InvalidRecord("relations: each needs a kind and a target, such as DEC-0001.", field="relations")
+            relations.append({"kind": kind, "target": each})
+    return relations

@@ -28,7 +28,9 @@ _CHUNK = 1 << 20
 
 
 class OpenFile:
-    """A file that is being appended to, under the lock; never kept open beyond it, or a rewrite would be missed."""
+    """A file that is being appended to, under the lock. If it is kept open, `still_is` must hold before it is used again:
+    a rewrite or an editor may have put another file in its place.
+    """
 
     __slots__ = ("_descriptor", "_disk", "_system", "created", "identity", "path", "size_before")
 
@@ -41,6 +43,14 @@ class OpenFile:
         self.identity = identity(found)
         self.size_before = found.st_size
 
+    def still_is(self, known: list[int]) -> bool:
+        """Whether this is still the file that the notes speak of: not replaced, not moved, not changed."""
+        found = self._system.fstat(self._descriptor)
+        self.identity = [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+        self.size_before = found.st_size
+        self.created = False
+        return bool(found.st_nlink == 1 and self.identity == known[:4])
+
     def append(self, data: bytes) -> None:
         """Write whole entries; if that fails half-way the file is cut back to where it was."""
         try:
@@ -48,9 +58,13 @@ class OpenFile:
             while done < len(data):
                 done += self._system.write(self._descriptor, data[done:])
         except OSError as error:
-            self._system.ftruncate(self._descriptor, self.identity[1])  # frees space, so it works on a full disk
-            self.identity = identity(self._system.fstat(self._descriptor))
+            self.cut_back(self.identity[1])
             raise from_os_error(error, self.path, "writing") from error
+        self.identity = identity(self._system.fstat(self._descriptor))
+
+    def cut_back(self, size: int) -> None:
+        """Take back what was appended; this frees space, so it works on a full disk."""
+        self._system.ftruncate(self._descriptor, size)
         self.identity = identity(self._system.fstat(self._descriptor))
 
     def sync(self) -> None:
@@ -58,10 +72,12 @@ class OpenFile:
         try:
             self._system.sync(self._descriptor)
             if self.created:
-                self._disk.sync_folder(os.path.dirname(self.path))
+                folder = os.path.dirname(self.path)
+                self._disk.sync_folder(folder)
+                self._disk.sync_folder(os.path.dirname(folder))  # whoever made the folder may have died before its sync
         except OSError as error:
             try:
-                self._system.ftruncate(self._descriptor, self.size_before)
+                self.cut_back(self.size_before)
             except OSError:
                 pass
             raise DurabilityUnknown(
@@ -139,9 +155,24 @@ class Disk:
 
     def _check_plain(self, descriptor: int, path: str) -> Any:
         found = self.system.fstat(descriptor)
-        if not modes.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        if not modes.S_ISREG(found.st_mode) or (found.st_nlink > 1 and not self._is_being_named(path, found)):
             raise StorageCorrupt(f"{path} is not a plain file with one name; SMP does not touch it.", path=path)
         return found
+
+    def _is_being_named(self, path: str, found: Any) -> bool:
+        """Whether the second name is the one that `link_new` takes away last; then its maker is at work, or dead."""
+        here = os.path.dirname(path)
+        for folder in (here, os.path.join(here, ".smp")):
+            for name in self.names(folder):
+                twin = self.stat(os.path.join(folder, name)) if name.endswith(TEMPORARY) else None
+                if twin is not None and twin.st_ino == found.st_ino:
+                    try:
+                        self.remove(os.path.join(folder, name))
+                    except OSError:
+                        pass  # a disk that can only be read
+                    return bool(found.st_nlink == 2)
+        now = self.stat(path)
+        return now is not None and bool(now.st_ino == found.st_ino and now.st_nlink == 1)
 
     # -- replacing
 
@@ -170,7 +201,7 @@ class Disk:
         self.remove(temporary)
         self.write_new(temporary, data)
         self.system.replace(temporary, path)
-        self.sync_folder(os.path.dirname(path))
+        self._confirm_name(path)
 
     def move(self, source: str, target: str) -> None:
         self.system.replace(source, target)
@@ -178,8 +209,21 @@ class Disk:
     def link_new(self, source: str, target: str) -> None:
         """Give a finished file its name; FileExistsError if the name is taken."""
         self.system.link(source, target)
-        self.sync_folder(os.path.dirname(target))  # or a power loss could take both names
-        self.system.unlink(source)
+        self._confirm_name(target)  # or a power loss could take both names
+        try:
+            self.remove(source)
+        except OSError:
+            pass  # whoever opens the file next takes it away
+
+    def _confirm_name(self, path: str) -> None:
+        try:
+            self.sync_folder(os.path.dirname(path))
+        except OSError as error:
+            raise DurabilityUnknown(
+                f"{path} was written, but the disk did not confirm its name ({error.strerror}). Do not count on it.",
+                path=path,
+                errno=error.errno,
+            ) from error
 
     def complete(self, path: str, offset: int, data: bytes) -> None:
         """Make a file end in this data from the offset on, whatever part of it is there. A new folder entry is not synced."""
@@ -217,7 +261,10 @@ class Disk:
             self.system.close(descriptor)
 
     def sync_folder(self, path: str) -> None:
-        self.system.sync_dir(path)
+        try:
+            self.system.sync_dir(path)
+        except PermissionError:
+            pass  # a folder above the store that we may not read cannot be synced; our own folders are ours
 
     # -- folders and removal
 

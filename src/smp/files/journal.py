@@ -66,7 +66,8 @@ class Journal:
         plan.appends = [(name, offset, data.encode()) for name, offset, data in fields["appends"]]
         plan.moves = [(source, target) for source, target in fields["moves"]]
         plan.removes = list(fields["removes"])
-        return plan
+        names = [*plan.removes, *(name for name, _, _ in plan.appends), *(name for move in plan.moves for name in move)]
+        return plan if all(_is_inside(name) for name in names) else None
 
     def carry_out(self, plan: Plan, already_there: Callable[[str, bytes], bool]) -> None:
         """Do what the plan says, as often as need be. `already_there` finds appended entries after a hand edit."""
@@ -74,12 +75,12 @@ class Journal:
         for name, offset, data in plan.appends:
             self._append(name, offset, data, already_there)
             if offset == 0:
-                touched.add(os.path.dirname(self._at(name)))
+                touched.update(self._folders_of(name))
         for source, target in plan.moves:
             if self._disk.exists(self._at(source)):
                 self._disk.make_folder(os.path.dirname(self._at(target)))
                 self._disk.move(self._at(source), self._at(target))
-            touched.update((os.path.dirname(self._at(source)), os.path.dirname(self._at(target))))
+            touched.update((os.path.dirname(self._at(source)), *self._folders_of(target)))
         for name in plan.removes:
             self._disk.remove_tree(self._at(name))
             touched.add(os.path.dirname(self._at(name)))
@@ -98,11 +99,34 @@ class Journal:
         found = self._disk.stat(path)
         size = found.st_size if found else 0
         there = self._disk.read(path, offset) if size > offset else b""
-        if size >= offset and data.startswith(there):
-            if there != data:
-                self._disk.complete(path, offset, data)
-        elif not already_there(name, data):
+        if there == data:
+            self._disk.sync_file(path)  # whoever wrote it may have died before that
+        elif size >= offset and _is_part(there, data):
+            self._disk.complete(path, offset, data)
+        elif already_there(name, data):
+            self._disk.sync_file(path)
+        else:
             self._disk.complete(path, size, b"\n" + data)
 
+    def _folders_of(self, name: str) -> list[str]:
+        """The folder of a file and those above it: whoever made them may have died before their sync."""
+        folders = []
+        while name:
+            name = os.path.dirname(name)
+            folders.append(self._at(name))
+        return folders
+
     def _at(self, name: str) -> str:
-        return os.path.join(self._folder, name)
+        return os.path.join(self._folder, name) if name else self._folder
+
+
+def _is_inside(name: str) -> bool:
+    """Whether a name stays below the folder; a plan that says otherwise is not one of ours."""
+    return bool(name) and not os.path.isabs(name) and ".." not in name.replace("\\", "/").split("/")
+
+
+def _is_part(there: bytes, data: bytes) -> bool:
+    """Whether this is what a power loss left of the data: its beginning, or all of it with zeros for what is missing."""
+    return data.startswith(there) or (
+        len(there) <= len(data) and all(found in (0, byte) for found, byte in zip(there, data, strict=False))
+    )

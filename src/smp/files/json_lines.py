@@ -22,7 +22,14 @@ _SIGNATURE = b',"checksum":"'
 _CONFLICTS = (b"<<<<<<<", b"=======", b">>>>>>>", b"|||||||")
 _BOM = b"\xef\xbb\xbf"
 
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode
+_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
+_make = getattr(json.encoder, "c_make_encoder", None)
+# The encoder in C, which JSONEncoder.encode would make anew for every line.
+_chunks = _make and _make(None, _encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
+
+
+def _encode(value: Any) -> str:
+    return "".join(_chunks(value, 0)) if _chunks else _encoder.encode(value)
 
 
 def _no_constant(name: str) -> NoReturn:

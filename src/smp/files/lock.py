@@ -27,66 +27,73 @@ _NAPS = (0.0002, 0.0005, 0.001, 0.002, 0.005)
 class SessionLock:
     """The lock of one session in this process. Not for two threads at once: the commit queue sees to that."""
 
-    def __init__(self, disk: Disk, folder: str, what: str) -> None:
+    def __init__(self, disk: Disk, folder: str, what: str, session: str | None = None) -> None:
         self._disk = disk
         self._system = disk.system
         self._folder = folder
         self._path = os.path.join(folder, "lock")
         self._what = what
-        self._descriptor = -1
+        self._session = session
+        self.descriptor = -1
         self._queue = -1
         self._inode = 0
         self._pid = 0
         self._host = ""
+        self._signed = (0, "")
 
     @property
-    def descriptor(self) -> int:
-        return self._descriptor
+    def is_open(self) -> bool:
+        return self.descriptor >= 0
 
-    def acquire(self, timeout_seconds: float, doing: str) -> None:
+    def acquire(self, timeout_seconds: float) -> None:
         """Get the lock or raise LockTimeout that says who has it."""
+        system = self._system
         deadline = time.monotonic() + timeout_seconds
         while True:
-            self._open()
-            if not self._system.lock(self._queue):
+            if self.descriptor < 0:
+                self._open()
+            if not system.lock(self._queue):
                 self._wait(self._queue, deadline, timeout_seconds)
             try:
-                if not self._system.lock(self._descriptor):
-                    self._wait(self._descriptor, deadline, timeout_seconds)
+                if not system.lock(self.descriptor):
+                    self._wait(self.descriptor, deadline, timeout_seconds)
             finally:
-                self._system.unlock(self._queue)
-            if self._is_current():
-                break
+                system.unlock(self._queue)
+            try:
+                if system.lstat(self._path).st_ino == self._inode:
+                    return
+            except FileNotFoundError:
+                pass
             self.close()  # the session was moved away meanwhile: whose lock is this?
-        self._sign(doing)
 
     def release(self) -> None:
-        if self._descriptor >= 0:
-            self._system.unlock(self._descriptor)
+        if self.descriptor >= 0:
+            self._system.unlock(self.descriptor)
 
     def close(self) -> None:
-        for descriptor in (self._descriptor, self._queue):
+        for descriptor in (self.descriptor, self._queue):
             if descriptor >= 0:
                 try:
                     self._system.close(descriptor)
                 except OSError:
                     pass
-        self._descriptor = self._queue = -1
+        self.descriptor = self._queue = -1
 
     def _open(self) -> None:
-        if self._descriptor >= 0 and self._pid == os.getpid():
-            return
-        self.close()  # a forked child must not share its parent's lock
         self._pid = os.getpid()
+        if self._disk.exists(self._folder) and not self._disk.is_folder(self._folder):
+            raise StorageCorrupt(
+                f"{self._folder} is not a folder of its own; SMP does not lock through it.", path=self._folder
+            )
         try:
-            self._descriptor = self._open_file(self._path)
+            self.descriptor = self._open_file(self._path)
             self._queue = self._open_file(os.path.join(self._folder, "queue"))
         except FileNotFoundError:
             raise
         except OSError as error:
             self.close()
             raise from_os_error(error, self._path, "opening the lock") from error
-        self._inode = self._system.fstat(self._descriptor).st_ino
+        self._inode = self._system.fstat(self.descriptor).st_ino
 
     def _open_file(self, path: str) -> int:
         descriptor = self._system.open(path, os.O_RDWR | os.O_CREAT)
@@ -95,13 +102,9 @@ class SessionLock:
             raise StorageCorrupt(f"{path} has several names; SMP does not use it as a lock.", path=path)
         return descriptor
 
-    def _is_current(self) -> bool:
-        found = self._disk.stat(self._path)
-        return found is not None and found.st_ino == self._inode
-
     def _wait(self, descriptor: int, deadline: float, timeout_seconds: float) -> None:
         """The disk is what others wait for, so a short spin is cheap; after it, naps."""
-        spin_until = time.monotonic() + _SPIN_SECONDS if descriptor == self._descriptor else 0.0
+        spin_until = time.monotonic() + _SPIN_SECONDS if descriptor == self.descriptor else 0.0
         naps = 0
         while not self._system.lock(descriptor):
             now = time.monotonic()
@@ -118,7 +121,7 @@ class SessionLock:
         return LockTimeout(
             f"Could not lock {self._what} within {timeout_seconds:g} s: {holder or 'another process'} holds it. "
             "Nothing was written; try again, or raise concurrency.lock_timeout_ms.",
-            session=self._what,
+            session=self._session,
             path=self._path,
             holder=holder,
             limit=timeout_seconds,
@@ -132,12 +135,17 @@ class SessionLock:
             return ""
         return text.decode(errors="replace").strip("\0 \n")
 
-    def _sign(self, doing: str) -> None:
+    def sign(self, doing: str, last_was_us: bool = False) -> None:
+        """Tell people who holds the lock. Not written again if nobody else signed since and the text would be the same."""
         if not self._host:
             self._host = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "this machine")
-        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        second = int(time.time())
+        if last_was_us and self._signed == (second, doing):
+            return
+        self._signed = (second, doing)
+        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
         text = f"process {self._pid} on {self._host[:80]} since {since}, {doing}"
         try:
-            self._system.pwrite(self._descriptor, text.encode()[: HOLDER_BYTES - 1].ljust(HOLDER_BYTES - 1) + b"\n", 0)
+            self._system.pwrite(self.descriptor, text.encode()[: HOLDER_BYTES - 1].ljust(HOLDER_BYTES - 1) + b"\n", 0)
         except OSError:
             pass  # a full disk: the lock is held all the same, only its label is missing

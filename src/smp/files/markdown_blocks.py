@@ -48,50 +48,57 @@ from smp.files.codec import DAMAGED, EDITED, SIGNED, TORN, UNSIGNED, Fields, Pie
 from smp.files.yaml_list import is_cut_after, nearly_equal, read_both_sides
 
 _TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)Z")
-_SHOWN_TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}(:[0-9]{2}(?:\.[0-9]{1,6})?)?)(?: ?UTC|Z)?")
+_SHOWN_TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}(:[0-9]{2}(?:\.[0-9]{1,6})?)?)( ?UTC|Z)?")
 _NUMBERED_ID = re.compile(r"[A-Za-z]+-0*([0-9]+)")
 _SIMPLE_ID = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _NO_ID, _NO_TIME = "?", "undated"
+_CHANGES = (("deleted", " deleted"), ("restored", " restored"), ("updated", " changed"))
+_CUT_OFF = "the write of this entry was cut off"
 
-_META_LINE = re.compile(r"\*\*([A-Za-z][A-Za-z0-9 _-]*):\*\*[ \t]*(.*)")
+_TITLE = re.compile(r"[A-Za-z][A-Za-z0-9 _-]*")
+_TITLE_LIMIT = 100
 _END = re.compile(rb"<!-- end (\S+) (sha256:[0-9a-f]{16}) -->[ \t]*\r?(?:\n|\Z)")
 _RULE = re.compile(rb"^---[ \t]*\r?$", re.MULTILINE)
+_ABOUT = b"<!-- SMP format "
 _ENTRY_TAIL = b"\n---\n"
 
 _SNAKE_CASE = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
 _OWN_LINES = frozenset(("extra", "encoding", "body"))
-_UNSAFE = "\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff"  # but TAB and LF
-_UNSAFE_IN_BODY = re.compile(f"[{_UNSAFE}]")
-_UNSAFE_IN_LINE = re.compile(f"[{_UNSAFE}\t\n]")
+_SAFE = "\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\U0010ffff"
+_SAFE_LINE = re.compile(f"[{_SAFE}]*")
+_SAFE_BODY = re.compile(f"[\t\n{_SAFE}]*")
+_NOT_SAFE = re.compile(f"[^{_SAFE}]")
 _JSON_WORDS = frozenset(("true", "false", "null"))
 _JSON_FIRST = '[{"-0123456789'
 _WORD = re.compile(r"[^\W\d][\w.:/@+-]*")
+_LIST_OF_WORDS = re.compile(rf"\[{_WORD.pattern}(?:, {_WORD.pattern})*\]")
 
 
 class MarkdownBlocks:
     """Codec of a Markdown file whose entries stand under headings `## {label} {number} - {time}`."""
 
-    def __init__(
-        self, label: str, id_prefix: str, time_key: str = "timestamp", body_key: str = "content"
-    ) -> None:
+    def __init__(self, label: str, id_prefix: str, time_key: str = "timestamp", body_key: str = "content") -> None:
         self._label = label
         self._id_prefix = id_prefix
         self._time_key = time_key
         self._body_key = body_key
         self._heading_start = f"## {label} ".encode()
         name = re.escape(label)
+        words = "|".join([word for _, word in _CHANGES])
         self._heading = re.compile(
-            rf"## {name} (?:([0-9]+)|(\S+)(?=.* - ))( changed| deleted| restored)?(?: - (.*?))?[ \t]*\r?(?:\n|\Z)"
+            rf"## {name} (?:([0-9]+)|(\S+)(?=(?:{words})? - ))({words})?(?: - ([^\n]*)|[ \t]*\r?)(?:\n|\Z)".encode()
         )
         structural = rf"\\*(?:## {name} |<!-- end |---[ \t]*$|([<|>])\1{{6}}(?: |$)|={{7}}[ \t]*$)"
         self._to_escape = re.compile(f"^(?={structural})", re.MULTILINE)
         self._escaped = re.compile(rf"^\\(?={structural})", re.MULTILINE)
+        self._in_structural = (f"## {label} ", "<!-- end ", "---", "<<<<<<<", "|||||||", ">>>>>>>", "=======")
 
     def header(self, title: str) -> bytes:
         title, word = " ".join(title.split()), self._label.lower()
+        one = f"an {word}" if word[0] in "aeiou" else f"a {word}"
         return (
             f"# {title}\n<!-- SMP format 1. Times are UTC. You may edit, add or remove {word}s; "
-            f'a {word} ends before the next "## {self._label}" line. -->\n\n---\n'
+            f'{one} ends before the next "## {self._label}" line. -->\n\n---\n'
         ).encode()
 
     # --------------------------------------------------------------------------------------------------- writing
@@ -111,15 +118,15 @@ class MarkdownBlocks:
         if extra:
             lines.append(f"**Extra:** {_json(extra)}")
         block = "\n".join(lines + self._body_lines(body, len(lines) > 1)).encode()
-        return b"\n%b%b\n---\n" % (block, _end_comment(fields.get("id"), block))
+        return b"\n%b%b\n---\n" % (block, _end_comment(_end_name(fields), block))
 
     def _heading_line(self, fields: Fields) -> str:
         number = _shown_id(fields.get("id"))
-        for key, word in ((self._time_key, ""), ("deleted", " deleted"), ("restored", " restored"), ("updated", " changed")):
+        if self._time_key in fields:
+            return f"## {self._label} {number} - {_shown_time(fields[self._time_key])}"
+        for key, word in _CHANGES:
             if key in fields:
-                time = fields[key]
-                shown = f"{time[:10]} {time[11:-1]}" if _is_time(time) else _NO_TIME
-                return f"## {self._label} {number}{word} - {shown}"
+                return f"## {self._label} {number}{word} - {_shown_time(fields[key])}"
         return f"## {self._label} {number} - {_NO_TIME}"
 
     def _body_lines(self, body: Any, has_fields: bool) -> list[str]:
@@ -127,34 +134,41 @@ class MarkdownBlocks:
         if not isinstance(body, str):
             return ["**Body:** none", "", ""]
         lines = [] if has_fields else ["**Body:** text"]
-        if _UNSAFE_IN_BODY.search(body):
+        if not _SAFE_BODY.fullmatch(body):
             return [*lines, "**Encoding:** json", "", _json(body), "", ""]
-        return [*lines, "", self._to_escape.sub(r"\\", body), "", ""]
+        for mark in self._in_structural:  # much faster than the pattern, and seldom there
+            if mark in body:
+                body = self._to_escape.sub(r"\\", body)
+                break
+        return [*lines, "", body, "", ""]
 
     # --------------------------------------------------------------------------------------------------- reading
     def decode(self, data: bytes, offset: int = 0, line: int = 1) -> list[Piece]:
         return read_both_sides(data, offset, line, self._read, lone_divider=False)
 
     def boundary(self, data: bytes) -> int:
-        at = data.find(b"\n" + self._heading_start)
-        while at >= 0 and not self._is_heading(data, at + 1):
-            at = data.find(b"\n" + self._heading_start, at + 1)
-        return at + 1 if at >= 0 else -1
+        found = self._next_heading(data, 0, len(data))
+        return found.start() if found else -1
 
     def _read(self, data: bytes, at_file_start: bool) -> list[Piece]:
         limit = self._cut_heading(data)
-        starts = self._heading_positions(data, limit)
-        rule = _RULE.search(data, 0, starts[0] if starts else limit) if at_file_start else None
-        done = rule.end() if rule else (starts[0] if starts else limit) if at_file_start else 0
+        headings = self._headings(data, limit)
+        done = 0  # everything before is a piece or needs none
+        if at_file_start:
+            done = _header_end(data, headings[0].start() if headings else limit)
+            if done < 0:
+                return [Piece(0, len(data), 0, TORN, None, "the write of the file's first lines was cut off")]
         pieces: list[Piece] = []
-        for start, stop in zip(starts, [*starts[1:], limit], strict=True):
-            pieces.extend(_stray(data, done, start))
-            pieces.append(self._block(data, start, stop, is_last=stop == limit))
-            done = pieces[-1].end if pieces[-1].state in (SIGNED, EDITED) else stop
+        for n, heading in enumerate(headings):
+            stop = headings[n + 1].start() if n + 1 < len(headings) else limit
+            if done < heading.start():
+                pieces.extend(_stray(data, done, heading.start()))
+            pieces.append(self._block(data, heading, stop, stop == limit))
+            done = pieces[-1].end
         pieces.extend(_stray(data, done, limit))
         if limit < len(data):
             start = pieces.pop().start if pieces and pieces[-1].state == TORN else limit
-            pieces.append(Piece(start, len(data), 0, TORN, None, "the write of this entry was cut off"))
+            pieces.append(Piece(start, len(data), 0, TORN, None, _CUT_OFF))
         return pieces
 
     def _cut_heading(self, data: bytes) -> int:
@@ -163,86 +177,92 @@ class MarkdownBlocks:
         last = data[start : start + len(self._heading_start)]
         return start if last and self._heading_start.startswith(last) else len(data)
 
-    def _heading_positions(self, data: bytes, limit: int) -> list[int]:
+    def _headings(self, data: bytes, limit: int) -> list[re.Match[bytes]]:
+        found = self._heading.match(data) if limit else None
+        headings = [found] if found else []
+        found = self._next_heading(data, 0, limit)
+        while found:
+            headings.append(found)
+            found = self._next_heading(data, found.end() - 1, limit)
+        return headings
+
+    def _next_heading(self, data: bytes, start: int, limit: int) -> re.Match[bytes] | None:
         mark = b"\n" + self._heading_start
-        positions = [0] if self._is_heading(data, 0) and limit else []
-        at = data.find(mark, 0, limit)
+        at = data.find(mark, start, limit)
         while at >= 0:
-            if self._is_heading(data, at + 1):
-                positions.append(at + 1)
+            found = self._heading.match(data, at + 1)
+            if found:
+                return found
             at = data.find(mark, at + 1, limit)
-        return positions
+        return None
 
-    def _is_heading(self, data: bytes, at: int) -> bool:
-        if not data.startswith(self._heading_start, at):
-            return False
-        end = data.find(b"\n", at)
-        line = data[at : end if end >= 0 else len(data)]
-        return self._heading.fullmatch(line.decode(errors="replace")) is not None
-
-    def _block(self, data: bytes, start: int, stop: int, is_last: bool) -> Piece:
+    def _block(self, data: bytes, heading: re.Match[bytes], stop: int, is_last: bool) -> Piece:
+        start = heading.start()
         end = _find_end(data, start, stop)
         if end is not None:
             raw = data[start : end.start()]
-            piece = self._entry(raw, start, end.end(), True)
-            if signature(raw) != end[2].decode() or _named(piece) != end[1]:
-                _mark_edited(piece, "changed since it was signed")
+            piece = self._entry(raw, heading, end.end(), SIGNED)
+            if piece.fields is not None and (signature(raw) != end[2].decode() or _end_name(piece.fields) != end[1]):
+                piece.state, piece.message = EDITED, "changed since it was signed"
             return piece
         raw = data[start:stop]
+        trimmed = start + len(raw.rstrip())
         closed = self._body_before_damaged_end(raw)
         if closed is not None:
-            piece = self._entry(closed, start, start + len(raw.rstrip()), True)
-            _mark_edited(piece, "its end comment is damaged")
-            return piece
+            return self._entry(closed, heading, trimmed, EDITED, "its end comment is damaged")
         rest = raw.replace(b"\r\n", b"\n").partition(b"\n")[2]
         ours = rest.startswith(b"**Id:** ") and rest.partition(b"\n")[2].startswith(b"**Seq:**")
         if is_last and (ours or is_cut_after(rest, b"**Id:** ", b"**Seq:**")):
-            return Piece(start, stop, 0, TORN, None, "the write of this entry was cut off")
-        piece = self._entry(raw, start, start + len(raw.rstrip()), False)
-        if piece.state == SIGNED:
-            piece.state, piece.message = (EDITED, "its end comment is gone") if ours else (UNSIGNED, "")
-        return piece
+            return Piece(start, stop, 0, TORN, None, _CUT_OFF)
+        if ours:
+            return self._entry(raw, heading, trimmed, EDITED, "its end comment is gone", is_closed=False)
+        return self._entry(raw, heading, trimmed, UNSIGNED, is_closed=False)
 
     def _body_before_damaged_end(self, raw: bytes) -> bytes | None:
         raw = raw.rstrip(b"\n") + b"\n"
         raw = raw.removesuffix(_ENTRY_TAIL)
         named = re.search(rb"^\*\*Id:\*\* ([A-Za-z0-9_.-]{1,100})$", raw[:1000], re.MULTILINE)
-        identity = named[1].decode() if named else None
-        length = len(_end_comment(identity, b"")) + 1
+        name = named[1] if named else _NO_ID.encode()
+        length = len(_end_comment(name, b"")) + 1
         body = raw[:-length] + b"\n"
-        return body if nearly_equal(raw[-length:], b"\n" + _end_comment(identity, body)) else None
+        return body if nearly_equal(raw[-length:], b"\n" + _end_comment(name, body)) else None
 
-    def _entry(self, raw: bytes, start: int, end: int, is_closed: bool) -> Piece:
-        """The fields of a block, as if it were signed; the caller knows whether it is."""
+    def _entry(
+        self, raw: bytes, heading: re.Match[bytes], end: int, state: str, message: str = "", is_closed: bool = True
+    ) -> Piece:
         try:
-            text = raw.decode()
+            rest = raw[heading.end() - heading.start() :].decode()
+            fields = self._heading_fields(heading)
         except UnicodeDecodeError:
-            return Piece(start, end, 0, DAMAGED, None, "not valid UTF-8")
-        if "\r" in text:
-            text = text.replace("\r\n", "\n")
-        heading, _, rest = text.partition("\n")
-        fields = self._heading_fields(heading)
+            return Piece(heading.start(), end, 0, DAMAGED, None, "not valid UTF-8")
+        if "\r" in rest:
+            rest = rest.replace("\r\n", "\n")
         lines, body = _split_meta(rest)
-        for title, value in lines:
-            _take_field(fields, title, value)
-        marks = {title: value for title, value in lines if title in ("Body", "Encoding")}
+        own = {}
+        for key, text in lines:
+            if key in _OWN_LINES:
+                own[key] = text
+            else:
+                fields[key] = _value(text)
+        if own:
+            _take_own_lines(fields, own)
         body = _without_frame(body, is_closed)
-        if body or marks.get("Body") != "none":
-            fields[self._body_key] = self._body_text(body, marks.get("Encoding") == "json")
-        return Piece(start, end, 0, SIGNED, fields)
+        if body or own.get("body") != "none":
+            fields[self._body_key] = self._body_text(body, own.get("encoding") == "json")
+        return Piece(heading.start(), end, 0, state, fields, message)
 
-    def _heading_fields(self, heading: str) -> Fields:
+    def _heading_fields(self, heading: re.Match[bytes]) -> Fields:
         """Id and time as the heading gives them; lines below it overrule them."""
-        found = self._heading.match(heading)
-        if found is None:
-            return {}
-        number, name, word, shown = found.groups()
+        number, name, word, shown = heading.groups()
         fields: Fields = {}
-        if name != _NO_ID:
-            fields["id"] = f"{self._id_prefix}-{number:0>4}" if number else name
-        if shown and not word and shown != _NO_TIME:
-            time = _SHOWN_TIME.fullmatch(shown)
-            fields[self._time_key] = f"{time[1]}T{time[2]}{'' if time[3] else ':00'}Z" if time else shown
+        if number:
+            fields["id"] = f"{self._id_prefix}-{number.decode():0>4}"
+        elif name.decode() != _NO_ID:
+            fields["id"] = name.decode()
+        text = shown.decode().strip() if shown and not word else ""
+        if text not in ("", _NO_TIME):
+            time = _SHOWN_TIME.fullmatch(text)
+            fields[self._time_key] = f"{time[1]}T{time[2]}{'' if time[3] else ':00'}Z" if time else text
         return fields
 
     def _body_text(self, body: str, is_json: bool) -> str:
@@ -266,23 +286,21 @@ def _shown_id(identity: Any) -> str:
     return numbered[1] if numbered else identity
 
 
+def _shown_time(time: Any) -> str:
+    return f"{time[:10]} {time[11:-1]}" if _is_time(time) else _NO_TIME
+
+
 def _is_time(value: Any) -> bool:
     return isinstance(value, str) and _TIME.fullmatch(value) is not None
 
 
-def _end_comment(identity: Any, block: bytes) -> bytes:
-    name = identity if isinstance(identity, str) and _SIMPLE_ID.fullmatch(identity) else _NO_ID
-    return b"<!-- end %b %b -->\n" % (name.encode(), signature(block).encode())
+def _end_name(fields: Fields) -> bytes:
+    identity = fields.get("id")
+    return (identity if isinstance(identity, str) and _SIMPLE_ID.fullmatch(identity) else _NO_ID).encode()
 
 
-def _named(piece: Piece) -> bytes:
-    identity = piece.fields.get("id") if piece.fields else None
-    return identity.encode() if isinstance(identity, str) and _SIMPLE_ID.fullmatch(identity) else _NO_ID.encode()
-
-
-def _mark_edited(piece: Piece, message: str) -> None:
-    if piece.state == SIGNED:
-        piece.state, piece.message = EDITED, message
+def _end_comment(name: bytes, block: bytes) -> bytes:
+    return b"<!-- end %b %b -->\n" % (name, signature(block).encode())
 
 
 def _find_end(data: bytes, start: int, stop: int) -> re.Match[bytes] | None:
@@ -295,30 +313,42 @@ def _find_end(data: bytes, start: int, stop: int) -> re.Match[bytes] | None:
     return None
 
 
+def _header_end(data: bytes, end: int) -> int:
+    """Where the lines before the first block end: after their rule, or with them; -1 if they are ours and cut off."""
+    rule = _RULE.search(data, 0, end)
+    if rule:
+        return rule.end()
+    title, _, rest = data.partition(b"\n")
+    about, _, tail = rest.partition(b"\n")
+    is_ours = title.startswith(b"#") and (about.startswith(_ABOUT) or _ABOUT.startswith(about))
+    return -1 if end == len(data) and is_ours and not tail.strip(b"\n-") else end
+
+
 def _stray(data: bytes, start: int, end: int) -> list[Piece]:
     """What is neither blank nor a rule between blocks. Rules may be cut short: `-` and `--` are such."""
-    text = data[start:end].strip(b" \t\r\n-")
-    if not text:
+    gap = data[start:end]
+    if not gap.strip(b" \t\r\n-"):
         return []
-    first = data.rfind(b"\n", start, data.find(text, start)) + 1 or start
-    return [Piece(max(first, start), start + len(data[start:end].rstrip()), 0, DAMAGED, None, "stray text, not part of an entry")]
+    skipped = len(gap) - len(gap.lstrip(b" \t\r\n-"))
+    first = gap.rfind(b"\n", 0, skipped) + 1
+    return [Piece(start + first, start + len(gap.rstrip()), 0, DAMAGED, None, "stray text, not part of an entry")]
 
 
 def _split_meta(rest: str) -> tuple[list[tuple[str, str]], str]:
     """The `**Key:** value` lines right below a heading, and the text after the blank line that ends them."""
     if rest.startswith("\n"):
         rest = rest[1:]
-        if not _META_LINE.match(rest):
+        if not rest.startswith("**"):
             return [], rest
     meta, blank, body = rest.partition("\n\n")
     lines: list[tuple[str, str]] = []
     texts = meta.split("\n")
     for text in texts:
-        found = _META_LINE.fullmatch(text)
-        if found is None:
-            remaining = "\n".join(texts[len(lines) :])
-            return lines, remaining + blank + body if remaining.strip() else remaining[1:] + body
-        lines.append((found[1], found[2].rstrip(" \t")))
+        title, colon, value = text.partition(":**")
+        key = _key(title) if colon and len(title) <= _TITLE_LIMIT + 2 else ""
+        if not key:  # the text begins here, without a blank line before it
+            return lines, "\n".join(texts[len(lines) :]) + blank + body
+        lines.append((key, value.strip(" \t")))
     return lines, body
 
 
@@ -331,51 +361,71 @@ def _without_frame(body: str, is_closed: bool) -> str:
     return head.rstrip() if last == "---" and (newline or not head) else body
 
 
-def _take_field(fields: Fields, title: str, text: str) -> None:
-    key = _key(title)
-    value = _value(text)
-    if key == "extra" and isinstance(value, dict):
-        fields.update(value)
-    elif (key, text) not in (("body", "none"), ("body", "text"), ("encoding", "json")):
-        fields[key] = value
+def _take_own_lines(fields: Fields, own: dict[str, str]) -> None:
+    """Extra's fields; and as ordinary fields those lines of people that only share the name of ours."""
+    extra = _value(own.get("extra", "{}"))
+    fields.update(extra if isinstance(extra, dict) else {"extra": extra})
+    if own.get("encoding", "json") != "json":
+        fields["encoding"] = _value(own["encoding"])
+    if own.get("body", "none") not in ("none", "text"):
+        fields["body"] = _value(own["body"])
 
 
 # ---------------------------------------------------------------------------------------------- names and values
 @functools.lru_cache(maxsize=1024)
 def _title(key: str) -> str | None:
     """`memory_refs` -> `Memory-Refs`; None for a name that would not come back, or that is one of our own lines."""
-    if len(key) > 100 or not _SNAKE_CASE.fullmatch(key) or key in _OWN_LINES:
+    if len(key) > _TITLE_LIMIT or not _SNAKE_CASE.fullmatch(key) or key in _OWN_LINES:
         return None
     return "-".join([word.capitalize() for word in key.split("_")])
 
 
 @functools.lru_cache(maxsize=1024)
-def _key(title: str) -> str:
+def _key(starred_title: str) -> str:
+    """`**Memory-Refs` -> `memory_refs`; nothing for what is no such line."""
+    title = starred_title[2:]
+    if not starred_title.startswith("**") or not _TITLE.fullmatch(title):
+        return ""
     return title.lower().replace("-", "_").replace(" ", "_")
 
 
 def _value_text(value: Any) -> str:
-    if isinstance(value, str):
-        if value and value not in _JSON_WORDS and value == value.strip() and not _UNSAFE_IN_LINE.search(value):
-            if value[0] not in _JSON_FIRST or _TIME.fullmatch(value):
-                return value
-    elif isinstance(value, list) and value:
-        if all([isinstance(word, str) and _WORD.fullmatch(word) and word not in _JSON_WORDS for word in value]):
-            return f"[{', '.join(value)}]"
+    if isinstance(value, str) and _stands_plain(value):
+        return value
+    if type(value) is int:
+        return int.__repr__(value)
+    if isinstance(value, list) and value and _are_words(value):
+        return f"[{', '.join(value)}]"
     return _json(value)
 
 
+def _stands_plain(text: str) -> bool:
+    if not text or text in _JSON_WORDS or text != text.strip() or not _SAFE_LINE.fullmatch(text):
+        return False
+    return text[0] not in _JSON_FIRST or _TIME.fullmatch(text) is not None
+
+
+def _are_words(values: list[Any]) -> bool:
+    for value in values:
+        if not isinstance(value, str) or value in _JSON_WORDS or not _WORD.fullmatch(value):
+            return False
+    return True
+
+
 def _json(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return _UNSAFE_IN_LINE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _NOT_SAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", _encoder.encode(value))
 
 
 def _value(text: str) -> Any:
     """What a value's text means; what is not JSON, nor a list of words, is the text itself."""
     if text and text[0] not in _JSON_FIRST and text not in _JSON_WORDS:
         return text
+    if text.startswith("[") and _LIST_OF_WORDS.fullmatch(text):
+        words = text[1:-1].split(", ")
+        if _JSON_WORDS.isdisjoint(words):
+            return words
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return _decoder.decode(text)
     except (ValueError, RecursionError):
         pass
     if text.startswith("[") and text.endswith("]"):
@@ -387,3 +437,7 @@ def _value(text: str) -> Any:
 
 def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
+
+
+_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_decoder = json.JSONDecoder(parse_constant=_refuse)

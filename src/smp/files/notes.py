@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
 _REMEMBERED_FILES = 12
 _LIMIT_BYTES = 4096
-_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 class Notes:
-    __slots__ = ("boot", "files", "numbers", "seq", "size", "suspects")
+    __slots__ = ("_texts", "boot", "files", "numbers", "seq", "size", "suspects", "warning")
 
     def __init__(self) -> None:
         self.boot = ""
@@ -34,12 +33,23 @@ class Notes:
         self.numbers: dict[str, int] = {}
         self.files: dict[str, list[int]] = {}  # name -> identity (4 numbers) + epoch
         self.suspects: list[str] = []  # files whose last sync failed
+        self.warning = ""  # why the next writer must look before it writes: "plan" under way, store "converting"
+        self._texts: dict[str, str] = {}  # the files as they are written down
 
     def remember(self, name: str, identity: list[int], epoch: int) -> None:
+        files = self.files
+        if name not in files and len(files) >= _REMEMBERED_FILES:
+            self.forget(next(iter(files)))
+        files[name] = known = [*identity, epoch]
+        self._texts[name] = f'"{name}":{known}'
+
+    def forget(self, name: str) -> None:
         self.files.pop(name, None)
-        self.files[name] = [*identity, epoch]
-        while len(self.files) > _REMEMBERED_FILES:
-            del self.files[next(iter(self.files))]
+        self._texts.pop(name, None)
+
+    def forget_all(self) -> None:
+        self.files.clear()
+        self._texts.clear()
 
     def unchanged(self, name: str, identity: list[int]) -> int | None:
         """The epoch of a file that looks as it did after the last write, None if it does not."""
@@ -47,7 +57,9 @@ class Notes:
         return known[4] if known is not None and known[:4] == identity else None
 
     def encode(self) -> bytes:
-        text = _encode([self.boot, self.seq, self.size, self.numbers, self.files, self.suspects]).encode()
+        """One line of JSON behind its checksum. All texts in it are plain words: nothing needs escaping."""
+        values = repr([self.boot, self.seq, self.size, self.warning, self.numbers, self.suspects])
+        text = f"{values[:-1]},{{{','.join(self._texts.values())}}}]".replace("'", '"').encode()
         return b"%08x %b\n" % (zlib.crc32(text), text)
 
 
@@ -59,12 +71,13 @@ def decode(data: bytes, boot: str) -> Notes:
     try:
         if len(line) < 10 or int(line[:8], 16) != zlib.crc32(line[9:]):
             return notes
-        written_boot, seq, size, numbers, files, suspects = json.loads(line[9:])
+        written_boot, seq, size, warning, numbers, suspects, files = json.loads(line[9:])
     except (ValueError, TypeError):
         return notes
-    notes.seq, notes.size, notes.numbers, notes.suspects = seq, size, numbers, suspects
+    notes.seq, notes.size, notes.warning, notes.numbers, notes.suspects = seq, size, warning, numbers, suspects
     if written_boot == boot:
-        notes.files = files
+        for name, known in files.items():
+            notes.remember(name, known[:4], known[4])
     return notes
 
 
@@ -72,8 +85,12 @@ def read(system: System, descriptor: int) -> bytes:
     return system.pread(descriptor, _LIMIT_BYTES, HOLDER_BYTES)
 
 
-def write(system: System, descriptor: int, data: bytes) -> None:
+def write(system: System, descriptor: int, data: bytes) -> bool:
+    """Leave the notes. On a full disk they may be lost: then the next writer reads the files instead."""
     try:
-        system.pwrite(descriptor, data, HOLDER_BYTES)
+        done = system.pwrite(descriptor, data, HOLDER_BYTES)
+        while done < len(data):
+            done += system.pwrite(descriptor, data[done:], HOLDER_BYTES + done)
     except OSError:
-        pass  # a full disk: the next writer reads the files instead
+        return False
+    return True

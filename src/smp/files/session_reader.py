@@ -18,9 +18,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from smp.errors import InvalidRecord
+from smp.errors import InvalidRecord, StorageCorrupt
 from smp.files import notes as notes_file
-from smp.files.codec import CONFLICT, EDITED, TORN, UNSIGNED
+from smp.files.codec import CONFLICT, DAMAGED, EDITED, SIGNED, TORN, UNSIGNED, Piece
 from smp.files.disk import identity
 from smp.files.journal import Journal, Plan
 from smp.files.lock import HOLDER_BYTES
@@ -66,6 +66,7 @@ class SessionReader:
         self.states: dict[str, FileState] = {}
         self.fold = Fold()
         self._overlaid = False
+        self._complete_until = 0  # entries up to this number were written whole, say the notes of this boot
 
     # -- the whole session
 
@@ -75,16 +76,24 @@ class SessionReader:
             return self._catch_up()
 
     def _catch_up(self) -> Fold:
+        fresh: list[Entry] = []
+        rebuild = False
+        plan = None
         for look in range(_LOOKS):
             plan = self.journal.load() if self.journal.exists() else None
             before = self._identities(plan)
-            fresh, rebuild = self._read_changed(before, plan)
+            more, changed = self._read_changed(before, plan)
+            fresh += more
+            rebuild = rebuild or changed
             if any(found[0] != before.get(name, [0])[0] for name, found in self._identities(plan).items()):
                 continue  # a file was replaced or added meanwhile
             self._refold(fresh, rebuild, plan)
+            fresh, rebuild = [], False
             if not self.fold.unfinished() or look > 20 or (look > 2 and before == self._identities(plan)):
                 break  # an unfinished transaction that stays so was cut by hand: show what is left
             time.sleep(0.0005 * look)
+        if fresh or rebuild:
+            self._refold(fresh, rebuild, plan)
         return self.fold
 
     def _identities(self, plan: Plan | None) -> dict[str, list[int]]:
@@ -124,7 +133,10 @@ class SessionReader:
                 continue
             if notes is None:
                 notes = self.notes()
+                self._complete_until = notes.seq if notes.files else 0
             epoch = notes.unchanged(name, found)
+            if epoch is None and state is not None and state.epoch is not None:
+                found, epoch = self._look_again(name, found, plan)
             if state is not None and self._only_grew(state, found, epoch):
                 fresh += self._read_from(name, state, found, plan)
                 continue
@@ -134,6 +146,19 @@ class SessionReader:
             fresh += self._read_from(name, state, found, plan)
         return fresh, rebuild
 
+    def _look_again(self, name: str, found: list[int], plan: Plan | None) -> tuple[list[int], int | None]:
+        """A writer may be between its write and its notes; to wait for it is cheaper than to read a large file anew."""
+        for _ in range(3):
+            time.sleep(0.0002)
+            now = self.disk.stat(self._path(name, plan))
+            if now is None:
+                break
+            found = identity(now)
+            epoch = self.notes().unchanged(name, found)
+            if epoch is not None:
+                return found, epoch
+        return found, None
+
     @staticmethod
     def _only_grew(state: FileState, found: list[int], epoch: int | None) -> bool:
         return epoch is not None and epoch == state.epoch and found[0] == state.identity[0] and found[1] >= state.end
@@ -142,6 +167,9 @@ class SessionReader:
         try:
             data = self.disk.read(self._path(name, plan), state.end)
         except FileNotFoundError:
+            data = b""
+        except StorageCorrupt as error:
+            state.problems.append(Problem(self._shown(name), 0, "not_a_file", error.message))
             data = b""
         except OSError as error:
             state.problems.append(Problem(self._shown(name), 0, "unreadable", f"cannot be read: {error.strerror}"))
@@ -160,10 +188,13 @@ class SessionReader:
         last_seq = state.entries[-1].seq if state.entries else 0
         mark = len(state.entries)
         starts: list[int] = []
+        torn = self._torn_from(pieces, data, start)
+        at_the_end = False  # whether the last thing in the file is an entry
         for piece in pieces:
-            if piece.state == TORN:
-                end = piece.start
+            if piece.state == TORN or piece.start >= torn:
+                end = int(min(piece.start, torn))
                 break
+            at_the_end = False
             if piece.fields is None:
                 code = "conflict" if piece.state == CONFLICT else "damaged"
                 severity = "warning" if piece.state == CONFLICT else "error"
@@ -180,10 +211,11 @@ class SessionReader:
                 state.problems.append(Problem(self._shown(name), piece.line, "invalid", error.message))
                 continue
             last_seq = entry.seq
+            at_the_end = True
             state.entries.append(entry)
             starts.append(piece.start)
             self._note_state(name, piece.state, entry, state)
-        cut = _unfinished_group(state.entries[mark:])
+        cut = _unfinished_group(state.entries[mark:], self._complete_until) if at_the_end else None
         if cut is not None:
             end = min(end, starts[cut])
             del state.entries[mark + cut :]
@@ -191,6 +223,30 @@ class SessionReader:
         state.unterminated = bool(settled) and not settled.endswith(b"\n") if settled else state.unterminated
         state.line += settled.count(b"\n")
         state.end = end
+
+    def _torn_from(self, pieces: list[Piece], data: bytes, offset: int) -> float:
+        """Where an unfinished write begins that reached the disk with holes: a power loss leaves zeros in them.
+
+        That is the last piece, if it is not as it was signed and has zeros in it; or the whole one-file transaction
+        that the file ends with, if zeros stand for what it lacks.
+        """
+        if b"\0" not in data or not pieces:
+            return float("inf")
+        last = pieces[-1]
+        if last.state not in (SIGNED, CONFLICT) and b"\0" in data[last.start - offset : last.end - offset]:
+            return last.start
+        mark = (last.fields or {}).get("tx")
+        limits = transaction_range(mark) if isinstance(mark, str) else None
+        if limits is None or limits[2] > 1:
+            return float("inf")
+        first, missing = len(pieces), limits[1] - limits[0] + 1
+        while first and (pieces[first - 1].state == DAMAGED or (pieces[first - 1].fields or {}).get("tx") == mark):
+            first -= 1
+            missing -= pieces[first].state != DAMAGED
+        start = pieces[first - 1].end if first else offset
+        if data[start - offset : start - offset + 1] == b"\n":
+            start += 1
+        return start if missing > 0 and b"\0" in data[start - offset :] else float("inf")
 
     def _note_state(self, name: str, piece_state: str, entry: Entry, state: FileState) -> None:
         if piece_state == EDITED:
@@ -286,7 +342,7 @@ class SessionReader:
     def notes(self) -> notes_file.Notes:
         try:
             data = self.disk.read(os.path.join(self.private, "lock"), HOLDER_BYTES)
-        except OSError:
+        except (OSError, StorageCorrupt):
             data = b""
         return notes_file.decode(data, self.disk.system.boot_id())
 
@@ -300,13 +356,16 @@ class SessionReader:
         return os.path.join(self.folder, name)
 
 
-def _unfinished_group(entries: list[Entry]) -> int | None:
-    """Where the last entries of a file begin if they are part of a one-file transaction whose rest is not there yet."""
+def _unfinished_group(entries: list[Entry], complete_until: int) -> int | None:
+    """Where the last entries of a file begin if they are part of a one-file transaction whose rest is not there yet.
+
+    If the rest was there once, a person took it away: then what is left counts.
+    """
     if not entries or not entries[-1].tx:
         return None
     mark = entries[-1].tx
     limits = transaction_range(mark)
-    if limits is None or limits[2] > 1 or entries[-1].seq == limits[1]:
+    if limits is None or limits[2] > 1 or limits[1] <= max(entries[-1].seq, complete_until):
         return None
     first = len(entries) - 1
     while first > 0 and entries[first - 1].tx == mark:

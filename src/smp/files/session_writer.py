@@ -16,7 +16,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from smp.errors import DurabilityUnknown, SMPError, StorageError, from_os_error
+from smp.errors import DurabilityUnknown, SMPError, StorageError, StorageFull, from_os_error
 from smp.files import notes as notes_file
 from smp.files.disk import TEMPORARY, identity
 from smp.files.journal import Plan
@@ -33,6 +33,13 @@ if TYPE_CHECKING:
     from smp.files.session_reader import SessionReader
     from smp.model.session_info import SessionInfo
     from smp.store.port import Batch
+
+
+if TYPE_CHECKING:
+    Admit = Callable[[int, int], None]  # (bytes there, bytes to come): raises if that is too much
+
+_KEEPS_FILES = os.name == "posix"  # Windows cannot replace a file that anybody has open
+_KEPT_LIMIT = 8
 
 
 class _Stale(Exception):
@@ -55,40 +62,50 @@ class SessionWriter:
         self._check = check
         self._notes = Notes()
         self._notes_bytes = b""
-        self._files: dict[str, OpenFile] = {}
-        self._touched: dict[str, set[Batch]] = {}
-        self._unterminated: set[str] = set()
+        self._files: dict[str, OpenFile] = {}  # those of this commit
+        self._kept: dict[str, OpenFile] = {}  # open since an earlier one
+        self._stored: list[tuple[Batch, dict[str, bytes]]] = []
+        self._looked: dict[str, list[int]] = {}  # files that were read under this lock, and what they looked like then
+        self._unterminated: set[str] = set()  # of those, the ones whose last line has no end
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The largest numbers ever given out, by prefix, as the last look under the lock found them."""
+        return dict(self._notes.numbers)
 
     # -- the write path
 
-    def commit(
-        self, batches: list[Batch], *, sync: bool, timeout_seconds: float, admit: Callable[[int, int], None]
-    ) -> list[str]:
+    def commit(self, batches: list[Batch], *, sync: bool, timeout_seconds: float, admit: Admit) -> list[str]:
         """Store the batches; errors are left in them. Returns the paths written, for those who sync later."""
-        self._lock.acquire(timeout_seconds, batches[0].doing)
+        self._lock.acquire(timeout_seconds)
         try:
-            self._check()
-            self._load_notes()
-            if self._reader.journal.exists() or self._notes.suspects:
+            notes = self._load_notes(batches[0].doing)
+            if notes.warning or notes.suspects or not notes.files:
+                self._check()
                 self.recover()
             for batch in batches:
                 self._attempt(batch, admit)
             self._write_notes()
             if sync:
                 self._sync()
+                if any(file.created for file in self._files.values()):
+                    self._write_notes(created=True)
             return [file.path for file in self._files.values()]
         finally:
-            self._close_files()
+            self._put_files_away()
             self._lock.release()
 
-    def _attempt(self, batch: Batch, admit: Callable[[int, int], None]) -> None:
+    def _attempt(self, batch: Batch, admit: Admit) -> None:
         try:
             for _ in range(3):
-                ledger = self._ledger(batch)
+                fold = self._reader.catch_up() if batch.needs_trails else None
+                ledger = Ledger(self._notes.seq, self._notes.numbers.copy(), fold)
                 try:
                     entries = batch.resolve(ledger)
                     if entries:
                         self._store(batch, entries, admit)
+                    else:
+                        self._vouch()
                     self._notes.seq, self._notes.numbers = ledger.seq, ledger.numbers
                     return
                 except _Stale:
@@ -101,47 +118,67 @@ class SessionWriter:
         except OSError as error:
             batch.error = from_os_error(error, self._reader.folder, batch.doing)
 
-    def _ledger(self, batch: Batch) -> Ledger:
-        if not self._notes.files:
-            self.settle()
-        fold = self._reader.catch_up() if batch.needs_trails else None
-        return Ledger(self._notes.seq, dict(self._notes.numbers), fold)
+    def _vouch(self) -> None:
+        """There is nothing to write, so what is there is acknowledged again: whoever wrote it may have died before its sync."""
+        for name in self._layout.files(self._disk, self._reader.folder, self._reader.session):
+            self._disk.sync_file(self._path(name))
+        self._sync_folders()
 
-    def _store(self, batch: Batch, entries: list[Entry], admit: Callable[[int, int], None]) -> None:
-        session = self._reader.session
-        names = [self._layout.file_of(entry, session) for entry in entries]
-        distinct = len(set(names))
-        if batch.atomic and len(entries) > 1:
-            mark = transaction_mark(entries[0].seq, len(entries), distinct)
+    def _store(self, batch: Batch, entries: list[Entry], admit: Admit) -> None:
+        parts = self._encoded(batch, entries)
+        admit(self._notes.size, sum(map(len, parts.values())))
+        if batch.atomic and len(parts) > 1:
+            self._store_by_journal(parts)
+            return
+        for name in parts:  # before the first byte is written, all files are known to be as the notes say
+            if name not in self._files:
+                self._open(name)
+        self._stored.append((batch, parts))
+        written: list[tuple[OpenFile, int]] = []
+        try:
+            for name, data in parts.items():
+                file = self._files[name]
+                written.append((file, file.identity[1]))
+                file.append(self._start_of(name, file) + data)
+        except BaseException:
+            for file, size in written:
+                file.cut_back(size)
+            raise
+        for name, data in parts.items():
+            self._unterminated.discard(name)
+            self._notes.size += len(data)
+
+    def _encoded(self, batch: Batch, entries: list[Entry]) -> dict[str, bytes]:
+        """The bytes to append, by file; entries of a transaction are marked as parts of it."""
+        layout, session = self._layout, self._reader.session
+        if len(entries) == 1:
+            name = layout.file_of(entries[0], session)
+            return {name: layout.codec_of(name).encode(layout.dialect.encode(entries[0], session))}
+        names = [layout.file_of(entry, session) for entry in entries]
+        if batch.atomic:
+            mark = transaction_mark(entries[0].seq, len(entries), len(set(names)))
             for entry in entries:
                 entry.tx = mark
-        parts: dict[str, list[bytes]] = {}
+        parts: dict[str, list[bytes]] = {name: [] for name in names}
         for name, entry in zip(names, entries, strict=True):
-            data = self._layout.codec_of(name).encode(self._layout.dialect.encode(entry, session))
-            parts.setdefault(name, []).append(data)
-        admit(self._notes.size, sum(len(data) for part in parts.values() for data in part))
-        if batch.atomic and distinct > 1:
-            self._store_by_journal({name: b"".join(part) for name, part in parts.items()})
-        else:
-            for name, part in parts.items():
-                self._append(name, b"".join(part), batch)
-
-    def _append(self, name: str, data: bytes, batch: Batch) -> None:
-        file = self._files.get(name) or self._open(name)
-        start = self._start_of(name, file)
-        file.append(start + data)
-        self._unterminated.discard(name)
-        self._notes.size += len(start) + len(data)
-        self._touched.setdefault(name, set()).add(batch)
+            parts[name].append(layout.codec_of(name).encode(layout.dialect.encode(entry, session)))
+        return {name: b"".join(part) for name, part in parts.items()}
 
     def _open(self, name: str) -> OpenFile:
+        known = self._notes.files.get(name)
+        kept = self._kept.pop(name, None)
+        if kept is not None:
+            if known is not None and kept.still_is(known):
+                self._files[name] = kept
+                return kept
+            kept.close()
         path = self._path(name)
         try:
             file = self._disk.open_append(path)
         except FileNotFoundError:
             self._disk.make_folder(os.path.dirname(path))
             file = self._disk.open_append(path)
-        if not file.created and self._notes.unchanged(name, file.identity) is None:
+        if not file.created and file.identity not in (known[:4] if known else None, self._looked.get(name)):
             file.close()
             raise _Stale
         self._files[name] = file
@@ -158,9 +195,10 @@ class SessionWriter:
             try:
                 file.sync()
             except DurabilityUnknown as error:
-                for batch in self._touched.get(name, ()):
-                    batch.error = error
-                self._notes.files.pop(name, None)
+                for batch, parts in self._stored:
+                    if name in parts:
+                        batch.error = error
+                self._notes.forget(name)
                 self._notes.suspects.append(name)
                 self._write_notes(remember=False)
 
@@ -176,20 +214,25 @@ class SessionWriter:
         for name, data in parts.items():
             file = self._files.get(name) or self._open(name)
             plan.appends.append((name, file.identity[1], self._start_of(name, file) + data))
-        self._close_files()
-        self._reader.journal.commit(plan)
+        self.close_files()
+        self._warn("plan")
         try:
+            self._reader.journal.commit(plan)
             self._reader.journal.carry_out(plan, self.holds)
         except (OSError, StorageError) as error:
             self._roll_back(plan, error)
-        self._reader.journal.clear()
+        try:
+            self._reader.journal.clear()
+            self._notes.warning = ""
+        except OSError:
+            pass  # it is done; the next writer heeds the warning, finds it done and clears it
         for name, _, data in plan.appends:
             self._unterminated.discard(name)
             self._notes.size += len(data)
             self._remember(name, only_grew=True)
 
     def _roll_back(self, plan: Plan, error: OSError | StorageError) -> None:
-        """The plan was committed but cannot be carried out (the disk is full): take it back, or say that it may still come."""
+        """The plan cannot be written or carried out (the disk is full): take it back, or say that it may still come."""
         try:
             for name, offset, _ in plan.appends:
                 found = self._disk.stat(self._path(name))
@@ -201,7 +244,8 @@ class SessionWriter:
                 f"A transaction was committed but not yet carried out ({error}). The next write or read completes it.",
                 path=self._reader.journal.path,
             ) from error
-        self._notes.files.clear()  # the files were touched; let the next writer look
+        self._notes.warning = ""
+        self._notes.forget_all()  # the files were touched; let the next writer look
         raise error
 
     def holds(self, name: str, data: bytes) -> bool:
@@ -228,11 +272,31 @@ class SessionWriter:
             plan.moves.append((name + TEMPORARY, name))
         for folder in sorted(folders):
             self._disk.sync_folder(folder)
-        self._reader.journal.commit(plan)
+        self._warn("plan")
+        try:
+            self._reader.journal.commit(plan)
+        except (OSError, StorageError):
+            self._reader.journal.clear()
+            raise
         self._reader.journal.carry_out(plan, self.holds)
         self._reader.journal.clear()
+        self._notes.warning = ""
         for name in contents:
-            self._notes.files.pop(name, None)
+            self._notes.forget(name)
+
+    def warn_of_conversion(self) -> None:
+        """From now on no writer begins before it has looked whether this is still the store it opened."""
+        self._warn("converting")
+
+    def _warn(self, warning: str) -> None:
+        """Before anything happens that a later writer must know of; without the warning it must not happen."""
+        self._notes.warning = warning
+        data = self._notes.encode()
+        self._notes_bytes = data
+        if not notes_file.write(self._disk.system, self._lock.descriptor, data):
+            raise StorageFull(
+                f"No room left for the notes in {self._reader.private}. Nothing was written.", path=self._reader.private
+            )
 
     def append_head(self, name: str, data: bytes) -> None:
         """Append a new head of the session to its log. The lock is held by the caller."""
@@ -241,21 +305,21 @@ class SessionWriter:
             file.append(self._start_of(name, file) + data)
             file.sync()
         finally:
-            self._close_files()
+            self.close_files()
         self._unterminated.discard(name)
         self._remember(name, only_grew=True)
 
     def locked(self, doing: str, timeout_seconds: float, work: Callable[[], Any], *, check: bool = True) -> Any:
         """Do something else under the lock, on settled files."""
-        self._lock.acquire(timeout_seconds, doing)
+        self._lock.acquire(timeout_seconds)
         try:
+            self._load_notes(doing)
             if check:
                 self._check()
-            self._load_notes()
             self.recover()
             return work()
         finally:
-            self._close_files()
+            self.close_files()
             self._write_notes()
             self._lock.release()
 
@@ -273,6 +337,7 @@ class SessionWriter:
             if self._disk.exists(self._path(name)):
                 self._disk.replace(self._path(name), self._disk.read(self._path(name)))
         self._notes.suspects = []
+        self._notes.warning = ""
         for folder in {os.path.dirname(self._path(name)) for name in self._reader.states} | {self._reader.folder}:
             for name in self._disk.names(folder):
                 if name.endswith(TEMPORARY) and self._is_ours(os.path.join(folder, name)):
@@ -290,23 +355,31 @@ class SessionWriter:
 
     def _settle(self) -> None:
         fold = self._reader.catch_up()
+        info = self._info()
+        ledger = Ledger(max(self._notes.seq, fold.seq), self._notes.numbers)
+        ledger.raise_to(info.seq if info else 0, fold.numbers)
+        ledger.raise_to(0, info.numbers if info else {})
+        self._notes.seq, self._notes.numbers = ledger.seq, ledger.numbers  # first: what follows may fail
         for name, state in self._reader.states.items():
             found = self._disk.stat(self._path(name))
             if found is None:
                 continue
             if found.st_size > state.end:
                 self._quarantine(name, state.end)
+            self._remember(name)
             if state.unterminated:
                 self._unterminated.add(name)
-            self._remember(name)
+                self._notes.forget(name)  # whoever writes next must see it, too
         if self._reader.states:
-            self._disk.sync_folder(self._reader.folder)  # a writer that died may not have done so
-        info = self._info()
-        ledger = Ledger(max(self._notes.seq, fold.seq), self._notes.numbers)
-        ledger.raise_to(info.seq if info else 0, fold.numbers)
-        ledger.raise_to(0, info.numbers if info else {})
-        self._notes.seq, self._notes.numbers = ledger.seq, ledger.numbers
+            self._sync_folders()
         self._notes.size = sum(known[1] for known in self._notes.files.values() if known) + self._unremembered_bytes()
+
+    def _sync_folders(self) -> None:
+        """A writer that died may not have done so."""
+        for folder in sorted(
+            {os.path.dirname(self._path(name)) for name in self._reader.states} | {self._reader.folder}
+        ):
+            self._disk.sync_folder(folder)
 
     def _unremembered_bytes(self) -> int:
         return sum(state.identity[1] for name, state in self._reader.states.items() if name not in self._notes.files)
@@ -336,32 +409,52 @@ class SessionWriter:
             known = self._notes.files.get(name) if only_grew else None
             epoch = known[4] if known else time.time_ns()
         self._notes.remember(name, now, epoch)
+        self._looked[name] = now
         state = self._reader.states.get(name)
         if state is not None and state.end == now[1]:
             state.identity, state.epoch = now, epoch
 
     # -- notes
 
-    def _load_notes(self) -> None:
+    def _load_notes(self, doing: str) -> Notes:
+        """Read what the last writer knew, and tell others who writes now."""
         data = notes_file.read(self._disk.system, self._lock.descriptor)
-        if not self._notes_bytes or not data.startswith(self._notes_bytes):
-            self._notes = notes_file.decode(data, self._disk.system.boot_id())
+        by_us = bool(self._notes_bytes) and data.startswith(self._notes_bytes)
+        self._lock.sign(doing, by_us)
+        if self._looked:
+            self._looked.clear()
             self._unterminated.clear()
+        if not by_us:
+            self._notes = notes_file.decode(data, self._disk.system.boot_id())
+        return self._notes
 
-    def _write_notes(self, *, remember: bool = True) -> None:
-        if remember:
-            for name, file in self._files.items():
+    def _write_notes(self, *, remember: bool = True, created: bool = False) -> None:
+        """Leave notes of what was written. Of a new file only when its folder is synced: until then others must look."""
+        for name, file in self._files.items():
+            if remember and (created or not file.created) and name not in self._notes.suspects:
                 known = self._notes.files.get(name)
                 self._notes.remember(name, file.identity, known[4] if known else time.time_ns())
-        data = self._notes.encode()
+        self._notes_bytes = data = self._notes.encode()
         notes_file.write(self._disk.system, self._lock.descriptor, data)
-        self._notes_bytes = data
 
-    def _close_files(self) -> None:
-        for file in self._files.values():
-            file.close()
+    def _put_files_away(self) -> None:
+        """Keep the files open for the next commit: opening one costs more than writing to it."""
+        self._stored.clear()
+        for name, file in self._files.items():
+            if not _KEEPS_FILES:
+                file.close()
+                continue
+            self._kept[name] = file
+            if len(self._kept) > _KEPT_LIMIT:
+                self._kept.pop(next(iter(self._kept))).close()
         self._files.clear()
-        self._touched.clear()
+
+    def close_files(self) -> None:
+        for files in (self._files, self._kept):
+            for file in files.values():
+                file.close()
+            files.clear()
+        self._stored.clear()
 
     def _path(self, name: str) -> str:
-        return os.path.join(self._reader.folder, name)
+        return f"{self._reader.folder}{os.sep}{name}"

@@ -40,7 +40,7 @@ _CHECKSUM_LINE_BYTES = len("    checksum: sha256:0123456789abcdef\n")
 _BEGIN_MARK = re.compile(rb"  - id: [^\n]*\n    seq:")
 _BEGINNING_LIMIT_BYTES = 200  # more than the longest first line of ours
 _BLANK_LINE = (b"\n\n", b"\n\r\n")
-_CUT_INDENT = re.compile(rb"(?<![^\n]) {0,2}\Z|\Z")  # a last line that is nothing but an item's indent
+_CUT_INDENTS = (b" ", b"  ")  # a last line that is nothing but an item's indent
 _CUT_OFF = "the write of this entry was cut off"
 _USUAL_INDENT_LIMIT = 4  # our own nested lists start at column 6; deeper lists count only if the file begins so
 
@@ -82,7 +82,8 @@ class YamlList:
     def _read(self, data: bytes, at_file_start: bool) -> list[Piece]:
         if at_file_start and self._is_cut_header(data):
             return [Piece(0, len(data), 0, TORN, None, "the write of the file's first lines was cut off")]
-        cut = len(data) - len(_CUT_INDENT.search(data)[0])  # type: ignore[index]  # it always matches
+        last = data.rfind(b"\n") + 1
+        cut = last if data[last:] in _CUT_INDENTS else len(data)
         pieces = self._pieces(data[:cut] if cut < len(data) else data)
         if cut < len(data):
             start = pieces.pop().start if pieces and pieces[-1].state == TORN else cut
@@ -90,7 +91,7 @@ class YamlList:
         return pieces
 
     def _is_cut_header(self, data: bytes) -> bool:
-        comment, newline, key = data.partition(b"\n")
+        comment, _, key = data.partition(b"\n")
         return comment.startswith(b"#") and len(key) <= len(self._key) and f"{self._key}:".encode().startswith(key)
 
     def _pieces(self, data: bytes) -> list[Piece]:
@@ -306,8 +307,10 @@ class _Side:
             pieces.append(piece)
         return pieces, rests
 
-    def has(self, origin: int) -> bool:
-        return origin in self._origins
+    def has(self, at: int) -> bool:
+        """Whether the byte that stands there in the file is on this side."""
+        chunk = bisect_right(self._origins, at) - 1
+        return chunk >= 0 and at < self._origins[chunk] + len(self._chunks[chunk])
 
     def _spans(self, start: int, end: int) -> list[tuple[int, int]]:
         """The stretches of the file that make up a stretch of this side."""
@@ -358,10 +361,11 @@ def _merged(text: bytes, begin: int, read: Read, at_file_start: bool, lone_divid
         twin = known.get((piece.start, piece.end))
         if twin is None or twin.state != piece.state or twin.fields != piece.fields:
             pieces.append(piece)
+    taken = {piece.start for piece in pieces}
+    before = {marker.end: marker for marker in conflicts}
     for start, end in rests + more_rests:
-        for marker in conflicts:
-            if marker.end <= start and not text[marker.end : start].strip():
-                marker.end = max(marker.end, end)
+        if start not in taken and start in before:
+            before[start].end = max(before[start].end, end)
     for piece in pieces:
         if piece.state == TORN and piece.end < len(text):  # only what ends with the file can be torn
             piece.state, piece.message = DAMAGED, "cut off by a merge conflict"

@@ -32,7 +32,7 @@ DEPTH_LIMIT = 32
 
 # What may stand unescaped: YAML's printable characters without those that YAML 1.1 takes for line breaks or marks.
 _PRINTABLE = "\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff"
-_NOT_IN_BLOCK = re.compile(f"[^\t\n{_PRINTABLE}]")
+_SAFE_IN_BLOCK = re.compile(f"[\t\n{_PRINTABLE}]*")
 _NOT_IN_QUOTES = re.compile(f"[^{_PRINTABLE}]")
 
 # A letter first rules out every indicator, number and date; `: `, ` #` and edge blanks would end or change the text.
@@ -44,6 +44,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,100}")
 _PLAIN_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?Z")
 _NOT_TEXT = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))  # YAML 1.1, in any case
 
+_json = json.JSONEncoder(ensure_ascii=False)
 _LIST_LINE_LIMIT = 100  # a list that would be longer stands one element per line
 _SIMPLE_KEY_LIMIT = 900  # YAML ends an ordinary key at 1,024 characters; longer ones need the `? key` form
 
@@ -56,24 +57,20 @@ def mapping_text(fields: Fields) -> str:
 
 def emit_mapping(fields: Fields, indent: str, depth: int = 1) -> str:
     """A mapping, every line behind `indent`, ending in a newline."""
-    if depth > DEPTH_LIMIT:
-        raise ValueError(f"nested deeper than {DEPTH_LIMIT} levels")
     inner = indent + "  "
     return "".join([f"{indent}{_key(key, indent)}:{_value(value, inner, depth)}\n" for key, value in fields.items()])
 
 
 def _emit_list(values: list[Any] | tuple[Any, ...], indent: str, depth: int) -> str:
-    if depth > DEPTH_LIMIT:
-        raise ValueError(f"nested deeper than {DEPTH_LIMIT} levels")
     inner = indent + "  "
     return "".join([f"{indent}-{_element(value, inner, depth)}\n" for value in values])
 
 
 def _element(value: Any, inner: str, depth: int) -> str:
     """What follows the dash of a list element: containers start on the dash's own line."""
-    if isinstance(value, dict) and value:
+    if depth < DEPTH_LIMIT and isinstance(value, dict) and value:
         return " " + emit_mapping(value, inner, depth + 1)[len(inner) : -1]
-    if isinstance(value, (list, tuple)) and value and _list_on_one_line(value) is None:
+    if depth < DEPTH_LIMIT and isinstance(value, (list, tuple)) and value and _list_on_one_line(value) is None:
         return " " + _emit_list(value, inner, depth + 1)[len(inner) : -1]
     return _value(value, inner, depth)
 
@@ -85,6 +82,8 @@ def _value(value: Any, inner: str, depth: int) -> str:
         return " " + _text(value, inner)
     if value is None or kind is bool or kind is int or kind is float:
         return " " + _number_or_word(value)
+    if depth >= DEPTH_LIMIT and isinstance(value, (dict, list, tuple)):
+        raise ValueError(f"nested deeper than {DEPTH_LIMIT} levels")
     if isinstance(value, dict):
         return "\n" + emit_mapping(value, inner, depth + 1)[:-1] if value else " {}"
     if isinstance(value, (list, tuple)):
@@ -112,7 +111,7 @@ def _number_or_word(value: Any) -> str:
 def _text(text: str, inner: str) -> str:
     if _PLAIN.fullmatch(text) and not (len(text) < 6 and text.lower() in _NOT_TEXT):
         return text
-    if "\n" in text and text.strip("\n") and not _NOT_IN_BLOCK.search(text):
+    if "\n" in text and text.strip("\n") and _SAFE_IN_BLOCK.fullmatch(text):
         return _literal_block(text, inner)
     if _PLAIN_TIME.fullmatch(text):
         return text
@@ -135,8 +134,7 @@ def _literal_block(text: str, inner: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    quoted = json.dumps(text, ensure_ascii=False)
-    return _NOT_IN_QUOTES.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
+    return _NOT_IN_QUOTES.sub(lambda found: f"\\u{ord(found[0]):04x}", _json.encode(text))
 
 
 def _list_on_one_line(values: list[Any] | tuple[Any, ...]) -> str | None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from smp.model import ids
 from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, transaction_range
-from smp.model.record import CLASSES, Record
+from smp.model.record import CLASSES, Record, copied, same
 from smp.model.report import Problem
-from smp.model.types import KINDS
+from smp.model.types import PREFIXES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,6 +60,8 @@ class Trail:
         """The memory as it stands, or as it stood at a time; None if it was not there yet."""
         if until is not None:
             return self._until(until).record(session) if not after(self.first.at, until) else None
+        if len(self.entries) == 1:
+            return CLASSES[self.first.type](session, self.first, self.first.data, self.first, 1, None)
         last = next((entry for entry in reversed(self.entries) if entry.op in (PUT, CHANGE)), self.first)
         return CLASSES[self.first.type](session, self.first, self.data(), last, self.revision, self.deletion)
 
@@ -79,7 +81,9 @@ class Trail:
                 step["by"] = entry.data.get("author")
             if entry.op in (PUT, CHANGE):
                 revision += 1
-                step["changes"] = {key: {"from": now.get(key), "to": value} for key, value in entry.data.items()}
+                step["changes"] = {
+                    key: {"from": copied(now.get(key)), "to": copied(value)} for key, value in entry.data.items()
+                }
                 now.update(entry.data)
             else:
                 step["reason"] = entry.data.get("reason")
@@ -98,10 +102,22 @@ class Fold:
         self.preferences: dict[str, str] = {}  # preference key -> id
         self.problems: list[Problem] = []
         self._parts: dict[str, set[int]] = {}  # transaction -> numbers seen
+        self._orphans: dict[str, list[Entry]] = {}  # what happened to memories that have not been seen yet
 
     def add(self, entries: Iterable[Entry]) -> None:
-        for entry in sorted(entries, key=_number):
+        before = self.seq
+        arrived = sorted(entries, key=_number)
+        for entry in arrived:
             self._add(entry)
+        if arrived and arrived[0].seq < before:
+            self._put_in_order()
+
+    def _put_in_order(self) -> None:
+        """Something came late, because a reader looks at one file after the other."""
+        for trail in self.trails.values():
+            if len(trail.entries) > 2:
+                trail.entries[1:] = sorted(trail.entries[1:], key=_number)
+        self.trails = dict(sorted(self.trails.items(), key=_first_number))
 
     def _add(self, entry: Entry) -> None:
         if entry.seq > self.seq:
@@ -116,20 +132,32 @@ class Fold:
     def _put(self, entry: Entry) -> None:
         known = self.trails.get(entry.id)
         if known is not None:
-            if known.first.at == entry.at and known.first.data == entry.data:
+            if known.first.at == entry.at and same(known.first.data, entry.data):
                 self._report(entry, "duplicate_entry", f"{entry.id} stands here twice, word for word.", "warning")
                 return
             entry = self._renamed(entry)
         self.trails[entry.id] = Trail(entry)
-        prefix = KINDS[entry.type].prefix
-        number = ids.number_of(entry.id, prefix)
-        if number > self.numbers.get(prefix, 0):
-            self.numbers[prefix] = number
-        key = entry.data.get("idempotency_key")
-        if key is not None:
-            self.idempotent.setdefault(key, entry.id)
+        prefix = entry.id.rpartition("-")[0]
+        if prefix in PREFIXES:
+            number = ids.number_of(entry.id, prefix)
+            if number > self.numbers.get(prefix, 0):
+                self.numbers[prefix] = number
+        self._know_key(entry)
         if entry.type == "preference" and entry.data.get("key") is not None:
             self.preferences[str(entry.data["key"])] = entry.id
+        if entry.id in self._orphans:
+            self._adopt(entry.id)
+
+    def _know_key(self, entry: Entry) -> None:
+        key = entry.data.get("idempotency_key")
+        if isinstance(key, str):  # a person may have typed anything
+            self.idempotent.setdefault(key, entry.id)
+
+    def _adopt(self, name: str) -> None:
+        """The memory has come after what happened to it."""
+        self.problems = [problem for problem in self.problems if problem.code != "orphan" or problem.id != name]
+        for entry in self._orphans.pop(name):
+            self._amend(entry)
 
     def _renamed(self, entry: Entry) -> Entry:
         number = 2
@@ -160,11 +188,15 @@ class Fold:
         if trail is None:
             what = {CHANGE: "a change", DELETE: "a deletion", RESTORE: "a restoration"}[entry.op]
             self._report(entry, "orphan", f"{what} of {entry.id}, which is not there.", "warning")
+            self._orphans.setdefault(entry.id, []).append(entry)
             return
+        entry.type = trail.first.type  # a deletion written by hand may not say it
         if entry.op == CHANGE and entry.revision != trail.revision + 1:
             expected = trail.revision + 1
             message = f"revision {entry.revision} of {entry.id} follows revision {expected - 1}; one is missing or stands twice."
             self._report(entry, "revision_gap", message, "warning")
+        if entry.op == CHANGE:
+            self._know_key(entry)
         trail.entries.append(entry)
 
     def _report(self, entry: Entry, code: str, message: str, severity: str) -> None:
@@ -186,3 +218,7 @@ def after(time: str, other: str) -> bool:
 
 def _number(entry: Entry) -> int:
     return entry.seq
+
+
+def _first_number(item: tuple[str, Trail]) -> int:
+    return item[1].first.seq

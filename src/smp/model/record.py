@@ -52,6 +52,17 @@ def copied(value: Any) -> Any:
     return value
 
 
+def same(value: Any, other: Any) -> bool:
+    """Whether two JSON values are equal in value and type: 1, 1.0 and True are three different things."""
+    if type(value) is not type(other):
+        return False
+    if type(value) is dict:
+        return len(value) == len(other) and all(key in other and same(item, other[key]) for key, item in value.items())
+    if type(value) is list:
+        return len(value) == len(other) and all(map(same, value, other))
+    return bool(value == other)
+
+
 class Record:
     """One memory as it stands now, or stood at a time asked for."""
 
@@ -108,7 +119,9 @@ class Record:
 
     @property
     def author_kind(self) -> str:
-        return self._data.get("author_kind") or ("user" if self.author in (None, "user") else "agent")
+        """`user`, `agent`, `system` or `tool`: as said, or by the role of a turn, or by the author."""
+        said = self._data.get("author_kind")
+        return said or ("user" if self._data.get("role") == "user" or self.author in (None, "user") else "agent")
 
     @property
     def schema(self) -> int:

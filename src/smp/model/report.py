@@ -73,6 +73,8 @@ class Stats:
         self._figures = figures
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # also while it is being copied and has no figures yet
+            raise AttributeError(name)
         try:
             return self._figures[name]
         except KeyError:

@@ -7,11 +7,19 @@ from datetime import UTC, datetime
 from smp.errors import InvalidRecord
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_last_second = ((0, 0), "1970-01-01T00:00:00")  # many memories are written in one second
+
+
 def to_text(moment: datetime) -> str:
     """The text of a moment, with a fraction only where there is one."""
-    if moment.tzinfo is not UTC:
-        moment = moment.astimezone(UTC)
-    return moment.isoformat()[:-6] + "Z"
+    global _last_second  # noqa: PLW0603 - a cache; a lost race costs a second formatting, nothing else
+    since = moment - _EPOCH
+    second, text = _last_second
+    if second != (since.days, since.seconds):
+        text = moment.astimezone(UTC).replace(microsecond=0).isoformat()[:-6]
+        _last_second = ((since.days, since.seconds), text)
+    return f"{text}.{since.microseconds:06d}Z" if since.microseconds else text + "Z"
 
 
 def to_moment(text: str) -> datetime:
@@ -30,7 +38,8 @@ def parse(value: object, field: str) -> str:
     except (ValueError, OverflowError):
         pass
     raise InvalidRecord(
-        f"{field}: not a time: {value!r}. Give an ISO 8601 time such as 2026-01-31T14:30:00Z.", field=field
+        f"{field}: not a time: {repr(value)[:80] if isinstance(value, str) else type(value).__name__}. Give an ISO 8601 time such as 2026-01-31T14:30:00Z.",
+        field=field,
     )
 
 

@@ -11,30 +11,6 @@ from smp.errors import InvalidRecord
 SCHEMA = 1
 
 
-class Kind:
-    """One type of memory."""
-
-    __slots__ = ("aliases", "fields", "file", "name", "prefix", "required", "text")
-
-    def __init__(
-        self,
-        name: str,
-        prefix: str,
-        file: str,
-        text: str,
-        fields: tuple[str, ...],
-        aliases: dict[str, str],
-        required: tuple[tuple[str, ...], ...] = (),
-    ) -> None:
-        self.name = name
-        self.prefix = prefix
-        self.file = file  # the stem of its file in layouts with one file per type
-        self.text = text  # the field that says it all
-        self.fields = fields  # in the order in which they are written
-        self.aliases = {**COMMON_ALIASES, **aliases}
-        self.required = required or ((text,),)  # of each group at least one
-
-
 COMMON_ALIASES = {
     "timestamp": "created",
     "ts": "created",
@@ -65,6 +41,31 @@ COMMON_FIELDS = (
     "trust",
     "idempotency_key",
 )
+
+
+class Kind:
+    """One type of memory."""
+
+    __slots__ = ("aliases", "file", "name", "prefix", "rank", "required", "text")
+
+    def __init__(
+        self,
+        name: str,
+        prefix: str,
+        file: str,
+        text: str,
+        fields: tuple[str, ...],
+        aliases: dict[str, str],
+        required: tuple[tuple[str, ...], ...] = (),
+    ) -> None:
+        self.name = name
+        self.prefix = prefix
+        self.file = file  # the stem of its file in layouts with one file per type
+        self.text = text  # the field that says it all
+        self.rank = {field: place for place, field in enumerate((*fields, *COMMON_FIELDS))}  # the order of writing
+        self.aliases = {**COMMON_ALIASES, **aliases}
+        self.required = required or ((text,),)  # of each group at least one
+
 
 KINDS: dict[str, Kind] = {
     kind.name: kind
@@ -126,7 +127,15 @@ KINDS: dict[str, Kind] = {
             {},
             (("preference", "value", "key"),),
         ),
-        Kind("agent_state", "STATE", "agent-states", "state", ("author", "agent", "state"), {}, (("agent",),)),
+        Kind(
+            "agent_state",
+            "STATE",
+            "agent-states",
+            "state",
+            ("author", "agent", "state"),
+            {"agent_id": "agent"},
+            (("agent",),),
+        ),
         Kind(
             "artifact",
             "ART",
@@ -147,6 +156,8 @@ KINDS: dict[str, Kind] = {
         Kind("summary", "SUM", "summaries", "summary", ("author", "summary", "covers"), {}),
     )
 }
+
+PREFIXES = frozenset(kind.prefix for kind in KINDS.values())
 
 _SPOKEN = {
     "turn": "conversation",

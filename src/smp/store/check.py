@@ -34,7 +34,7 @@ def validate(session: FileSession) -> Report:
     store = session.store
     reader = SessionReader(store.disk, store.layout, store.root, session.session)
     fold = reader.catch_up()
-    problems = reader.problems()
+    problems = _without_unfinished(reader)
     for name, state in reader.states.items():
         found = store.disk.stat(os.path.join(reader.folder, name))
         if found is not None and found.st_size > state.end:
@@ -48,6 +48,21 @@ def validate(session: FileSession) -> Report:
         problems.append(Problem(str(error.details.get("path", "")), 0, "head", error.message))
     problems.sort(key=lambda problem: (problem.path, problem.line))
     return Report(problems, len(fold.trails))
+
+
+def _without_unfinished(reader: SessionReader) -> list[Problem]:
+    """What a committed plan has not finished in the files is no damage: the next write finishes it."""
+    problems = reader.problems()
+    plan = reader.journal.load()
+    for name, offset, _ in plan.appends if plan is not None else ():
+        path = os.path.join(reader.folder, name)
+        line = reader.disk.read(path, 0, offset).count(b"\n") + 1 if reader.disk.exists(path) else 1
+        left = [problem for problem in problems if problem.path != path or problem.line < line]
+        if left != problems:
+            message = "a transaction was committed and not yet finished here; the next write does that."
+            left.append(Problem(path, line, "unfinished", message, "warning"))
+        problems = left
+    return problems
 
 
 def _reference_problems(fold: Fold, session: FileSession) -> list[Problem]:

@@ -15,7 +15,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from smp.errors import SessionCorrupt, StorageCorrupt
+from smp.errors import SessionCorrupt, StorageCorrupt, StorageError, from_os_error
 from smp.files.journal import Journal, Plan
 from smp.files.layouts import layout_named
 from smp.files.layouts.layout import PRIVATE
@@ -25,6 +25,8 @@ from smp.model.session_info import FORMAT
 from smp.store.file_store import CONFIG_FILE, FLAG, FileStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from smp.files.disk import Disk
     from smp.files.layouts.layout import Layout
     from smp.model.entry import Entry
@@ -34,20 +36,31 @@ if TYPE_CHECKING:
 _STAGING = os.path.join(PRIVATE, FLAG)
 
 
-def convert(store: FileStore, to: str) -> None:
+def convert(store: FileStore, to: str, progress: Callable[[str], None] | None = None) -> None:
     """Carry a store over to another layout, in place."""
     target = layout_named(to)
     if target.name == store.layout.name:
         return
+    try:
+        _convert(store, target, to)
+    except OSError as error:
+        raise from_os_error(error, store.root, f"converting to {to}") from error
+
+
+def _convert(store: FileStore, target: Layout, to: str) -> None:
     disk, root = store.disk, store.root
     disk.make_folder(os.path.join(root, PRIVATE))
     lock = _root_lock(disk, root)
-    lock.acquire(store.config.lock_timeout_seconds, f"converting to {to}")
+    lock.acquire(store.config.lock_timeout_seconds)
+    lock.sign(f"converting to {to}")
     try:
-        _set_flag(disk, root, True)
         disk.remove_tree(os.path.join(root, _STAGING))
+        disk.make_folder(os.path.join(root, _STAGING))  # before the flag: who finds it knows that there may be one
+        _set_flag(disk, root, True)
         plan = Plan()
         for session in store.session_ids():
+            if progress is not None:
+                progress(session)
             _stage_session(store, target, session, plan)
         _stage_config(disk, root, to, plan)
         journal = _root_journal(disk, root)
@@ -57,7 +70,10 @@ def convert(store: FileStore, to: str) -> None:
         _tidy(disk, root, plan)
     except BaseException:
         if not _root_journal(disk, root).exists():
-            _discard(disk, root)
+            try:
+                _discard(disk, root)
+            except (OSError, StorageError):
+                pass  # whoever opens the store next does it
         raise
     finally:
         lock.release()
@@ -69,7 +85,8 @@ def finish_conversion(disk: Disk, root: str) -> None:
     if not disk.exists(os.path.join(root, _STAGING)) and not _root_journal(disk, root).exists():
         return
     lock = _root_lock(disk, root)
-    lock.acquire(5.0, "finishing a conversion")
+    lock.acquire(5.0)
+    lock.sign("finishing a conversion")
     try:
         journal = _root_journal(disk, root)
         plan = journal.load()
@@ -137,7 +154,7 @@ def _stage_file(disk: Disk, root: str, name: str, data: bytes, plan: Plan) -> No
 def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -> None:
     disk, root = store.disk, store.root
     source = store.session(session)
-    source.exclusively("converting", lambda: None, while_converting=True)
+    source.exclusively("converting", source.writer.warn_of_conversion, while_converting=True)
     reader = SessionReader(disk, store.layout, root, session)
     fold = reader.catch_up()
     broken = next((problem for problem in reader.problems() if problem.severity == "error"), None)
@@ -147,7 +164,8 @@ def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -
         )
     entries = sorted((entry for state in reader.states.values() for entry in state.entries), key=_seq)
     info = source.info()
-    info.numbers, info.seq = dict(fold.numbers), fold.seq
+    info.numbers, info.seq = source.writer.numbers, max(fold.seq, len(entries))
+    info.generation += 1
     for name, data in _contents(target, session, entries, info).items():
         _stage_file(disk, root, os.path.relpath(os.path.join(target.folder(root, session), name), root), data, plan)
     _compare(fold, info, disk, os.path.join(root, _STAGING), target, session)
@@ -165,10 +183,9 @@ def _contents(target: Layout, session: str, entries: list[Entry], info: SessionI
         parts[target.info_file] = [head]
     else:
         parts[f"{session}.jsonl"] = [head]
-    for number, entry in enumerate(entries):
+    for number, entry in enumerate(entries, 1):
         entry.tx = ""  # all transactions are whole here, and may span other files than before
-        if not entry.seq:
-            entry.seq = entries[number - 1].seq if number else 0
+        entry.seq = number  # entries written by hand have no number of their own
         name = target.file_of(entry, session)
         if name not in parts:
             parts[name] = [target.codec_of(name).header(target.title_of(name, session))]

@@ -14,6 +14,9 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from smp.errors import (
+    DurabilityUnknown,
+    DurabilityUnknown,
+    FormatTooNew,
     InvalidFormat,
     InvalidRecord,
     LayoutMismatch,
@@ -22,6 +25,7 @@ from smp.errors import (
     SessionExists,
     SessionNotFound,
     SMPError,
+    StorageCorrupt,
     StoreClosed,
     from_os_error,
 )
@@ -31,7 +35,7 @@ from smp.files.lock import SessionLock
 from smp.files.session_reader import SessionReader
 from smp.files.session_writer import SessionWriter
 from smp.model import ids
-from smp.model.session_info import SessionInfo
+from smp.model.session_info import FORMAT, SessionInfo
 from smp.store.group_commit import GroupCommit
 
 if TYPE_CHECKING:
@@ -46,6 +50,8 @@ if TYPE_CHECKING:
 
 CONFIG_FILE = "config.json"
 FLAG = "converting"
+_HEAD_LIMIT_BYTES = 1 << 20
+_HEAD_MARK = b'"type":"session"'
 
 _open_sessions: weakref.WeakSet[FileSession] = weakref.WeakSet()
 
@@ -57,14 +63,17 @@ class FileSession:
         self.session = session
         self._store = store
         self.reader = SessionReader(store.disk, store.layout, store.root, session)
-        self._lock = SessionLock(store.disk, self.reader.private, f"session {session}")
+        self._lock = SessionLock(store.disk, self.reader.private, f"session {session}", session)
         self.writer = SessionWriter(self.reader, self._lock, self._info_or_none, store.check_current)
         self._writing = threading.Lock()  # the kernel's lock tells processes apart, not the threads of one
         self._group = GroupCommit(self._commit_group)
+        self._config: Config | None = None
+        self._sync_always, self._sync_later = True, False  # until the session's own settings are read
         _open_sessions.add(self)
 
     def after_fork(self) -> None:
         self._lock.close()
+        self.writer.close_files()
         self.reader.mutex = threading.RLock()
         self._writing = threading.Lock()
         self._group = GroupCommit(self._commit_group)
@@ -73,32 +82,51 @@ class FileSession:
 
     def commit(self, batch: Batch) -> None:
         self._store.check_open()
+        if self._sync_later:
+            self._store.check_synced()
         if batch.needs_trails:
             self.reader.catch_up()  # the bulk of the reading, before the lock is taken
         self._group.commit(batch)
 
-    def _commit_group(self, batches: list[Batch]) -> None:
-        config = self._store.config
-        with self._writing:
-            self._make_private()
+    @property
+    def config(self) -> Config:
+        """The store's settings with those of the session above them, as they were when it was first written to."""
+        if self._config is None:
+            config = self._store.config
             try:
+                head = self._store.disk.read(self._info_path(), 0, _HEAD_LIMIT_BYTES)
+            except (OSError, StorageCorrupt):
+                head = b""
+            # Reading a YAML head costs 50 ms: only if there is need.
+            special = b"config" in head or b"format: %d" % FORMAT not in head.replace(b'"', b"").replace(b":", b": ")
+            info = self._info_or_none() if special else None
+            self._config = config.override_session(info.config, self.session) if info and info.config else config
+            self._sync_always = self._config.durability == "always"
+            self._sync_later = self._config.durability == "interval"
+        return self._config
+
+    def _commit_group(self, batches: list[Batch]) -> None:
+        config = self._config or self.config
+        with self._writing:
+            try:
+                if self._lock.descriptor < 0:
+                    self._make_private()
                 paths = self.writer.commit(
-                    batches,
-                    sync=config.durability == "always",
-                    timeout_seconds=config.lock_timeout_seconds,
-                    admit=self._admit,
+                    batches, sync=self._sync_always, timeout_seconds=config.lock_timeout_seconds, admit=self._admit
                 )
             except FileNotFoundError:
                 raise self._store.no_session(self.session) from None
-        if config.durability == "interval":
+            except OSError as error:
+                raise from_os_error(error, self.reader.folder, batches[0].doing) from error
+        if self._sync_later:
             self._store.sync_later(paths)
 
     def _admit(self, used: int, new: int) -> None:
-        self._store.admit(self.session, used, new, self._store.config.quota_bytes)
+        self._store.admit(self.session, used, new, self.config.quota_bytes)
 
     def _make_private(self) -> None:
         """A session that a person or another tool made has no private folder yet."""
-        if self._lock.descriptor < 0 and not self._store.disk.exists(self.reader.private):
+        if not self._store.disk.exists(self.reader.private):
             if not self._store.layout.exists(self._store.disk, self._store.root, self.session):
                 raise self._store.no_session(self.session)
             self._store.make_folder(self.reader.private)
@@ -107,11 +135,9 @@ class FileSession:
         """Do something under the session's lock, on settled files."""
         self._store.check_open()
         with self._writing:
-            self._make_private()
             try:
-                return self.writer.locked(
-                    doing, self._store.config.lock_timeout_seconds, work, check=not while_converting
-                )
+                self._make_private()
+                return self.writer.locked(doing, self.config.lock_timeout_seconds, work, check=not while_converting)
             except FileNotFoundError:
                 raise self._store.no_session(self.session) from None
             except OSError as error:
@@ -149,13 +175,32 @@ class FileSession:
         self._store.check_open()
         try:
             if layout.info_file:
-                return layout.decode_info(disk.read(self._info_path()), self.session)
-            return self._info_from_log()
+                info = layout.decode_info(disk.read(self._info_path()), self.session)
+            else:
+                info = self._info_from_log()
+            if info.format > FORMAT:
+                raise FormatTooNew(
+                    f"Session {self.session} has format {info.format}; this SMP knows {FORMAT}. Install a newer one.",
+                    session=self.session,
+                    path=self._info_path(),
+                    format=info.format,
+                    limit=FORMAT,
+                )
+            return info
         except FileNotFoundError:
             if not layout.exists(disk, self._store.root, self.session):
                 raise self._store.no_session(self.session) from None
             return SessionInfo(self.session, "1970-01-01T00:00:00Z")
-        except (ValueError, TypeError, AttributeError, RecursionError, InvalidFormat, InvalidRecord) as error:
+        except (
+            ValueError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            OSError,
+            InvalidFormat,
+            InvalidRecord,
+            StorageCorrupt,
+        ) as error:
             raise SessionCorrupt(
                 f"The head of session {self.session} cannot be read: {self._info_path()}: {error}. Its memories are fine; "
                 "correct the file, or let `smp repair` set it aside.",
@@ -168,17 +213,16 @@ class FileSession:
         return os.path.join(self.reader.folder, layout.info_file or f"{self.session}.jsonl")
 
     def _info_from_log(self) -> SessionInfo:
-        with self.reader.mutex:
-            layout = self._store.layout
-            if not self.reader.states:
-                first = self._store.disk.read(self._info_path(), 0, 65536).partition(b"\n")[0]
-                if first.startswith(b'{"id":"') and b'"type":"session"' in first:
-                    return layout.decode_info(first.replace(b"\r", b""), self.session)
-            self.reader.catch_up()
-            heads = [head for state in self.reader.states.values() for head in state.heads]
-            if not heads:
-                raise FileNotFoundError(self._info_path())
-            return layout.decode_info(json.dumps(heads[-1]).encode(), self.session)
+        """The last head in a session's log; found from its end without reading the entries."""
+        data = self._store.disk.read(self._info_path())
+        end = len(data)
+        while (mark := data.rfind(_HEAD_MARK, 0, end)) >= 0:
+            end = data.rfind(b"\n", 0, mark) + 1
+            line = data[end : (data.find(b"\n", mark) + 1) or len(data)]
+            pieces = self._store.layout.codec_of("").decode(line, 1)
+            if pieces and (pieces[0].fields or {}).get("type") == "session":
+                return self._store.layout.decode_info(json.dumps(pieces[0].fields).encode(), self.session)
+        raise FileNotFoundError(self._info_path())
 
     def _info_or_none(self) -> SessionInfo | None:
         try:
@@ -214,7 +258,11 @@ class FileSession:
         return self._store
 
     def close(self) -> None:
+        self.writer.close_files()
         self._lock.close()
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class FileStore:
@@ -231,6 +279,7 @@ class FileStore:
         self._sessions: weakref.WeakValueDictionary[str, FileSession] = weakref.WeakValueDictionary()
         self._mutex = threading.Lock()
         self._unsynced: set[str] = set()
+        self._sync_failure: DurabilityUnknown | None = None
         self._syncer: threading.Timer | None = None
         self._closed = False
         self._config_seen: list[int] = []
@@ -253,6 +302,7 @@ class FileStore:
     def create(self, info: SessionInfo) -> FileSession:
         """Make a session appear whole: prepared aside, then given its name."""
         self.check_open()
+        self.check_current()
         try:
             if self.layout.info_file:
                 self._create_folder(info)
@@ -278,7 +328,7 @@ class FileStore:
             if self.disk.exists(folder):
                 raise self._taken(info.id) from None
             raise error
-        self.disk.sync_folder(os.path.dirname(folder))
+        self._confirm(info.id, os.path.dirname(folder), os.path.dirname(waiting))
 
     def _create_file(self, info: SessionInfo) -> None:
         path = os.path.join(self.root, f"{info.id}.jsonl")
@@ -290,7 +340,19 @@ class FileStore:
         except FileExistsError:
             self.disk.remove(waiting)
             raise self._taken(info.id) from None
-        self.disk.sync_folder(self.root)
+        self._confirm(info.id, os.path.dirname(waiting))
+
+    def _confirm(self, session: str, *folders: str) -> None:
+        """Make the names of a new session durable, and those above it: who made them may have died before their sync."""
+        try:
+            for folder in (*folders, self.root, os.path.dirname(self.root)):
+                self.disk.sync_folder(folder)
+        except OSError as error:
+            raise DurabilityUnknown(
+                f"Session {session} was created, but the disk did not confirm it ({error.strerror}). Do not count on it.",
+                session=session,
+                errno=error.errno,
+            ) from error
 
     def make_folder(self, path: str) -> None:
         """Create a folder below the root; no part of the way may be a link."""
@@ -345,12 +407,26 @@ class FileStore:
                 self._syncer.start()
 
     def sync_now(self) -> None:
-        """Sync what the setting `interval` left unsynced."""
+        """Sync what the setting `interval` left unsynced; a failure is told to whoever asks next."""
         with self._mutex:
             paths, self._unsynced, self._syncer = self._unsynced, set(), None
         for path in sorted(paths):
-            self.disk.sync_file(path)
-            self.disk.sync_folder(os.path.dirname(path))
+            try:
+                self.disk.sync_file(path)
+                self.disk.sync_folder(os.path.dirname(path))
+            except OSError as error:
+                self._sync_failure = DurabilityUnknown(
+                    f"The disk did not confirm what was written to {path} in the last interval ({error.strerror}). "
+                    "It was acknowledged with durability `interval`; check the disk.",
+                    path=path,
+                    errno=error.errno,
+                )
+
+    def check_synced(self) -> None:
+        """Raise, once, what went wrong with a sync in the background."""
+        failure, self._sync_failure = self._sync_failure, None
+        if failure is not None:
+            raise failure
 
     # -- the end
 
@@ -365,6 +441,7 @@ class FileStore:
         self._closed = True
         for session in list(self._sessions.values()):
             session.close()
+        self.check_synced()
 
     def after_fork(self) -> None:
         self._mutex = threading.Lock()

@@ -22,7 +22,8 @@ class _Ticket:
         self.batch = batch
         self.done = False
         self.failure: BaseException | None = None
-        self.wake: threading.Lock | None = None
+        self.wake = threading.Lock()
+        self.wake.acquire()
 
 
 class GroupCommit:
@@ -33,36 +34,40 @@ class GroupCommit:
         self._led = False
 
     def commit(self, batch: Batch) -> None:
-        ticket = _Ticket(batch)
         with self._mutex:
-            self._waiting.append(ticket)
-            if self._led:
-                ticket.wake = threading.Lock()
-                ticket.wake.acquire()
-            self._led = True
-        if ticket.wake is not None:
+            alone = not self._led
+            if alone:
+                self._led = True
+            else:
+                ticket = _Ticket(batch)
+                self._waiting.append(ticket)
+        if alone:
+            self._lead([batch], [])
+        else:
             ticket.wake.acquire()
-        if not ticket.done:
-            self._lead()
-        if ticket.failure is not None:
-            raise ticket.failure
+            if not ticket.done:
+                with self._mutex:
+                    group, self._waiting = self._waiting, []
+                self._lead([waiting.batch for waiting in group], group)
+            if ticket.failure is not None:
+                raise ticket.failure
         if batch.error is not None:
             raise batch.error
 
-    def _lead(self) -> None:
-        with self._mutex:
-            group, self._waiting = self._waiting, []
+    def _lead(self, batches: list[Batch], group: list[_Ticket]) -> None:
         failure: BaseException | None = None
         try:
-            self._commit([ticket.batch for ticket in group])
+            self._commit(batches)
         except BaseException as error:
             failure = error
-        with self._mutex:
-            for ticket in group:
-                ticket.done, ticket.failure = True, failure
-                if ticket.wake is not None:
+            if not group:
+                raise
+        finally:
+            with self._mutex:
+                for ticket in group:
+                    ticket.done, ticket.failure = True, failure
                     ticket.wake.release()
-            successor = self._waiting[0] if self._waiting else None
-            self._led = successor is not None
-            if successor is not None and successor.wake is not None:
-                successor.wake.release()
+                if self._waiting:
+                    self._waiting[0].wake.release()
+                else:
+                    self._led = False

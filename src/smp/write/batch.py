@@ -13,7 +13,8 @@ from smp.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound, SMP
 from smp.model import ids
 from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
 from smp.model.fold import Trail
-from smp.model.types import KINDS
+from smp.model.record import same
+from smp.model.types import KINDS, PREFIXES
 from smp.write import validate
 
 if TYPE_CHECKING:
@@ -60,14 +61,28 @@ class Add(Wish):
 
     def resolve(self, work: Work) -> None:
         draft = self.draft
-        known = work.idempotent(self.key) or (self._replaced(work) if self.replaces else None)
+        if self.needs_trails and self._is_known(work):
+            return
+        if draft.id is not None or self.replaces:
+            self.memory_id = self._own_id(work)
+        else:
+            self.memory_id = None
+        if self.memory_id is None:
+            self.memory_id = work.next_id(draft.kind.prefix)
+        else:
+            work.own_id_used(self.memory_id)
+        work.put(Entry(PUT, draft.kind.name, self.memory_id, draft.created or work.now, draft.data))
+
+    def _is_known(self, work: Work) -> bool:
+        """A repeated write is the first one's; a preference or a state that is there is changed."""
+        known = work.idempotent(self.key)
+        if known is None and self.replaces:
+            known = self._replaced(work)
+            if known is not None:
+                work.change(known, self._news(work, known), self.draft.data.get("author"), self.draft.created)
         if known is not None:
             self.memory_id = known
-            if work.idempotent(self.key) is None:
-                work.change(known, self._news(work, known), draft.data.get("author"), draft.created)
-            return
-        self.memory_id = self._own_id(work) or work.next_id(draft.kind.prefix)
-        work.put(Entry(PUT, draft.kind.name, self.memory_id, draft.created or work.now, draft.data))
+        return known is not None
 
     def _replaced(self, work: Work) -> str | None:
         data = self.draft.data
@@ -80,10 +95,14 @@ class Add(Wish):
         first: str = ids.STATE_PREFIX + self.draft.data["agent"]
         name = first
         number = 1
-        while (trail := work.trail(name)) is not None and trail.deletion is not None:
+        while (trail := work.trail(name)) is not None and (trail.deletion is not None or not self._is_state_in(trail)):
             number += 1
             name = f"{first}-{number}"
         return name
+
+    def _is_state_in(self, trail: Trail) -> bool:
+        """Whether this is a state of the same agent, not another memory whose id looks like one."""
+        return trail.first.type == "agent_state" and trail.data().get("agent") == self.draft.data["agent"]
 
     def _own_id(self, work: Work) -> str | None:
         if self.draft.kind.name == "agent_state":
@@ -97,11 +116,7 @@ class Add(Wish):
 
     def _news(self, work: Work, known: str) -> dict[str, Any]:
         before = work.known(known).data()
-        return {
-            name: value
-            for name, value in self.draft.data.items()
-            if before.get(name) != value and name != "idempotency_key"
-        }
+        return {name: value for name, value in self.draft.data.items() if not same(before.get(name), value)}
 
 
 class Change(Wish):
@@ -116,7 +131,7 @@ class Change(Wish):
     ) -> None:
         self.target = target
         self.changes = changes
-        self.by = by
+        self.by = validate.optional_text("by", by)
         self.expected_revision = expected_revision
         self.limit_bytes = limit_bytes
         self.may_touch_turns = may_touch_turns
@@ -138,9 +153,8 @@ class Change(Wish):
         wanted = self.changes(work.record(name)) if callable(self.changes) else self.changes
         checked = validate.changes(KINDS[trail.first.type], wanted, self.limit_bytes)
         before = trail.data()
-        work.change(
-            name, {field: value for field, value in checked.items() if before.get(field) != value}, self.by, None
-        )
+        news = {field: value for field, value in checked.items() if not same(before.get(field), value)}
+        work.change(name, news, self.by, None)
 
 
 class Relate(Change):
@@ -168,8 +182,8 @@ class Delete(Wish):
 
     def __init__(self, target: Wish | str, by: str | None, reason: str | None) -> None:
         self.target = target
-        self.by = by
-        self.reason = reason
+        self.by = validate.optional_text("by", by)
+        self.reason = validate.optional_text("reason", reason)
 
     def resolve(self, work: Work) -> None:
         self.memory_id = name = id_of(self.target)
@@ -199,14 +213,14 @@ class Batch:
         self.atomic = atomic
         self.doing = doing
         self.error: SMPError | None = None
-        self.needs_trails = any(wish.needs_trails for wish in wishes)
+        self.needs_trails = True in [wish.needs_trails for wish in wishes]
 
     def resolve(self, ledger: Ledger) -> list[Entry]:
         work = Work(self.session, self.now, ledger)
         for wish in self.wishes:
             wish.resolve(work)
         for wish in self.wishes:
-            wish.record = work.record(id_of(wish))
+            wish.record = work.record(wish.id)
         return work.entries
 
 
@@ -238,7 +252,7 @@ class Work:
         return trail
 
     def record(self, name: str) -> Record:
-        trail = self.trail(name)
+        trail = self._own.get(name) or self._ledger.trail(name)
         record = trail.record(self.session) if trail else None
         if record is None:
             raise MemoryNotFound(f"No memory {name} in session {self.session}.", id=name, session=self.session)
@@ -255,19 +269,24 @@ class Work:
     def put(self, entry: Entry) -> None:
         self._write(entry)
         self._own[entry.id] = Trail(entry)
-        number = ids.number_of(entry.id, KINDS[entry.type].prefix)
-        if number:
-            self._ledger.number_used(KINDS[entry.type].prefix, number)
-        key = entry.data.get("idempotency_key")
-        if key is not None:
-            self._keys[key] = entry.id
-        if entry.type == "preference" and entry.data.get("key") is not None:
-            self._preferences[str(entry.data["key"])] = entry.id
+        data = entry.data
+        if "idempotency_key" in data:
+            self._keys[data["idempotency_key"]] = entry.id
+        if entry.type == "preference" and "key" in data:
+            self._preferences[str(data["key"])] = entry.id
+
+    def own_id_used(self, name: str) -> None:
+        """A caller's own id may look like one of ours, of whatever type; then its number is used up."""
+        prefix = name.rpartition("-")[0]
+        if prefix in PREFIXES:
+            self._ledger.number_used(prefix, ids.number_of(name, prefix))
 
     def change(self, name: str, data: dict[str, Any], by: str | None, at: str | None) -> None:
         """Amend a memory; nothing to change is nothing to write."""
         if data:
             trail = self.known(name)
+            if data.get("idempotency_key") is not None:
+                self._keys[data["idempotency_key"]] = name
             self._amend(
                 trail, Entry(CHANGE, trail.first.type, name, at or self.now, data, by=by, revision=trail.revision + 1)
             )

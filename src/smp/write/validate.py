@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from smp.errors import InvalidRecord, SizeLimitExceeded
 from smp.model import ids
 from smp.model.time import parse
-from smp.model.types import COMMON_FIELDS, CONFIDENCE_WORDS, Kind
+from smp.model.types import CONFIDENCE_WORDS, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-DEPTH_LIMIT = 32
+DEPTH_LIMIT = 28  # every layout has room for them: what is around a field takes up to four levels more
+INTEGER_BITS_LIMIT = 2000  # 600 digits; Python itself refuses to write and read much longer ones
 _GIVEN_BY_SMP = frozenset(["session", "session_id", "type", "revision", "schema", "checksum", "updated", "updated_by"])
 _NESTED = ("data", "content")  # two of the designs put a type's fields into an inner object
 ROLES = ("user", "assistant", "system", "tool")
@@ -38,11 +39,11 @@ class Draft:
 
 def draft(kind: Kind, given: Mapping[str, Any], content_limit_bytes: int) -> Draft:
     """Check what a caller gives for a new memory."""
-    data = fields(kind, given)
+    data = fields(kind, _flat(kind, given))
     memory_id = data.pop("id", None)
     created = data.pop("created", None)
     for group in kind.required:
-        if not any(data.get(name) not in (None, "") for name in group):
+        if not data.get(group[0]) and not any(data.get(name) not in (None, "") for name in group):
             names = " or ".join(group)
             raise InvalidRecord(f"{names}: a {kind.name} needs it, and it must not be empty.", field=group[0])
     check_size(kind, data, content_limit_bytes)
@@ -56,14 +57,18 @@ def draft(kind: Kind, given: Mapping[str, Any], content_limit_bytes: int) -> Dra
 
 def fields(kind: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
     """SMP's names, checked values; None means not given."""
+    aliases = kind.aliases
     data: dict[str, Any] = {}
-    for name, value in _flat(kind, given).items():
+    for name, value in given.items():
+        if type(name) is not str or not name.isascii():
+            _key("name of a field", name)
         if value is None or name in _GIVEN_BY_SMP:
             continue
-        target = kind.aliases.get(name, name)
-        if target != name and given.get(target) is not None:
-            target = name  # both names given: the alias is a field of its own
-        data[target] = _checked(target, value)
+        target = name
+        if name in aliases and given.get(aliases[name]) is None and aliases[name] not in data:
+            target = aliases[name]  # if both names are given, the alias is a field of its own
+        checker = _CHECKS.get(target) if target in kind.rank or target == "created" else None
+        data[target] = checker(target, value) if checker else plain(target, value)
     return data
 
 
@@ -82,31 +87,40 @@ def changes(kind: Kind, given: Mapping[str, Any], content_limit_bytes: int) -> d
 
 
 def _flat(kind: Kind, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Two of the designs put the fields into an inner object; beside a memory's own text it is a field like any other."""
     for name in _NESTED:
         inner = given.get(name)
-        if isinstance(inner, dict) and not (name == "content" and kind.name == "artifact"):
+        if type(inner) is dict and not (name == "content" and kind.name == "artifact") and not _says(kind, given, name):
             outer = {key: value for key, value in given.items() if key != name}
             return {**inner, **outer}
     return given
 
 
-def _checked(name: str, value: Any) -> Any:
-    checker = _CHECKS.get(name)
-    return checker(name, value) if checker else plain(name, value)
+def _says(kind: Kind, given: Mapping[str, Any], besides: str) -> bool:
+    """Whether what a memory of this kind needs is given outside of the inner object, too."""
+    wanted = {name for group in kind.required for name in group}
+    return any(
+        value is not None and name != besides and kind.aliases.get(name, name) in wanted
+        for name, value in given.items()
+    )
 
 
 def plain(field: str, value: Any, depth: int = 0) -> Any:
     """A JSON value equal to the given one; times become text, tuples and sets become lists."""
     if type(value) is str:
         return _utf8(field, value)
-    if value is None or type(value) in (bool, int):
+    if value is None or type(value) is bool:
         return value
-    if depth > DEPTH_LIMIT:
-        raise InvalidRecord(f"{field}: nested deeper than {DEPTH_LIMIT} levels.", field=field, limit=DEPTH_LIMIT)
+    if type(value) is int:
+        if value.bit_length() > INTEGER_BITS_LIMIT:
+            raise InvalidRecord(f"{field}: a number of so many digits cannot be stored.", field=field)
+        return value
     if isinstance(value, float):
         if not isfinite(value):
             raise InvalidRecord(f"{field}: {value} is not a number that a file can hold.", field=field)
         return value
+    if depth >= DEPTH_LIMIT:
+        raise InvalidRecord(f"{field}: nested deeper than {DEPTH_LIMIT} levels.", field=field, limit=DEPTH_LIMIT)
     if isinstance(value, dict):
         return {_key(field, key): plain(f"{field}.{key}", item, depth + 1) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -137,20 +151,34 @@ def _utf8(field: str, text: str) -> str:
 
 def _key(field: str, key: object) -> str:
     if not isinstance(key, str):
-        raise InvalidRecord(f"{field}: names inside it must be text, not {key!r}.", field=field)
+        raise InvalidRecord(f"{field}: must be text, not {shown(key)}.", field=field)
     return _utf8(field, key)
 
 
 def _text(field: str, value: Any) -> str:
-    value = plain(field, value)
-    if not isinstance(value, str):
-        raise InvalidRecord(f"{field}: must be text, not {type(value).__name__}.", field=field)
-    return value
+    if type(value) is not str:
+        value = plain(field, value)
+        if not isinstance(value, str):
+            raise InvalidRecord(f"{field}: must be text, not {type(value).__name__}.", field=field)
+    return value if value.isascii() else _utf8(field, value)
+
+
+def shown(value: object) -> str:
+    """What somebody gave, for a message: not too long, whatever it is."""
+    try:
+        return repr(value)[:80]
+    except ValueError:  # a number of too many digits
+        return f"such a {type(value).__name__}"
+
+
+def optional_text(field: str, value: Any) -> str | None:
+    """Who did it, or why: text or nothing."""
+    return None if value is None else _text(field, value)
 
 
 def _unit(field: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise InvalidRecord(f"{field}: must be a number from 0 to 1, not {value!r}.", field=field, limit=1)
+        raise InvalidRecord(f"{field}: must be a number from 0 to 1, not {shown(value)}.", field=field, limit=1)
     return value
 
 
@@ -166,21 +194,39 @@ def _confidence(field: str, value: Any) -> float | str:
 
 def _flag(field: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise InvalidRecord(f"{field}: must be true or false, not {value!r}.", field=field)
+        raise InvalidRecord(f"{field}: must be true or false, not {shown(value)}.", field=field)
     return value
 
 
 def _tags(field: str, value: Any) -> list[str]:
     if isinstance(value, str) or not isinstance(value, (list, tuple, set, frozenset)):
-        raise InvalidRecord(f"{field}: must be a list of tags, not {value!r}.", field=field)
+        raise InvalidRecord(f"{field}: must be a list of tags, not {shown(value)}.", field=field)
     items = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
-    return list(dict.fromkeys(ids.check_tag(item) for item in items))
+    for item in items:
+        if type(item) is not str or item not in _good_tags:
+            ids.check_tag(item)
+            if len(_good_tags) < _GOOD_TAGS_LIMIT:
+                _good_tags.add(item)
+    return list(dict.fromkeys(items))
+
+
+_good_tags: set[str] = set()  # people use the same few tags again and again
+_GOOD_TAGS_LIMIT = 10_000
 
 
 def _relations(field: str, value: Any) -> list[dict[str, Any]]:
     relations = []
     for item in value if isinstance(value, (list, tuple)) else [value]:
-        kind, target = (item.get("kind"), item.get("target")) if isinstance(item, dict) else item
+        if isinstance(item, dict):
+            kind, target = item.get("kind"), item.get("target")
+        elif isinstance(item, (list, tuple)) and len(item) == 2:
+            kind, target = item
+        else:
+            raise InvalidRecord(
+                f"{field}: {shown(item)} is not a relation. Give its kind and its target: "
+                '{"kind": "resolves", "target": "FIND-0001"}.',
+                field=field,
+            )
         relations.append({"kind": relation_kind(kind), "target": reference(field, target)})
     return relations
 
@@ -189,7 +235,7 @@ def relation_kind(kind: object) -> str:
     if isinstance(kind, str) and kind and ids.is_valid(kind):
         return kind
     raise InvalidRecord(
-        f"kind: {kind!r} is not a kind of relation. Use a word such as resolves, supersedes or relates_to.",
+        f"kind: {shown(kind)} is not a kind of relation. Use a word such as resolves, supersedes or relates_to.",
         field="kind",
     )
 
@@ -198,7 +244,7 @@ def reference(field: str, target: object) -> str:
     """An id, or `session/ID` for a memory of another session."""
     if isinstance(target, str) and all(ids.is_valid(part) for part in target.split("/", 1)):
         return target
-    raise InvalidRecord(f"{field}: {target!r} is not the id of a memory (ID or session/ID).", field=field)
+    raise InvalidRecord(f"{field}: {shown(target)} is not the id of a memory (ID or session/ID).", field=field)
 
 
 def _time(field: str, value: Any) -> str:
@@ -244,16 +290,16 @@ _CHECKS = {
 
 def in_order(kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
     """A type's own fields first, then the common ones, then the caller's."""
-    ordered = {name: data[name] for name in kind.fields if name in data}
-    rest = {name: value for name, value in data.items() if name not in ordered}
-    for name in COMMON_FIELDS:
-        if name in rest:
-            ordered[name] = rest.pop(name)
-    ordered.update(rest)
-    return ordered
+    rank = kind.rank
+    return {name: data[name] for name in sorted(data, key=lambda name: rank.get(name, 99))}
 
 
 def check_size(kind: Kind, data: dict[str, Any], limit_bytes: int) -> None:
+    size = 0
+    for name, value in data.items():
+        size += len(name) + (4 * len(value) if type(value) is str else _weight(value))
+    if size <= limit_bytes:  # even if every character took four bytes
+        return
     size = _weight(data)
     if size > limit_bytes:
         raise SizeLimitExceeded(
@@ -265,24 +311,29 @@ def check_size(kind: Kind, data: dict[str, Any], limit_bytes: int) -> None:
 
 
 def _weight(value: Any) -> int:
-    if isinstance(value, str):
+    if type(value) is str:
         return len(value) if value.isascii() else len(value.encode())
-    if isinstance(value, dict):
-        return sum(len(key) + _weight(item) for key, item in value.items())
-    if isinstance(value, list):
-        return sum(map(_weight, value))
-    return 8
+    weight = 8
+    if type(value) is dict:
+        for key, item in value.items():
+            weight += len(key) + _weight(item)
+    elif type(value) is list:
+        for item in value:
+            weight += _weight(item)
+    return weight
 
 
 def session_fields(
     user: str | None, agents: Any, project: str | None, tags: Any, context: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Check what a caller says about a new session."""
-    names = [agents] if isinstance(agents, str) else list(agents or ())
+    names = [agents] if isinstance(agents, str) else agents or ()
+    if not isinstance(names, (list, tuple, set, frozenset)):
+        raise InvalidRecord(f"agents: must be a list of names, not {shown(names)}.", field="agents")
     return {
         "user": None if user is None else _text("user", user),
         "agents": [_text("agents", name) for name in names],
         "project": None if project is None else _text("project", project),
-        "tags": _tags("tags", list(tags or ())),
+        "tags": _tags("tags", tags or ()),
         "context": plain("context", dict(context)),
     }

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from smp.files.dialect import Dialect
 from smp.files.layouts.layout import Layout, build_info, context_fields, engine_fields, take
 from smp.files.markdown_blocks import MarkdownBlocks
-from smp.files.yaml_list import YamlList
-from smp.files.yaml_text import Unreadable, emit_mapping, read_item
+from smp.files.yaml_list import YamlList, load_mapping
+from smp.files.yaml_text import emit_mapping
 from smp.model import ids
 from smp.model.types import KINDS
 
 if TYPE_CHECKING:
-    from smp.files.codec import Codec, Fields
+    from smp.files.codec import Codec
     from smp.files.disk import Disk
     from smp.model.entry import Entry
     from smp.model.session_info import SessionInfo
@@ -106,7 +106,7 @@ class MarkdownLayout(Layout):
         ).encode()
 
     def decode_info(self, data: bytes, session: str) -> SessionInfo:
-        fields = _mapping(data).get("session")
+        fields = load_mapping(data).get("session")
         if not isinstance(fields, dict):
             raise ValueError("the key `session:` is missing")
         fields.pop("id", None)
@@ -121,17 +121,3 @@ class MarkdownLayout(Layout):
         return build_info(
             session, created, engine, context, fields, user=user, agents=agents, status=status, config=config
         )
-
-
-def _mapping(data: bytes) -> Fields:
-    """The mapping that fills a YAML file; read as the only item of a list, with the same care as any entry."""
-    import yaml
-
-    lines = data.decode("utf-8-sig").replace("\r\n", "\n").split("\n")
-    try:
-        found = read_item("-\n" + "".join(f"  {line}\n" if line else "\n" for line in lines), yaml)
-    except Unreadable as error:
-        raise ValueError(str(error)) from None
-    if not isinstance(found, dict):
-        raise ValueError("not a mapping")
-    return found

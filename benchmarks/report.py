@@ -1,0 +1,129 @@
+"""How are the results shown? A table on the terminal, docs/benchmarks.md, JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from measure import Row
+
+HEAD = ("figure", "case", "target", "measured", "raw", "ratio", "met")
+
+_HOW = {
+    "durable add_decision, p50": (
+        "One process adds decisions one by one with the default durability. Raw: the same fields encoded as JSON, then "
+        "the very bytes that SMP stores appended to an open file in the same folder, then fdatasync. Rounds of 20."
+    ),
+    'adds, durability="os"': (
+        "One process, one `add_decision` after another, nothing synced. Raw: encode and write alone. Rounds of 250; the "
+        "rate is the middle round's."
+    ),
+    "add_many of 1,000, durable": (
+        "One call, synced before it returns. Raw: 1,000 decisions encoded, one write, one fdatasync. The mix has seven "
+        "types, so several files to write and sync, and preferences and states whose earlier values must be known."
+    ),
+    "adding at 9 MB against at 100 kB, p50": (
+        "`add_turn` to two sessions in turn, rounds of 20. Measured is the large one, raw the small one."
+    ),
+    "eight threads against one, durable": (
+        "Threads share one session and one sync serves all who wait. Measured: eight threads with 40 adds each, raw: one "
+        "thread with 40, both SMP. Afterwards all are counted."
+    ),
+    "eight processes against one, in total": (
+        "Processes are started first and released together for a fixed time. Measured: adds per second of all eight, "
+        "raw: of one alone, both SMP. Afterwards all are counted."
+    ),
+    "eight processes, longest single add": (
+        "The slowest `add_decision` of all eight processes, in seconds. Raw: the slowest raw append + fdatasync of one "
+        "process in the same minutes, that is what the disk alone does."
+    ),
+    "new process: last 20 turns of 10 MB": (
+        "From the start of `python -c …` to its end, with compiled bytecode as an installed package has it. Raw: `python -c "
+        "pass` in the same environment. The figure asked for is that of jsonl; all layouts are shown."
+    ),
+    "read all and validate, 10 MB": (
+        "A new process imports smp, opens the session, reads all records, then validates, which reads everything again. "
+        "Raw: a new process reads the same memories with json.loads from one file. Without a target: for information."
+    ),
+    "start of a command": "As a person waits for it, against `python -c pass`. For information.",
+}
+
+
+def number(value: float | None, unit: str = "") -> str:
+    if value is None:
+        return "–"
+    places = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
+    return f"{value:,.{places}f} {unit}".strip()
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    met = {True: "yes", False: "**no**", None: ""}[row.met]
+    ratio = f"{row.ratio:.2f} ×" if row.ratio is not None else "–"
+    target = str(row.target) if row.target else ""
+    unit = f" {row.unit}" if row.target and row.target.of == "value" else ""
+    return row.figure, row.case, target + unit, number(row.value, row.unit), number(row.raw, row.unit), ratio, met
+
+
+def details(row: Row) -> str:
+    return ", ".join(f"{name} {number(value)}" for name, value in row.details.items())
+
+
+def terminal(rows: list[Row]) -> str:
+    lines = [HEAD, *(tuple(cell.replace("**", "") for cell in cells(row)) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD))]
+    shown = []
+    for line in lines:
+        padded = [
+            cell.ljust(width) if at < 2 else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        shown.append("  ".join(padded).rstrip())
+    return "\n".join(shown)
+
+
+def verdict(rows: list[Row]) -> str:
+    judged = [row for row in rows if row.met is not None]
+    missed = [f"{row.figure} ({row.case})" for row in judged if not row.met]
+    text = f"{len(judged) - len(missed)} of {len(judged)} targets met."
+    return text + (" Missed: " + "; ".join(missed) + "." if missed else "")
+
+
+def markdown(rows: list[Row], facts: dict[str, str], quick: bool) -> str:
+    lines = ["# Benchmarks", "", "Made by `benchmarks/run.py`; do not edit by hand. Repeat it with:", ""]
+    lines += [f"    {facts['command']}", ""]
+    if quick:
+        lines += [
+            "**A quick run: smaller sessions, few rounds. Its figures prove nothing but that the harness works.**",
+            "",
+        ]
+    lines += [f"- {name}: {value}" for name, value in facts.items() if name != "command"]
+    lines += ["", verdict(rows), ""]
+    lines += [
+        "What is compared runs in small alternating rounds in the same minutes; a ratio is the median of the rounds' own "
+        "ratios, so it need not be exactly the quotient of the two medians beside it. Texts are made up, English, about "
+        "430 bytes in the mean. Targets stand in issue 2; rows without one are for information.",
+    ]
+    for figure in dict.fromkeys(row.figure for row in rows):
+        mine = [row for row in rows if row.figure == figure]
+        lines += ["", f"## {figure[:1].upper()}{figure[1:]}", "", _HOW.get(figure, ""), ""]
+        lines += ["| case | target | measured | raw | ratio | met | more |", "|---|--:|--:|--:|--:|---|---|"]
+        lines += ["| " + " | ".join((*cells(row)[1:], details(row))) + " |" for row in mine]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(rows: list[Row], facts: dict[str, str]) -> str:
+    document = {"machine": facts, "rows": [{**asdict(row), "met": row.met} for row in rows]}
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+
+
+def write_quietly(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def write(path: str, text: str) -> None:
+    write_quietly(path, text)
+    print(f"Written: {path}", file=sys.stderr)

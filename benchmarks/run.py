@@ -1,0 +1,129 @@
+"""Are the figures of the issues met? Measures each beside a raw probe and says so. Called by `./dev bench`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+
+import appending
+import machine
+import reading
+import report
+import sample_data
+import sharing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from measure import Row
+
+FIGURES = {
+    "durable": appending.durable_add,
+    "rate": appending.add_rate,
+    "bulk": appending.bulk,
+    "large": appending.large_session,
+    "threads": sharing.threads,
+    "processes": sharing.processes,
+    "last-turns": reading.last_turns,
+    "read-all": reading.read_all,
+    "commands": reading.commands,
+}
+
+
+class Plan:
+    """How much is measured, and where the stores are made."""
+
+    def __init__(self, folder: str, quick: bool) -> None:
+        self.quick = quick
+        self._folder = folder
+        self._made = 0
+        self._filled: dict[tuple[str, int], str] = {}
+
+    def each_round(self, full: int) -> int:
+        """How many durable writes make a round."""
+        return full // 4 if self.quick else full
+
+    def count(self, full: int, quick: int) -> int:
+        return quick if self.quick else full
+
+    def seconds(self, full: float, quick: float) -> float:
+        return quick if self.quick else full
+
+    def size(self, full_bytes: int) -> int:
+        return full_bytes // 10 if self.quick else full_bytes
+
+    def folder(self, name: str) -> str:
+        """A name for a store that is not there yet."""
+        self._made += 1
+        return os.path.join(self._folder, f"{name}-{self._made}")
+
+    def filled(self, layout: str, size_bytes: int) -> str:
+        """A store of this size, made once for all who read it."""
+        key = (layout, size_bytes)
+        if key not in self._filled:
+            root = self.folder(f"filled-{layout}")
+            sample_data.fill(root, layout, size_bytes)
+            self._filled[key] = root
+        return self._filled[key]
+
+
+def arguments(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a few seconds, smaller sessions: does the harness work?")
+    parser.add_argument(
+        "--only", action="append", choices=FIGURES, metavar="NAME", help=f"of {', '.join(FIGURES)}; may be repeated"
+    )
+    parser.add_argument(
+        "--folder", default=".", help="where the stores are made for the time of the run (default: here)"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the results as JSON")
+    parser.add_argument("--markdown", metavar="FILE", help="write the report, usually docs/benchmarks.md")
+    return parser.parse_args(words)
+
+
+def measure_all(names: list[str], plan: Plan) -> tuple[list[Row], list[str]]:
+    """The rows, and what went wrong: an error ends its figure, the others are still measured."""
+    rows: list[Row] = []
+    errors: list[str] = []
+    for name in names:
+        print(f"{name}: {(FIGURES[name].__doc__ or '').splitlines()[0]}", file=sys.stderr)
+        try:
+            for row in FIGURES[name](plan):
+                rows.append(row)
+        except Exception as error:
+            traceback.print_exc()
+            errors.append(f"{name}: {type(error).__name__}: {error}")
+    return rows, errors
+
+
+def main(words: list[str]) -> int:
+    chosen = arguments(words)
+    os.makedirs(chosen.folder, exist_ok=True)
+    facts = {"command": " ".join(["./dev bench", *words]), **machine.describe(chosen.folder)}
+    print("\n".join(f"{name:12} {value}" for name, value in facts.items()), file=sys.stderr)
+    if facts["file system"].startswith("tmpfs"):
+        print("This is tmpfs: a sync costs nothing here, figures of durable writes say little.", file=sys.stderr)
+    start = time.monotonic()
+    folder = tempfile.mkdtemp(prefix=".smp-bench-", dir=chosen.folder)
+    try:
+        report.write_quietly(os.path.join(folder, ".gitignore"), "*\n")
+        rows, errors = measure_all(chosen.only or list(FIGURES), Plan(os.path.abspath(folder), chosen.quick))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    facts |= {"load after": machine.load(), "took": f"{time.monotonic() - start:.0f} s"}
+    facts |= {f"could not be measured ({number})": text for number, text in enumerate(errors, 1)}
+    print(f"\n{report.terminal(rows)}\n\n{report.verdict(rows)}")
+    print("".join(f"Could not be measured: {text}\n" for text in errors), end="")
+    if chosen.json:
+        report.write(chosen.json, report.as_json(rows, facts))
+    if chosen.markdown:
+        report.write(chosen.markdown, report.markdown(rows, facts, chosen.quick))
+    return 1 if errors else 0  # a missed target is a result, not an error
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

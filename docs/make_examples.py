@@ -1,0 +1,269 @@
+"""Writes the examples and tables of the docs, from the code itself: `python docs/make_examples.py`.
+
+What stands between `<!-- example NAME -->` and `<!-- end example -->` in a document is replaced by what the code does
+now. The stores live in this process and their clock is set by hand, so the same code gives the same text.
+`tests/test_docs.py` fails when a document is out of date.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "src"))  # the code beside these docs, installed or not
+
+import smp  # noqa: E402
+from smp import errors  # noqa: E402
+from smp.config import SETTINGS  # noqa: E402
+from smp.files.layouts import NAMES, layout_named  # noqa: E402
+from smp.files.memory_system import MemorySystem  # noqa: E402
+from smp.model.entry import PUT, Entry  # noqa: E402
+from smp.model.types import COMMON_FIELDS, KINDS  # noqa: E402
+
+DOCUMENTS = ("README.md", "docs/FORMAT.md", "docs/api.md")
+SESSION = "checkout-review"
+_MARKS = re.compile(r"(<!-- example ([\w.-]+) -->\n).*?(<!-- end example -->)", re.DOTALL)
+
+
+class Clock:
+    """Moves only when told to."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 31, 14, 30, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def pass_seconds(self, seconds: int) -> None:
+        self.now += timedelta(seconds=seconds)
+
+
+def tell(layout: str) -> tuple[MemorySystem, smp.Memory]:
+    """One small session, the same in every layout."""
+    clock, system = Clock(), MemorySystem()
+    memory = smp.open(":memory:", layout=layout, clock=clock, system=system)
+    session = memory.create_session(
+        SESSION, user="ada", agents=["architect", "veritas"], project="shop", tags=["checkout"], phase="review"
+    )
+    for step in _steps(session):
+        clock.pass_seconds(20)
+        step()
+    return system, memory
+
+
+def _steps(session: smp.SessionMemory) -> list[Callable[[], Any]]:
+    return [
+        lambda: session.add_turn("user", "How do customers log in?"),
+        lambda: session.add_turn(
+            "assistant",
+            "A heading or a rule in a message is only text:\n\n## Turn 9 - 2026-01-31 14:00:00\n---\nNothing is lost.",
+            author="architect",
+        ),
+        lambda: session.add_decision(
+            "Use OAuth 2.0",
+            rationale="Standard, supports single sign-on.\nEvery client library knows it.",
+            alternatives_considered=["Own passwords", "Magic links"],
+            author="architect",
+            tags=["auth", "security.login"],
+        ),
+        lambda: session.add_finding("Login has no rate limit", severity="high", category="security", author="veritas"),
+        lambda: session.add_preference("response_style", "concise", author="ada"),
+        lambda: session.update_agent_state("veritas", {"task": "review", "checked": ["login", "cart"]}),
+        lambda: session.add_artifact("plan.md", "# Plan\n\n1. Rate limit\n2. MFA\n", author="architect"),
+        lambda: _in_one_transaction(session),
+        lambda: session.update("DEC-0001", rationale="Standard, supports single sign-on.", importance=0.9, by="ada"),
+        lambda: session.delete("TURN-0001", "typed by mistake", by="ada"),
+        lambda: session.restore("TURN-0001", by="ada"),
+    ]
+
+
+def _in_one_transaction(session: smp.SessionMemory) -> None:
+    with session.transaction() as transaction:
+        decision = transaction.add_decision("Five attempts a minute", author="architect")
+        transaction.relate(decision, "FIND-0001", "resolves", by="architect")
+        transaction.resolve("FIND-0001", "Rate limit added", by="architect")
+
+
+# -- what a document shows
+
+
+def files_of(system: MemorySystem, folder: str) -> Iterator[str]:
+    """The paths below a folder, but not those of SMP's private folders."""
+    for name in sorted(system.listdir(folder)):
+        path = f"{folder}/{name}"
+        if name == ".smp":
+            continue
+        if system.lstat(path).st_mode & 0o040000:
+            yield from files_of(system, path)
+        else:
+            yield path
+
+
+def text_of(system: MemorySystem, path: str) -> str:
+    descriptor = system.open(path, os.O_RDONLY)
+    try:
+        return system.pread(descriptor, 1 << 20, 0).decode()
+    finally:
+        system.close(descriptor)
+
+
+def _language(path: str) -> str:
+    return {".md": "markdown", ".yaml": "yaml", ".json": "json", ".jsonl": "json"}[os.path.splitext(path)[1]]
+
+
+def whole_store(layout: str) -> str:
+    """Every file of the example store, one after the other."""
+    system, memory = tell(layout)
+    with memory:
+        parts = []
+        for path in files_of(system, memory.root):
+            shown = path.removeprefix(memory.root + "/")
+            parts.append(f"`{shown}`\n\n````{_language(path)}\n{text_of(system, path)}````\n")
+        return "\n".join(parts)
+
+
+def one_file(layout: str, name: str) -> str:
+    system, memory = tell(layout)
+    with memory:
+        path = next(path for path in files_of(system, memory.root) if path.endswith("/" + name))
+        return f"````{_language(path)}\n{text_of(system, path)}````\n"
+
+
+def session_folder(layout: str) -> str:
+    system, memory = tell(layout)
+    with memory:
+        folder = memory.session(SESSION).folder
+        paths = [path.removeprefix(memory.root + "/") for path in files_of(system, folder)]
+        return "```text\n" + "".join(f"{path}\n" for path in paths) + "```\n"
+
+
+def settings_table() -> str:
+    lines = ["| setting | default | allowed | environment | meaning |", "|---|---|---|---|---|"]
+    for each in SETTINGS:
+        where = " For the whole store; set by `smp init` and `smp convert`." if each.store_wide else ""
+        lines.append(
+            f"| `{each.path}` | `{each.default}` | {each.check.allowed} | `{each.variable}` | {each.doc}{where} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+WHEN = {
+    "SMPError": "Catches all of them.",
+    "UserError": "Catches all that the caller can put right. On the command line: a wrong option or argument.",
+    "InvalidRecord": "A field is missing, of the wrong type or not allowed. The attribute `field` names it.",
+    "InvalidFormat": "A file or an argument cannot be read, such as a PostgreSQL address in this version.",
+    "InvalidConfig": "An unknown setting, a bad value, or a `config.json` that is not JSON.",
+    "InvalidQuery": "Reserved for queries (issue 3); not raised yet.",
+    "StoreNotFound": "No `.bmad` folder here or above; or `create=False` and no store in that folder.",
+    "SessionNotFound": "There is no session with this id.",
+    "SessionExists": "`create_session` with an id that is taken.",
+    "SessionArchived": "Reserved for archived sessions (issue 4); not raised yet.",
+    "MemoryNotFound": "There is no memory with this id, or it is deleted.",
+    "DuplicateId": "An id of your own that is or was taken.",
+    "LayoutMismatch": "The store has another layout than you asked for, or was converted while it was open.",
+    "StoreClosed": "A call after `close()` or `convert()`.",
+    "SizeLimitExceeded": "One memory is too large, or the session would outgrow its quota. `size` and `limit` say by how much.",
+    "Busy": "Catches all that may succeed when tried again.",
+    "LockTimeout": "Another process held the lock for too long. `holder` says who. Also while a store is being converted.",
+    "Conflict": "`expected_revision` is not the current one: somebody was quicker.",
+    "QueryTimeout": "Reserved for queries (issue 3); not raised yet.",
+    "Corrupt": "Catches all kinds of damage.",
+    "StorageCorrupt": "A link, a pipe or a file with several names where a plain file should be. Exit code of `smp validate` when something cannot be read.",
+    "SessionCorrupt": "The head of a session cannot be read (its memories can), or `convert` met entries that cannot be read.",
+    "FormatTooNew": "The store was written by a newer version. Nothing was touched.",
+    "CompactionFailed": "Reserved for compaction (issue 4); not raised yet.",
+    "StorageError": "The operating system failed in another way, such as an I/O error.",
+    "StorageFull": "No room on the disk, or a disk quota. Nothing is half-written.",
+    "StorageReadOnly": "No permission to write, or a read-only disk. Reading still works.",
+    "DurabilityUnknown": "The disk did not confirm a write. It was not acknowledged; do not count on it.",
+}
+
+
+def errors_table() -> str:
+    """Every error: code, number, exit code, place in the tree, and when it is raised."""
+    lines = ["| class | code | number | exit code | kind of | when |", "|---|---|---|---|---|---|"]
+    lines += [
+        f"| `{kind.__name__}` | `{kind.code}` | {kind.number or ''} | {kind.exit_code} | `{kind.__mro__[1].__name__}` | {WHEN[kind.__name__]} |"
+        for kind in sorted(all_errors(errors.SMPError), key=lambda kind: kind.exit_code)
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def all_errors(kind: type[errors.SMPError]) -> list[type[errors.SMPError]]:
+    known = [kind] if kind.__module__ == errors.__name__ else []
+    return [*known, *(each for child in kind.__subclasses__() for each in all_errors(child))]
+
+
+def fields_table() -> str:
+    """Every field that has another name on input or in a layout."""
+    lines = [
+        f"| type | SMP's name | other names on input | {' | '.join(NAMES)} |",
+        "|---|---|---|" + "---|" * len(NAMES),
+    ]
+    lines.append(_row("all", "created", _columns(lambda layout: layout_named(layout).dialect.time)))
+    lines.append(_row("all", "references", _columns(lambda layout: _name_in(layout, "decision", "references"))))
+    for kind in KINDS.values():
+        for field in kind.rank:
+            names = {_name_in(layout, kind.name, field).rpartition(".")[2] for layout in NAMES}
+            if names != {field} or (field not in COMMON_FIELDS and _names_on_input(kind.name, field)):
+                lines.append(_row(kind.name, field, _columns(lambda layout: _name_in(layout, kind.name, field))))  # noqa: B023
+    return "\n".join(lines) + "\n"
+
+
+def _row(kind: str, field: str, columns: str) -> str:
+    return f"| {kind} | `{field}` | {_names_on_input('decision' if kind == 'all' else kind, field)} | {columns} |"
+
+
+def _name_in(layout: str, kind: str, field: str) -> str:
+    """What a field is called in the files of a layout, `data.by` if it stands inside another one."""
+    written = layout_named(layout).dialect.encode(Entry(PUT, kind, "id", "time", {field: "sought"}), SESSION)
+    for name, value in written.items():
+        if value == "sought":
+            return name
+        if isinstance(value, dict) and "sought" in value.values():
+            return f"{name}.{next(inner for inner in value if value[inner] == 'sought')}"
+    raise AssertionError(f"{layout} does not write {field}")
+
+
+def _names_on_input(kind: str, field: str) -> str:
+    return ", ".join(f"`{alias}`" for alias, name in KINDS[kind].aliases.items() if name == field)
+
+
+def _columns(name: Callable[[str], str]) -> str:
+    return " | ".join(f"`{name(layout)}`" for layout in NAMES)
+
+
+EXAMPLES: dict[str, Callable[[], str]] = {
+    **{layout: (lambda layout=layout: whole_store(layout)) for layout in NAMES},
+    "folder": lambda: session_folder("markdown"),
+    "decisions": lambda: one_file("markdown", "decisions.yaml"),
+    "fields": fields_table,
+    "settings": settings_table,
+    "errors": errors_table,
+}
+
+
+def renewed(text: str) -> str:
+    """A document with its examples as the code makes them now."""
+    return _MARKS.sub(lambda found: f"{found[1]}\n{EXAMPLES[found[2]]()}\n{found[3]}", text)
+
+
+def main() -> None:
+    for name in DOCUMENTS:
+        path = os.path.join(os.path.dirname(HERE), name)
+        with open(path, encoding="utf-8") as file:
+            before = file.read()
+        after = renewed(before)
+        if after != before:
+            with open(path, "w", encoding="utf-8", newline="\n") as file:
+                file.write(after)
+        sys.stdout.write(f"{name}: {'written' if after != before else 'up to date'}\n")
+
+
+if __name__ == "__main__":
+    main()

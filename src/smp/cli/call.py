@@ -1,0 +1,113 @@
+"""One call of a command: what was asked, of which store and session, and where the answer goes."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from smp.cli.render import Screen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterable
+    from types import TracebackType
+    from typing import Any
+
+    from smp.memory import Memory
+    from smp.session import SessionMemory
+
+
+class Call:
+    """Options as argparse left them; the store is opened when it is first used and closed at the end."""
+
+    def __init__(self, options: Namespace) -> None:
+        self.options = options
+        self.screen = Screen(sys.stdout, may_color=not options.no_color)
+        self._memory: Memory | None = None
+        self._default_session: str | None = None
+
+    # -- the store
+
+    @property
+    def root(self) -> str | None:
+        """The store's folder if one was named."""
+        return self.options.root or os.environ.get("SMP_ROOT") or None
+
+    @property
+    def memory(self) -> Memory:
+        """The store, which must be there: a mistyped folder must not become a new one."""
+        if self._memory is None:
+            from smp.memory import open_memory
+
+            self._memory = open_memory(self.root, create=False)
+        return self._memory
+
+    def use(self, memory: Memory) -> None:
+        """From now on it is this store; the other one is closed."""
+        self.close()
+        self._memory = memory
+
+    # -- the session
+
+    @property
+    def author(self) -> str | None:
+        return self.options.author or os.environ.get("SMP_AUTHOR") or None
+
+    @property
+    def session_name(self) -> str | None:
+        return self.options.session or os.environ.get("SMP_SESSION") or None
+
+    def session(self, name: str | None = None, *, create: bool = False) -> SessionMemory:
+        """The session with this name, else the one asked for, else the one written last, else (`create`) a new one."""
+        name = name or self.session_name or self._latest_session()
+        if name is not None:
+            return self.memory.session(name, author=self.author)
+        if not create:
+            from smp.errors import SessionNotFound
+
+            raise SessionNotFound(f"There is no session in {self.memory.root} yet. Start one: smp session new")
+        session = self.memory.create_session(author=self.author)
+        self.remark(f"There was no session yet; this starts {session.id}.")
+        return session
+
+    def _latest_session(self) -> str | None:
+        """Looked up once: another process may write to another session while this command is at work."""
+        if self._default_session is None:
+            latest = self.memory.latest_session()
+            self._default_session = latest.id if latest is not None else None
+        return self._default_session
+
+    def place(self, reference: str) -> tuple[SessionMemory, str]:
+        """The session and the id of a memory: `ID`, or `session/ID` for one of another session."""
+        name, slash, memory_id = reference.rpartition("/")
+        return (self.session(name), memory_id) if slash and name else (self.session(), reference)
+
+    # -- the answer
+
+    def answer(self, data: Any, lines: Iterable[str]) -> None:
+        """Print the data as JSON, or the lines, which are not made if nobody wants them."""
+        if self.options.json:
+            self.screen.json(data)
+            return
+        for line in lines:
+            self.screen.line(line)
+
+    def remark(self, text: str) -> None:
+        """Something that a person should know and a program need not."""
+        Screen(sys.stderr, may_color=not self.options.no_color).line(text)
+
+    # -- the end
+
+    def close(self) -> None:
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
+
+    def __enter__(self) -> Call:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,62 @@
+"""Which commands are there? Name, module and one line for each, in the order of the overview.
+
+A command `NAME` is two functions in its module: `NAME_arguments(parser)` says what it takes, `run_NAME(call)` does it
+and may return an exit code. The docstring of `run_NAME` is the command's help; its part after `Examples:` comes last.
+Only the module of the command that was asked for is loaded.
+"""
+
+from __future__ import annotations
+
+GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
+    (
+        "Begin",
+        {
+            "init": ("stores", "Make a store below this folder"),
+            "demo": ("demo", "See the main job in a minute: agents write, one is killed, nothing is lost"),
+            "session new": ("sessions", "Start a session"),
+            "session list": ("sessions", "List the sessions of the store"),
+            "session show": ("sessions", "Show who takes part in a session and what it is about"),
+        },
+    ),
+    (
+        "Write",
+        {
+            "add": ("writing", "Add a memory of any type"),
+            "decide": ("writing", "Add a decision, with its reasons"),
+            "note": ("writing", "Add a finding: something that was noticed"),
+        },
+    ),
+    (
+        "Read",
+        {
+            "list": ("reading", "List the memories of a session"),
+            "show": ("reading", "Show one memory with all its fields"),
+            "history": ("reading", "Show who changed what in a memory, and when"),
+            "stats": ("sessions", "Show how many memories there are and how much room they take"),
+        },
+    ),
+    (
+        "Change",
+        {
+            "edit": ("changing", "Change fields of a memory, here or in your editor"),
+            "resolve": ("changing", "Close a finding or a decision"),
+            "relate": ("changing", "Relate one memory to another"),
+            "pin": ("changing", "Keep memories from fading"),
+            "unpin": ("changing", "Let memories fade again"),
+            "delete": ("changing", "Hide memories; they can be restored"),
+            "restore": ("changing", "Bring deleted memories back"),
+        },
+    ),
+    (
+        "Look after",
+        {
+            "validate": ("checking", "Read everything and report what is wrong, with file and line"),
+            "repair": ("checking", "Put right what can be, and set the rest aside"),
+            "convert": ("stores", "Change how the memories look on disk"),
+            "config": ("stores", "Show or change the settings"),
+        },
+    ),
+)
+
+COMMANDS = {name: command for _, commands in GROUPS for name, command in commands.items()}
+FAMILIES = {name.partition(" ")[0] for name in COMMANDS if " " in name}

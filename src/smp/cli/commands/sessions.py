@@ -1,0 +1,200 @@
+"""Sessions: start, list, show, measure."""
+
+from __future__ import annotations
+
+from smp.cli.arguments import assignment
+from smp.cli.render import bar, fields, one_line, pad, paint, plural, size_text, table, time_text, value_text, width_of
+from smp.errors import SMPError, UserError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from smp.cli.arguments import Parser
+    from smp.cli.call import Call
+    from smp.session import SessionMemory
+
+_OPTIONS_OF_THEIR_OWN = ("id", "user", "agents", "project", "tags", "author", "config", "created", "self")
+
+
+# -- session new
+
+
+def session_new_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "id",
+        metavar="ID",
+        nargs="?",
+        help="its name: letters, digits, _ and - (default: date and a few random letters)",
+    )
+    parser.add_argument("--user", help="the person it is with")
+    parser.add_argument(
+        "--agent",
+        action="append",
+        default=[],
+        dest="agents",
+        metavar="NAME",
+        help="an agent that takes part; repeat for more",
+    )
+    parser.add_argument("--project", help="the project it is about")
+    parser.add_argument("--tag", action="append", default=[], dest="tags", metavar="TAG", help="a tag; repeat for more")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        type=assignment,
+        metavar="KEY=VALUE",
+        help="anything else to know about it; repeat for more",
+    )
+
+
+def run_session_new(call: Call) -> None:
+    """Start a session: the place that memories of one piece of work go to.
+
+    It is written last now, so commands without --session mean it.
+
+    Examples:
+      smp session new
+      smp session new checkout-review --user ada --agent architect --agent veritas --project shop --set phase=review
+    """
+    options = call.options
+    context = dict(options.set)
+    taken = next((name for name in _OPTIONS_OF_THEIR_OWN if name in context), None)
+    if taken:
+        raise UserError(f"--set {taken}=…: this has an option of its own. See: smp session new --help", field=taken)
+    session = call.memory.create_session(
+        options.id, user=options.user, agents=options.agents, project=options.project, tags=options.tags, **context
+    )
+    call.answer(_head(session), [f"Started session {paint('bold', session.id)} in {session.folder}"])
+
+
+def _head(session: SessionMemory) -> dict[str, Any]:
+    return {**session.info.to_dict(), "folder": session.folder}
+
+
+# -- session list
+
+
+def session_list_arguments(parser: Parser) -> None:
+    pass
+
+
+def run_session_list(call: Call) -> None:
+    """List the sessions of the store, the one written last at the end.
+
+    Examples:
+      smp session list
+      smp session list --json
+    """
+    sessions = sorted(call.memory.sessions(), key=lambda session: (session.written, session.id))
+    rows = [_summary(session) for session in sessions]
+    call.answer(rows, _session_table(call, rows))
+
+
+def _summary(session: SessionMemory) -> dict[str, Any]:
+    figures = session.stats()
+    try:
+        info: dict[str, Any] = session.info.to_dict()
+    except SMPError as error:  # its head is damaged; its memories, and the other sessions, are not
+        info = {"project": None, "user": None, "agents": [], "tags": [], "problem": error.message}
+    written = session.written.isoformat()[:-6] + "Z"
+    known = {"id": session.id, "memories": figures.memories, "bytes": figures.bytes, "written": written}
+    return {**info, **known, "folder": session.folder}
+
+
+def _session_table(call: Call, rows: list[dict[str, Any]]) -> Iterator[str]:
+    if not rows:
+        yield f"There is no session in {call.memory.root} yet. Start one: smp session new"
+        return
+    cells = [
+        (
+            paint("cyan", row["id"]),
+            row["project"] or ("(its head is damaged: smp validate)" if "problem" in row else ""),
+            f"{row['memories']:,}",
+            size_text(row["bytes"]),
+            time_text(row["written"]),
+        )
+        for row in rows
+    ]
+    yield from table(("session", "project", ">memories", ">size", "last write (UTC)"), cells, call.screen.width)
+
+
+# -- session show
+
+
+def session_show_arguments(parser: Parser) -> None:
+    parser.add_argument("id", metavar="ID", nargs="?", help="the session (default: as for every command)")
+
+
+def run_session_show(call: Call) -> None:
+    """Show who takes part in a session, what it is about, and what is in it.
+
+    Examples:
+      smp session show
+      smp session show checkout-review
+    """
+    session = call.session(call.options.id)
+    figures = session.stats()
+    data = {**_head(session), "memories": figures.memories, "by_type": figures.by_type, "bytes": figures.bytes}
+    call.answer(data, fields(_head_fields(data), call.screen.width))
+
+
+def _head_fields(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "session", paint("bold", data["id"])
+    for name in ("project", "user"):
+        if data[name]:
+            yield name, value_text(data[name])
+    for name in ("agents", "tags"):
+        if data[name]:
+            yield name, ", ".join(map(value_text, data[name]))
+    for name, value in {**data["context"], **data["config"]}.items():
+        yield one_line(name), value_text(value)
+    yield "created", time_text(data["created"]) + " UTC"
+    counts = ", ".join(f"{number:,} {kind}" for kind, number in data["by_type"].items())
+    yield "memories", f"{data['memories']:,}" + (f" ({counts})" if counts else "")
+    yield "size", size_text(data["bytes"])
+    yield "folder", data["folder"]
+
+
+# -- stats
+
+
+def stats_arguments(parser: Parser) -> None:
+    pass
+
+
+def run_stats(call: Call) -> None:
+    """Show how many memories of each type a session has, how large its files are, and how full it is.
+
+    Examples:
+      smp stats
+      smp stats --session checkout-review --json
+    """
+    figures = call.session().stats().to_dict()
+    call.answer(figures, _figure_lines(figures))
+
+
+def _figure_lines(figures: dict[str, Any]) -> Iterator[str]:
+    deleted = f", {figures['deleted']:,} deleted" if figures["deleted"] else ""
+    yield f"{paint('bold', figures['session'])}: {plural(figures['memories'], 'memory')}{deleted}"
+    if figures["first"]:
+        yield paint("dim", f"from {time_text(figures['first'])} to {time_text(figures['last'])} UTC")
+    for title, counts, shown in (("By type", figures["by_type"], _counted), ("By file", figures["files"], size_text)):
+        if counts:
+            yield ""
+            yield paint("bold", title)
+            yield from _bars(counts, shown)
+    yield ""
+    room = f"{size_text(figures['bytes'])} of {size_text(figures['quota_bytes'])}"
+    yield f"{paint('bold', 'Room')}  {bar(figures['utilisation'])}  {room}, {figures['utilisation']:.1%} full"
+
+
+def _counted(number: int) -> str:
+    return f"{number:,}"
+
+
+def _bars(counts: dict[str, int], shown: Any) -> Iterator[str]:
+    widest, largest = max(map(width_of, counts)), max(counts.values()) or 1
+    for name, number in sorted(counts.items(), key=lambda item: -item[1]):
+        yield f"  {pad(name, widest)}  {bar(number / largest)}  {shown(number)}"

@@ -1,0 +1,194 @@
+"""Making, converting and configuring a store."""
+
+from __future__ import annotations
+
+import os
+
+from smp.cli.arguments import assignment
+from smp.cli.render import paint, plural, table, value_text
+from smp.config import DEFAULT_ROOTS, SETTINGS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from smp.cli.arguments import Parser
+    from smp.cli.call import Call
+    from smp.config import Config
+    from smp.memory import Memory
+
+LAYOUTS = tuple(DEFAULT_ROOTS)
+
+
+# -- init
+
+
+def init_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "folder", metavar="DIR", nargs="?", default=".", help="the project's folder (default: this one)"
+    )
+    parser.add_argument("--layout", choices=LAYOUTS, help="how memories look on disk (default: jsonl)")
+
+
+def run_init(call: Call) -> None:
+    """Make a store below a project's folder, or say that there is one.
+
+    jsonl     .bmad/memory    one JSON file per type of memory
+    markdown  .bmad/sessions  Markdown and YAML, pleasant to read and edit
+    single    .bmad/sessions  one file per session
+    log       memory          one log per session, with deletions beside it
+
+    --root makes it in that very folder instead.
+
+    Examples:
+      smp init
+      smp init --layout markdown ~/projects/shop
+      smp init --root /var/lib/agents/memory
+    """
+    from smp.memory import open_memory
+
+    root = call.root or _root_below(call.options.folder, call.options.layout)
+    known = os.path.exists(os.path.join(root, "config.json"))
+    call.use(open_memory(root, layout=call.options.layout))
+    memory = call.memory
+    call.answer({"root": memory.root, "layout": memory.layout, "created": not known}, _welcome(call, memory, known))
+
+
+def _root_below(folder: str, layout: str | None) -> str:
+    """The store that a folder has already, else where its store belongs."""
+    for root in dict.fromkeys(DEFAULT_ROOTS.values()):
+        if os.path.exists(os.path.join(folder, root, "config.json")):
+            return os.path.join(folder, root)
+    return os.path.join(folder, DEFAULT_ROOTS[layout or "jsonl"])
+
+
+def _welcome(call: Call, memory: Memory, known: bool) -> Iterator[str]:
+    if known:
+        yield f"There is already a {memory.layout} store in {paint('bold', memory.root)}; it was not changed."
+        return
+    yield f"Made a {memory.layout} store in {paint('bold', memory.root)}"
+    yield ""
+    yield "What to do next:"
+    if call.root:
+        yield f"  export SMP_ROOT={_quoted(memory.root)}"
+    elif os.path.abspath(call.options.folder) != os.getcwd():
+        yield f"  cd {_quoted(call.options.folder)}"
+    yield "  smp session new --user ada --project shop"
+    yield '  smp decide "Use OAuth 2.0" --rationale "Standard, supports single sign-on" --tag auth'
+    yield "  smp list"
+
+
+def _quoted(text: str) -> str:
+    from shlex import quote
+
+    return quote(text)
+
+
+# -- convert
+
+
+def convert_arguments(parser: Parser) -> None:
+    parser.add_argument("--to", choices=LAYOUTS, required=True, help="the layout to change to")
+
+
+def run_convert(call: Call) -> None:
+    """Change how the memories look on disk, in place; nothing is lost, and the way back gives the same memories.
+
+    The new files are written beside the old ones, read back and compared before anything is replaced. A crash on the
+    way leaves the old store or the new one. Who wants to write meanwhile is told to try again.
+
+    Examples:
+      smp convert --to markdown
+      smp convert --to jsonl
+    """
+    memory = call.memory
+    before, sessions = memory.layout, memory.sessions()
+    count = sum(len(session.records(include_deleted=True)) for session in sessions)
+    if call.screen.is_terminal and not call.options.json:
+        call.remark(
+            f"Converting {plural(len(sessions), 'session')} with {plural(count, 'memory')} to {call.options.to} …"
+        )
+    done = iter(range(1, len(sessions) + 2))
+
+    def progress(session: str) -> None:
+        if call.screen.is_terminal and not call.options.json:
+            call.remark(f"  {next(done)}/{len(sessions)} {session}")
+
+    call.use(memory.convert(call.options.to, progress))
+    facts = {"root": memory.root, "from": before, "to": call.options.to, "sessions": len(sessions), "memories": count}
+    call.answer(facts, _converted(facts))
+
+
+def _converted(facts: dict[str, Any]) -> Iterator[str]:
+    if facts["from"] == facts["to"]:
+        yield f"{facts['root']} has the layout {facts['to']} already; it was not changed."
+        return
+    counts = f"{plural(facts['sessions'], 'session')}, {plural(facts['memories'], 'memory')}"
+    yield f"{paint('green', '✓')} {facts['root']} is a {facts['to']} store now, it was {facts['from']}: {counts}."
+
+
+# -- config
+
+
+def config_arguments(parser: Parser) -> None:
+    parser.add_argument("key", metavar="KEY", nargs="?", help="print this setting's value only")
+    change = parser.add_mutually_exclusive_group()
+    change.add_argument("--set", metavar="KEY=VALUE", type=_setting, help="write a setting to the store's config.json")
+    change.add_argument("--unset", metavar="KEY", help="take a setting out of config.json, back to its default")
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, _ = assignment(text)
+    value = text.partition("=")[2]
+    check = next((setting.check for setting in SETTINGS if setting.path == name), None)
+    try:
+        return name, check.parse(value) if check is not None else value
+    except ValueError:
+        return name, value  # the store says what is allowed
+
+
+def run_config(call: Call) -> None:
+    """Show every setting, its value and where that came from; or change one.
+
+    A value comes from the first that has one: the environment, the session (with --session), the store's config.json,
+    the default.
+
+    Examples:
+      smp config
+      smp config durability
+      smp config --set concurrency.lock_timeout_ms=10000
+      smp config --unset concurrency.lock_timeout_ms
+    """
+    options = call.options
+    if options.set or options.unset:
+        name, value = options.set or (options.unset, None)
+        call.memory.set_config(name, value)
+        call.close()  # what holds is what the next one to open the store sees
+        options.key = name
+    rows = [dict(zip(("name", "value", "source", "about"), row, strict=True)) for row in _settings(call).rows()]
+    if options.key is None:
+        call.answer(rows, _settings_table(call, rows))
+        return
+    row = next(row for row in rows if row["name"] == _known(call, options.key))
+    changed = options.set or options.unset
+    call.answer(
+        row,
+        [f"{row['name']} = {value_text(row['value'])} ({row['source']})"] if changed else [value_text(row["value"])],
+    )
+
+
+def _settings(call: Call) -> Config:
+    if call.session_name is None:
+        return call.memory.config
+    return call.session().config
+
+
+def _settings_table(call: Call, rows: list[dict[str, Any]]) -> Iterator[str]:
+    cells = [(row["name"], value_text(row["value"]), row["source"], row["about"]) for row in rows]
+    yield from table(("setting", "value", "from", "about"), cells, call.screen.width)
+
+
+def _known(call: Call, name: str) -> str:
+    call.memory.config.source(name)  # raises, with a suggestion, if there is no such setting
+    return name

@@ -1,0 +1,121 @@
+"""Readers take no lock: whatever happens while they look, they see all that was acknowledged before."""
+
+from __future__ import annotations
+
+import gc
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import smp
+from smp.files.layouts import NAMES
+from tests.conformance.places import blocks, decisions_file, filled, opened, texts
+
+QUICK = {"durability": "os"}
+
+
+@pytest.mark.parametrize("layout", ["jsonl", "markdown", "log"])
+def test_a_file_that_appears_while_a_reader_looks_hides_nothing(tmp_path: Path, layout: str) -> None:
+    """What was read in a look that had to be repeated must not be forgotten."""
+    filled(tmp_path, layout).memory.close()
+    reading, writing = opened(tmp_path), opened(tmp_path)
+    assert len(reading.records()) == 4
+    writing.add_decision("acknowledged before the look")
+    reader: Any = reading._files.reader
+    read_changed = reader._read_changed
+
+    def interrupted(*arguments: Any) -> Any:
+        found = read_changed(*arguments)
+        reader._read_changed = read_changed
+        writing.update_agent_state("late", {})
+        writing.add_learning("a new file")
+        writing.delete("DEC-0001")
+        return found
+
+    reader._read_changed = interrupted
+    assert reading.get("DEC-0004").decision == "acknowledged before the look"
+    assert texts(reading) == texts(writing)
+
+
+def test_a_deletion_read_before_its_memory_still_counts(tmp_path: Path) -> None:
+    """In the layout `log` deletions stand in a file of their own, read after that of the memories."""
+    filled(tmp_path, "log").delete("DEC-0001")
+    reading, writing = opened(tmp_path), opened(tmp_path)
+    reader: Any = reading._files.reader
+    read_from = reader._read_from
+
+    def interrupted(name: str, *arguments: Any) -> Any:
+        found = read_from(name, *arguments)
+        if name == "memory.jsonl":
+            reader._read_from = read_from
+            writing.add_decision("gone")
+            writing.delete("DEC-0004")
+            writing.add_decision("there")
+        return found
+
+    reader._read_from = interrupted
+    reading.records()
+    assert texts(reading) == ["Use Postgres", "Use Python", "there"]
+    assert [record.id for record in reading.records(include_deleted=True)] == [
+        record.id for record in writing.records(include_deleted=True)
+    ]
+
+
+@pytest.mark.parametrize("layout", NAMES)
+@pytest.mark.parametrize("how", ["removed", "damaged"])
+def test_the_last_of_a_transaction_costs_only_itself(tmp_path: Path, layout: str, how: str) -> None:
+    """All were acknowledged: a person who takes the last one out, or breaks it, keeps the others."""
+    session = filled(tmp_path, layout)
+    with session.transaction() as tx:
+        for text in ("one", "two", "three"):
+            tx.add_decision(text)
+    path = decisions_file(tmp_path, layout)
+    *parts, last = blocks(layout, path.read_text())
+    if how == "damaged":
+        last = last.replace("three", 'th"ree').replace('"id":', "id:")
+    path.write_text("".join([*parts, *([last] if how == "damaged" else [])]))
+    found = texts(opened(tmp_path))
+    assert found[:5] == ["Use OAuth", "Use Postgres", "Use Python", "one", "two"]
+    opened(tmp_path).add_decision("next")
+    assert texts(opened(tmp_path))[:5] == found[:5]
+
+
+@pytest.mark.parametrize("layout", NAMES)
+def test_sessions_that_nobody_holds_any_more_hold_no_files(tmp_path: Path, layout: str) -> None:
+    memory = smp.open(tmp_path, layout=layout, config=QUICK)
+
+    def open_files() -> int:
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    if not os.path.isdir("/proc/self/fd"):
+        pytest.skip("no /proc here")
+    memory.create_session("s0").add_decision("x")
+    before = open_files()
+    for number in range(1, 30):
+        memory.create_session(f"s{number}").add_decision("x")
+    assert open_files() < before + 10
+    memory.close()
+    assert open_files() <= before
+
+
+@pytest.mark.parametrize("layout", NAMES)
+def test_a_session_moved_away_is_gone_for_all(tmp_path: Path, layout: str) -> None:
+    session = filled(tmp_path, layout)
+    path = decisions_file(tmp_path, layout)
+    (path if layout == "single" else path.parent).rename(tmp_path / "elsewhere")
+    for act in (
+        session.records,
+        lambda: session.add_decision("x"),
+        lambda: session.get("DEC-0001"),
+        lambda: session.info,
+    ):
+        with pytest.raises(smp.errors.SessionNotFound):
+            act()
+    assert opened_sessions(tmp_path) == []
+
+
+def opened_sessions(root: Path) -> list[str]:
+    return [session.id for session in smp.open(root).sessions()]

@@ -1,0 +1,42 @@
+"""One contract over every layout, on disk and in the process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import smp
+from smp.files.layouts import NAMES
+from smp.files.memory_system import MemorySystem
+from smp.testing import StoreContract
+
+
+class _Quick(StoreContract):
+    """No test of the contract needs a disk that syncs; those of tests/crash do."""
+
+    where: Any
+    layout: str
+
+    def open_store(self, **options: Any) -> smp.Memory:
+        options.setdefault("config", {"durability": "os"})
+        return smp.open(self.where, **options)
+
+
+class TestFiles(_Quick):
+    @pytest.fixture(autouse=True, params=NAMES)
+    def _place(self, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+        self.where = tmp_path / "a b" / "store"
+        smp.open(self.where, layout=request.param).close()
+
+
+class TestMemory(_Quick):
+    @pytest.fixture(autouse=True, params=NAMES)
+    def _place(self, request: pytest.FixtureRequest) -> None:
+        self.system = MemorySystem()
+        self.where = ":memory:"
+        self.open_store(layout=request.param).close()
+
+    def open_store(self, **options: Any) -> smp.Memory:
+        return super().open_store(system=self.system, **options)

@@ -1,0 +1,296 @@
+"""The disk says no: a clear error, nothing half-written, everything readable, and work goes on when it says yes again."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import smp
+from smp.errors import DurabilityUnknown, SMPError, StorageFull
+from smp.files.memory_system import MemorySystem
+from smp.testing import FaultySystem
+from tests.crash.processes import SOURCE
+from tests.crash.stories import (
+    LAYOUTS,
+    SESSION,
+    SOAK,
+    STORIES,
+    Story,
+    Wrong,
+    check_new,
+    check_valid,
+    differences,
+    full_base,
+    open_on,
+    story_named,
+    view,
+    write_more,
+)
+
+pytestmark = pytest.mark.crash
+
+ERRORS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO, "EROFS": errno.EROFS, "EACCES": errno.EACCES, "EDQUOT": errno.EDQUOT}
+WAYS = [(name, sticky, short) for name in ERRORS for sticky in (False, True) for short in (False, True)]
+TRIES = 60 * SOAK  # per story
+
+
+def check_fault(story: Story, call: int, error: str, sticky: bool, short: bool) -> str:
+    """Let one call fail (and all after it, if sticky), then heal: refused is absent, acknowledged is there."""
+    system = FaultySystem(disk=story.base, fail_at=call, error=ERRORS[error], sticky=sticky, short=short)
+    try:
+        memory = open_on(system, story.layout)
+    except SMPError:
+        system.heal()
+        return "not opened"
+    done, refused = 0, None
+    for step in story.steps:
+        try:
+            memory = step.run(memory) or memory
+            done += 1
+        except SMPError as caught:
+            refused = caught
+            break
+        except Exception as caught:
+            raise Wrong(f"{type(caught).__name__} came through: {caught}") from caught
+    if refused is not None and not str(refused):
+        raise Wrong("an error without words")
+    system.heal()
+    found = view(open_on(system))
+    unknown = isinstance(refused, DurabilityUnknown)
+    if refused is None or not unknown:
+        if found != story.views[done] and not (found == story.views[-1] and story.name.startswith("convert")):
+            what = f"refused ({refused!r})" if refused else "acknowledged"
+            raise Wrong(f"{what}, but:\n{differences(story.views[done], found)}")
+    else:
+        story.check_view(found, done)
+    _go_on(story, system, memory)
+    return "unknown" if unknown else "refused" if refused else "done"
+
+
+def _go_on(story: Story, system: FaultySystem, memory: smp.Memory) -> None:
+    """The process that was refused and a new one both write on; nothing is lost, no id is used twice."""
+    if story.name.startswith("convert"):
+        memory = open_on(system)
+    if story.damaged:
+        memory.session(SESSION).repair()
+    reader = open_on(system)
+    found = view(reader)
+    new: list[str] = []
+    write_more(memory, new)
+    write_more(open_on(system), new)
+    write_more(memory, new)
+    now = view(reader)
+    if now != view(open_on(system)):
+        raise Wrong("a reader that was there before and a new one see different things")
+    check_new(now, found, new)
+    check_valid(open_on(system).session(SESSION))
+    memory.session(SESSION).repair()  # what could not be cut off, in a file that nobody wrote to since, is set aside
+    check_valid(open_on(system).session(SESSION), settled=True)
+
+
+@pytest.mark.parametrize(("layout", "name"), STORIES)
+def test_any_call_may_fail(layout: str, name: str) -> None:
+    story = story_named(layout, name)
+    cases = [(call, *way) for call in range(story.first_call, story.calls + 1) for way in WAYS]
+    chance = random.Random(f"{layout} {name}")
+    outcomes = set()
+    for case in chance.sample(cases, min(TRIES, len(cases))):
+        try:
+            outcomes.add(check_fault(story, *case))
+        except Exception as error:
+            call, way, sticky, short = case
+            how = f"call {call}, {way}{', sticky' if sticky else ''}{', short write first' if short else ''}"
+            raise Wrong(f"{layout}, {name}: {how}: {error}") from error
+    assert "refused" in outcomes, outcomes
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("layout", "name"), STORIES)
+def test_every_call_may_fail_in_every_way(layout: str, name: str) -> None:
+    story = story_named(layout, name)
+    for call in range(story.first_call, story.calls + 1):
+        for way in WAYS:
+            check_fault(story, call, *way)
+
+
+def check_failing_sync(layout: str) -> None:
+    """A failed sync is said, and the next write does not trust the file any more."""
+    system = FaultySystem(disk=full_base(layout), calls=["sync"], error=errno.EIO)
+    memory = open_on(system)
+    session = memory.session(SESSION)
+    known = session.add_decision("known")
+    before = view(memory)
+    system.fail_at = system.calls + 1
+    try:
+        session.add_decision("not confirmed")
+    except DurabilityUnknown as error:
+        path = str(error.details["path"])
+    else:
+        raise Wrong("a write was acknowledged that the disk did not confirm")
+    system.heal()
+    inode = system.lstat(path).st_ino
+    new = [session.add_decision("confirmed").id]
+    if system.lstat(path).st_ino == inode:
+        raise Wrong("written on into the file whose sync failed")
+    now = view(open_on(system))
+    unconfirmed = [name for name in now[SESSION] if name not in before[SESSION] and name not in new]
+    if len(unconfirmed) > 1 or known.id not in now[SESSION]:
+        raise Wrong(f"found {sorted(now[SESSION])}")
+    for name in unconfirmed:
+        now[SESSION].pop(name)
+    check_new(now, before, new)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_failed_sync_is_not_trusted(layout: str) -> None:
+    check_failing_sync(layout)
+
+
+class ShortSystem(MemorySystem):
+    """A disk that takes a few bytes at a time."""
+
+    def write(self, fd: int, data: Any, /) -> int:
+        return super().write(fd, memoryview(data)[:13])
+
+    def pwrite(self, fd: int, data: Any, offset: int, /) -> int:
+        return super().pwrite(fd, memoryview(data)[:13], offset)
+
+
+def check_short_writes(layout: str) -> None:
+    for name in ("append", "add many to new files", "transaction", "transaction in one file", "repair", "change info"):
+        story = story_named(layout, name)
+        system = ShortSystem(disk=story.base)
+        done, _ = story.run(system)
+        if view(open_on(MemorySystem(disk=system))) != story.views[done]:
+            raise Wrong(f"{layout}, {name}: not all was written")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_short_writes_are_completed(layout: str) -> None:
+    check_short_writes(layout)
+
+
+# Real disks
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 200 kB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("a small tmpfs can only be mounted by root on Linux")
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=200k,mode=0700", "smp-test", str(folder)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"a small tmpfs cannot be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_full_disk(layout: str, small_disk: Path) -> None:
+    with smp.open(small_disk / "store", layout=layout) as memory:
+        session = memory.create_session("full")
+        session.add_turn("user", "first")
+        session.add_finding("first")
+        done = [session.add_decision("first").id]
+        (small_disk / "filler").write_bytes(bytes(40_000))
+        with pytest.raises(StorageFull):
+            while True:
+                done.append(session.add_decision("x" * 700).id)
+        with pytest.raises(StorageFull), session.transaction() as tx:
+            for number in range(9):
+                tx.add_decision(f"{number}" * 900)
+                tx.add_finding(f"{number}" * 900)
+                tx.add_turn("user", f"{number}" * 900)
+        with pytest.raises(StorageFull):
+            session.add_many([("decision", {"decision": "y" * 900}), ("finding", {"finding": "y" * 9000})] * 5)
+        for reader in (memory, smp.open(small_disk / "store")):
+            found = reader.session("full")
+            assert [record.id for record in found.records("decision")] == done
+            assert len(found.records()) == len(done) + 2
+            assert found.validate().ok
+        (small_disk / "filler").unlink()
+        done.append(session.add_decision("there is room").id)
+        with session.transaction() as tx:
+            wish = tx.add_decision("and again")
+            tx.add_finding("and again")
+        done.append(wish.id)
+        assert len(set(done)) == len(done)
+        with smp.open(small_disk / "store") as fresh:
+            assert [record.id for record in fresh.session("full").records("decision")] == done
+            assert fresh.session("full").validate().ok
+
+
+READ_ONLY = """
+import ctypes, os, sys
+root = sys.argv[1]
+if os.geteuid() == 0:  # root may write everywhere, until it gives up its capabilities
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    if ctypes.CDLL(None).capset(header, (ctypes.c_uint32 * 6)()):
+        sys.exit(77)
+import smp
+from smp.errors import StorageReadOnly
+memory = smp.open(root)
+session = memory.session("kept")
+assert [record.decision for record in session.records()] == ["kept"]
+assert session.get("DEC-0001").decision == "kept"
+assert session.info.project == "p"
+assert session.validate().ok
+for work in (
+    lambda: session.add_decision("no"),
+    lambda: session.update("DEC-0001", impact="no"),
+    lambda: session.repair(),
+    lambda: session.change_info(project="no"),
+    lambda: memory.create_session("no"),
+    lambda: memory.convert("log" if memory.layout != "log" else "jsonl"),
+):
+    try:
+        work()
+    except StorageReadOnly as error:
+        assert str(error)
+    else:
+        raise AssertionError("written")
+assert [record.decision for record in session.records()] == ["kept"]
+assert [session.id for session in memory.sessions()] == ["kept"]
+"""
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_folder_that_may_only_be_read(layout: str, tmp_path: Path) -> None:
+    if sys.platform == "win32":
+        pytest.skip("needs POSIX permissions")
+    root = tmp_path / "store"
+    with smp.open(root, layout=layout) as memory:
+        memory.create_session("kept", project="p").add_decision("kept")
+    for folder, _, files in os.walk(root, topdown=False):
+        for name in files:
+            os.chmod(os.path.join(folder, name), 0o444)
+        os.chmod(folder, 0o555)
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(READ_ONLY), str(root)],
+        env={**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    for folder, _, _ in os.walk(root):
+        os.chmod(folder, 0o755)
+    if ended.returncode == 77:
+        pytest.skip("root cannot give up its capabilities here")
+    assert ended.returncode == 0, ended.stderr

@@ -1,0 +1,249 @@
+"""Many processes and threads write at once: everything is there exactly once, nobody waits for ever."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import smp
+from smp.errors import LockTimeout
+from tests.crash.processes import SOURCE, Worker, run_all
+from tests.crash.stories import LAYOUTS, SOAK
+
+pytestmark = pytest.mark.crash
+
+
+def new_store(root: Path, layout: str, **config: Any) -> smp.Memory:
+    memory = smp.open(root / "store", layout=layout, config=config or None)
+    memory.create_session("shared")
+    return memory
+
+
+def texts(session: Any) -> list[str]:
+    names = {"decision": "decision", "finding": "finding", "conversation": "content"}
+    return [getattr(record, names[record.type]) for record in session.records()]
+
+
+def check_exactly_once(session: Any, workers: list[Worker]) -> None:
+    said = [(what["id"], what["text"]) for worker in workers for what in worker.said if "text" in what]
+    assert len({name for name, _ in said}) == len(said), "an id was given twice"
+    found = Counter(texts(session))
+    assert found == Counter(text for _, text in said)
+    stored = {record.id: record for record in session.records()}
+    assert all(text in str(stored[name].to_dict()) for name, text in said)
+    assert session.validate().ok
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_sixteen_processes(layout: str, tmp_path: Path) -> None:
+    count = (200 if layout == "jsonl" else 50) * SOAK
+    with new_store(tmp_path, layout) as memory:
+        workers = [Worker("write", memory.root, "shared", f"w{number}", count) for number in range(16)]
+        run_all(workers)
+        session = memory.session("shared")
+        assert len(session.records()) == 16 * count
+        check_exactly_once(session, workers)
+        with smp.open(memory.root) as fresh:
+            assert len(fresh.session("shared").records()) == 16 * count
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_eight_threads_in_one_memory(layout: str, tmp_path: Path) -> None:
+    """Adds, updates and transactions of threads that share a session, and another process beside them."""
+    count = (25 if layout == "jsonl" else 8) * SOAK  # of four writes each
+    done: list[str] = []
+    errors: list[BaseException] = []
+
+    def work(name: str) -> None:
+        try:
+            session = memory.session("shared")
+            for serial in range(count):
+                done.append(session.add_decision(f"{name}-{serial}").id)
+                session.update(done[-1], impact=serial)
+                with session.transaction() as tx:
+                    wishes = [tx.add_finding(f"{name}-{serial}"), tx.add_turn("user", f"{name}-{serial}")]
+                done.extend(wish.id for wish in wishes)
+                done.append(session.add_turn("user", f"{name}+{serial}").id)
+        except BaseException as error:
+            errors.append(error)
+
+    with new_store(tmp_path, layout) as memory:
+        other = Worker("write", memory.root, "shared", "other", 60)
+        threads = [threading.Thread(target=work, args=(f"t{number}",)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        run_all([other])
+        assert not errors
+        done.extend(other.heard("id"))
+        session = memory.session("shared")
+        assert sorted(record.id for record in session.records()) == sorted(done)
+        assert len(set(done)) == 8 * count * 4 + 60
+        with smp.open(memory.root) as fresh:
+            assert [record.to_dict() for record in fresh.session("shared")] == [record.to_dict() for record in session]
+        assert session.validate().ok
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_new_store_and_its_sessions_at_once(layout: str, tmp_path: Path) -> None:
+    for attempt in range(2 * SOAK):
+        root = tmp_path / f"store-{attempt}"
+        workers = [Worker("create", root, layout, f"w{number}", 5) for number in range(8)]
+        run_all(workers)
+        created = Counter(name for worker in workers for name in worker.heard("created"))
+        assert created == {f"common-{serial}": 1 for serial in range(5)}
+        with smp.open(root) as memory:
+            assert memory.layout == layout
+            own = {f"w{number}-{serial}" for number in range(8) for serial in range(5)}
+            assert {session.id for session in memory.sessions()} == own | set(created)
+            assert all(len(memory.session(name).records()) == 1 for name in own)
+
+
+def test_different_layouts_at_once(tmp_path: Path) -> None:
+    """Whoever creates the store decides; the others are told, and nothing is mixed."""
+    workers = [Worker("create", tmp_path / "store", layout, f"w-{layout}", 2) for layout in LAYOUTS]
+    codes = {worker.name: worker.join() for worker in workers}
+    won = [name for name, code in codes.items() if code == 0]
+    assert len(won) == 1
+    assert all(worker.heard("error") == ["LayoutMismatch"] for worker in workers if worker.name not in won)
+    with smp.open(tmp_path / "store") as memory:
+        assert f"w-{memory.layout}" == won[0]
+
+
+def check_no_lost_update(root: Path, layout: str, *, workers: int = 6, each: int = 25) -> None:
+    with new_store(root, layout) as memory:
+        session = memory.session("shared")
+        session.add_decision("a counter", impact=0)
+        started = [Worker("count", memory.root, "shared", f"w{number}", each) for number in range(workers)]
+        run_all(started)
+        record = session.get("DEC-0001")
+        assert record.impact == workers * each
+        assert record.revision == workers * each + 1
+        values = [step["changes"]["impact"]["to"] for step in session.history("DEC-0001")]
+        assert values == list(range(workers * each + 1))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_no_lost_update(layout: str, tmp_path: Path) -> None:
+    check_no_lost_update(tmp_path, layout, each=20 * SOAK)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_key_from_many_processes_is_one_memory(layout: str, tmp_path: Path) -> None:
+    with new_store(tmp_path, layout) as memory:
+        workers = [Worker("keys", memory.root, "shared", f"w{number}", 20) for number in range(8)]
+        run_all(workers)
+        ids = {(what["key"], what["id"]) for worker in workers for what in worker.said}
+        assert len(ids) == 20
+        assert len(memory.session("shared").records()) == 20
+
+
+def test_lock_timeout_names_the_holder_and_ends_with_it(tmp_path: Path) -> None:
+    with new_store(tmp_path, "jsonl", concurrency={"lock_timeout_ms": 300}) as memory:
+        session = memory.session("shared")
+        session.add_decision("before")
+        holder = Worker("hold", memory.root, "shared", "holder")
+        pid = holder.wait_for("held")["held"]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(LockTimeout) as caught:
+                session.add_decision("not now")
+            assert f"process {pid} " in str(caught.value)
+            assert "holding it" in str(caught.value)
+            assert len(session.records()) == 1, "reading needs no lock"
+        finally:
+            holder.kill()
+        session.add_decision("now")
+        assert texts(session) == ["before", "now"]
+
+
+def test_nobody_starves(tmp_path: Path) -> None:
+    with new_store(tmp_path, "jsonl") as memory:
+        workers = [Worker("saturate", memory.root, "shared", f"w{number}") for number in range(8)]
+        session = memory.session("shared")
+        while len(session.records()) < 400 * SOAK:
+            session.add_decision("here too")
+        for worker in workers:
+            assert worker.stop() == 0
+        counts = [worker.heard("count")[0] for worker in workers]
+        assert min(counts) >= 3, counts
+        assert len(session.records()) == sum(counts) + texts(session).count("here too")
+
+
+FORK = """
+import os, sys, threading, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # that forking beside threads is dangerous is what this is about
+import smp
+from smp.errors import LockTimeout
+
+root, layout = sys.argv[1:]
+memory = smp.open(root, layout=layout, config={"concurrency": {"lock_timeout_ms": 20000}})
+session = memory.create_session("shared")
+stop = threading.Event()
+written = []
+
+def write(name):
+    number = 0
+    while not stop.is_set():
+        written.append(session.add_decision(f"{name} {number}").id)
+        number += 1
+
+threads = [threading.Thread(target=write, args=(name,)) for name in ("first", "second")]
+for thread in threads:
+    thread.start()
+for child in range(6):
+    pid = os.fork()
+    if pid == 0:
+        for number in range(5):
+            session.add_decision(f"child {child} {number}")
+            session.records()
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0, "the child failed"
+stop.set()
+for thread in threads:
+    thread.join()
+
+# The parent holds the lock; a child comes and goes: the lock stays.
+def work():
+    pid = os.fork()
+    if pid == 0:
+        memory.close()
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    other = smp.open(root, config={"concurrency": {"lock_timeout_ms": 100}}).session("shared")
+    try:
+        other.add_decision("in between")
+    except LockTimeout:
+        return True
+    return False
+
+assert session._files.exclusively("forking", work), "a child's end freed its parent's lock"
+texts = [record.decision for record in session.records()]
+assert len(set(texts)) == len(texts) == len(written) + 30, (len(texts), len(written))
+assert len({record.id for record in session.records()}) == len(texts)
+assert session.validate().ok
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.parametrize("layout", ["jsonl", "single"])
+def test_fork_while_threads_write(layout: str, tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(FORK), str(tmp_path / "store"), layout],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr

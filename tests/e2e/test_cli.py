@@ -1,0 +1,923 @@
+"""The command `smp` as a person or a script uses it: most calls in this process, some in real ones."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import smp
+from smp.cli.commands import COMMANDS
+from smp.cli.main import main
+
+LAYOUTS = ("jsonl", "markdown", "single", "log")
+SOURCE = str(Path(smp.__file__).parent.parent)
+ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if not name.startswith("SMP_")},
+    "PYTHONPATH": SOURCE,
+    "PYTHONWARNINGS": "error",
+}
+
+
+class Terminal:
+    """Calls `smp` in this process and reads what it printed."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *words: str) -> tuple[int, str, str]:
+        self._capsys.readouterr()
+        code = main(list(words))
+        out, err = self._capsys.readouterr()
+        assert "Traceback" not in err
+        return code, out, err
+
+    def ok(self, *words: str) -> str:
+        code, out, err = self(*words)
+        assert code == 0, err
+        return out
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.ok(*words, "--json"))
+
+    def fails(self, exit_code: int, *words: str) -> str:
+        code, out, err = self(*words)
+        assert (code, out) == (exit_code, "")
+        return err
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("SMP_") or name in ("NO_COLOR", "VISUAL", "EDITOR", "COLUMNS"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def empty(capsys: pytest.CaptureFixture[str]) -> Terminal:
+    return Terminal(capsys)
+
+
+@pytest.fixture
+def cli(empty: Terminal) -> Terminal:
+    """In a folder with a store and one session."""
+    empty.ok("init")
+    empty.ok("session", "new", "shop", "--user", "ada")
+    return empty
+
+
+def run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "smp", *words], env=ENVIRONMENT, capture_output=True, text=True, check=False, **options
+    )
+
+
+# -- help and mistakes
+
+
+def test_overview_names_every_command(empty: Terminal) -> None:
+    for words in ((), ("--help",), ("-h",), ("help",)):
+        out = empty.ok(*words)
+        assert all(f"\n  {name} " in out for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example_that_its_parser_understands(empty: Terminal, name: str) -> None:
+    import shlex
+
+    from smp.cli.arguments import parser_of
+
+    out = empty.ok(*name.split(), "--help")
+    examples = [line.strip() for line in out.partition("Examples:")[2].splitlines() if f"smp {name}" in line]
+    assert examples
+    assert out == empty.ok("help", *name.split())
+    for example in examples:
+        words = shlex.split(example.partition(f"smp {name}")[2].partition("&&")[0])
+        assert parser_of(name)[0].parse_intermixed_args(words)
+
+
+def test_help_and_version_load_neither_the_store_nor_argparse() -> None:
+    code = (
+        "import sys; from smp.cli.main import main; main([sys.argv[1]]); "
+        "print([name for name in ('smp.memory', 'smp.session', 'argparse', 'json', 'typing', 'dataclasses') if name in sys.modules])"
+    )
+    for option in ("--help", "--version"):
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", code, option], env=ENVIRONMENT, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.endswith("[]\n"), done.stdout
+
+
+def test_version() -> None:
+    assert run("--version").stdout == f"smp {smp.__version__}\n"
+
+
+def test_help_of_a_family(empty: Terminal) -> None:
+    assert "session new" in empty.ok("session", "--help")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("frobnicate",), "Unknown command: frobnicate"),
+        (("lst",), "Did you mean 'smp list'?"),
+        (("session",), "one of: new, list, show"),
+        (("session", "frobnicate"), "one of: new, list, show"),
+        (("list", "--frobnicate"), "--frobnicate"),
+        (("--frobnicate",), "No command"),
+        (("add", "decision"), "TEXT"),
+        (("list", "--last", "0"), "above 0"),
+        (("list", "--last", "x"), "above 0"),
+        (("convert",), "--to"),
+        (("convert", "--to", "xml"), "xml"),
+        (("add", "decision", "x", "--field", "novalue"), "name=value"),
+        (("edit", "DEC-0001", "novalue"), "name=value"),
+        (("config", "--set", "a=1", "--unset", "b"), "not allowed with"),
+    ],
+)
+def test_mistakes_are_explained_in_one_line(empty: Terminal, words: tuple[str, ...], expected: str) -> None:
+    err = empty.fails(2, *words)
+    assert expected in err
+    assert "E_USER" in err
+    assert err.count("\n") == 1
+
+
+def test_errors_as_json_go_to_stderr(cli: Terminal) -> None:
+    for words in (("show", "DEC-0009", "--json"), ("--json", "show", "DEC-0009")):
+        error = json.loads(cli.fails(11, *words))["error"]
+        assert error == {
+            "code": "E_MEMORY_NOT_FOUND",
+            "number": None,
+            "message": "DEC-0009 does not exist in session shop.",
+            "exit_code": 11,
+            "id": "DEC-0009",
+            "session": "shop",
+        }
+    assert json.loads(cli.fails(2, "frobnicate", "--json"))["error"]["code"] == "E_USER"
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code", "code"),
+    [
+        (("add", "nonsense", "x"), 3, "E_SCHEMA_INVALID"),
+        (("add", "decision", ""), 3, "E_SCHEMA_INVALID"),
+        (("decide", "x", "--importance", "7"), 3, "E_SCHEMA_INVALID"),
+        (("decide", "x", "--created", "yesterday"), 3, "E_SCHEMA_INVALID"),
+        (("decide", "x" * 1_100_000), 20, "E_SIZE_LIMIT, MEM_E001"),
+        (("config", "nonsense"), 5, "E_CONFIG_INVALID"),
+        (("list", "--session", "nonsense"), 8, "E_SESSION_NOT_FOUND, MEM_E005"),
+        (("session", "new", "shop"), 9, "E_SESSION_EXISTS"),
+        (("session", "new", "--set", "user=x"), 2, "E_USER"),
+        (("pin", "DEC-0001"), 11, "E_MEMORY_NOT_FOUND"),
+        (("list", "--root", "nowhere"), 7, "E_STORE_NOT_FOUND"),
+        (("demo", "--keep", "."), 2, "E_USER"),
+    ],
+)
+def test_exit_codes(cli: Terminal, words: tuple[str, ...], exit_code: int, code: str) -> None:
+    assert f"({code})" in cli.fails(exit_code, *words)
+
+
+def test_a_mistyped_root_makes_no_store(empty: Terminal, tmp_path: Path) -> None:
+    empty.fails(7, "decide", "x", "--root", "typo")
+    empty.fails(7, "list")
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_should_not_happen_is_one_line_too_and_debug_shows_where(
+    cli: Terminal, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(self: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr("smp.memory.Memory.sessions", broken)
+    assert "E_INTERNAL" in cli.fails(70, "session", "list")
+    monkeypatch.setenv("SMP_DEBUG", "1")
+    main(["session", "list"])
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code"), [(PermissionError(13, "no"), 52), (OSError(28, "full"), 51), (OSError(5, "io"), 50)]
+)
+def test_what_the_operating_system_says_has_an_exit_code(
+    cli: Terminal, monkeypatch: pytest.MonkeyPatch, error: OSError, exit_code: int
+) -> None:
+    def failing(self: object) -> None:
+        raise error
+
+    monkeypatch.setattr("smp.memory.Memory.sessions", failing)
+    assert "(E_STORAGE_" in cli.fails(exit_code, "session", "list")
+
+
+def test_ctrl_c(cli: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(self: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("smp.memory.Memory.sessions", interrupted)
+    assert "Interrupted" in cli.fails(130, "session", "list")
+
+
+# -- init
+
+
+@pytest.mark.parametrize(
+    ("layout", "root"),
+    [("jsonl", ".bmad/memory"), ("markdown", ".bmad/sessions"), ("single", ".bmad/sessions"), ("log", "memory")],
+)
+def test_init_puts_a_store_where_its_layout_belongs(empty: Terminal, tmp_path: Path, layout: str, root: str) -> None:
+    out = empty.ok("init", "--layout", layout)
+    assert str(tmp_path / root) in out
+    assert "smp session new" in out
+    assert empty.json("init") == {"root": str(tmp_path / root), "layout": layout, "created": False}
+    empty.ok("decide", "found without saying where")
+    assert len(empty.json("list")) == 1
+
+
+def test_init_in_another_folder_and_with_root(empty: Terminal, tmp_path: Path) -> None:
+    assert empty.json("init", "a")["root"] == str(tmp_path / "a" / ".bmad" / "memory")
+    assert empty.json("init", "--root", "b")["root"] == str(tmp_path / "b")
+    assert (tmp_path / "b" / "config.json").exists()
+
+
+def test_init_of_an_existing_store(cli: Terminal) -> None:
+    assert "already" in cli.ok("init")
+    assert "already" in cli.ok("init", "--layout", "jsonl")
+    for layout in ("markdown", "single", "log"):
+        assert "E_LAYOUT_MISMATCH" in cli.fails(13, "init", "--layout", layout)
+    assert cli.json("session", "list")[0]["id"] == "shop"
+
+
+# -- which store, which session
+
+
+def test_root_and_session_by_option_before_or_after_and_by_environment(
+    empty: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    empty.ok("init", "--root", "one")
+    for name in ("a", "b"):
+        empty.ok("session", "new", name, "--root", "one")
+    empty.ok("--root", "one", "--session", "a", "decide", "first")
+    empty.ok("decide", "second", "--root=one", "--session=a")
+    monkeypatch.setenv("SMP_ROOT", str(tmp_path / "one"))
+    monkeypatch.setenv("SMP_SESSION", "a")
+    assert [record["decision"] for record in empty.json("list")] == ["first", "second"]
+    assert empty.json("list", "--session", "b") == []
+    assert empty.json("session", "--session", "b", "show")["id"] == "b"
+
+
+def test_the_session_written_last_is_meant(cli: Terminal, tmp_path: Path) -> None:
+    cli.ok("session", "new", "newer")
+    _make_older(tmp_path / ".bmad/memory/sessions/shop", 20)
+    assert cli.json("decide", "x")["session"] == "newer"
+    _make_older(tmp_path / ".bmad/memory/sessions/newer", 10)
+    cli.ok("decide", "y", "--session", "shop")
+    assert cli.json("list")[0]["decision"] == "y"
+    assert [row["id"] for row in cli.json("session", "list")] == ["newer", "shop"]
+
+
+def _make_older(folder: Path, seconds: int) -> None:
+    for file in folder.iterdir():
+        if file.is_file():
+            found = file.stat()
+            os.utime(file, ns=(found.st_atime_ns, found.st_mtime_ns - seconds * 1_000_000_000))
+
+
+def test_without_a_session_adding_starts_one_and_reading_says_how(empty: Terminal) -> None:
+    empty.ok("init")
+    assert "smp session new" in empty.fails(8, "list")
+    assert "no session" in empty.ok("session", "list")
+    assert "no session" in empty.ok("validate", "--all")
+    code, out, err = empty("decide", "x", "--json")
+    assert code == 0
+    assert json.loads(out)["session"] in err
+    assert len(empty.json("session", "list")) == 1
+
+
+def test_author_by_option_and_environment(cli: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cli.json("decide", "x", "--author", "architect")["author"] == "architect"
+    monkeypatch.setenv("SMP_AUTHOR", "veritas")
+    assert cli.json("decide", "y")["author"] == "veritas"
+    assert cli.json("add", "turn", "z", "--role", "user")["author"] == "ada"
+    assert cli.json("add", "turn", "z", "--role", "user", "--author", "bob")["author"] == "bob"
+    cli.ok("edit", "DEC-0001", "impact=big")
+    assert cli.json("history", "DEC-0001")[-1]["by"] == "veritas"
+
+
+# -- sessions
+
+
+def test_session_new_show_list(empty: Terminal) -> None:
+    empty.ok("init")
+    words = (
+        "--user",
+        "ada",
+        "--agent",
+        "a",
+        "--agent",
+        "b",
+        "--project",
+        "shop",
+        "--tag",
+        "x.y",
+        "--set",
+        "phase=review",
+        "--set",
+        "n=3",
+    )
+    made = empty.json("session", "new", "s1", *words)
+    assert made["id"] == "s1"
+    assert made["agents"] == ["a", "b"]
+    assert made["context"] == {"phase": "review", "n": 3}
+    empty.ok("decide", "x")
+    shown = empty.json("session", "show", "s1")
+    assert (shown["project"], shown["memories"], shown["by_type"]) == ("shop", 1, {"decision": 1})
+    out = empty.ok("session", "show")
+    assert "a, b" in out
+    assert "review" in out
+    listed = empty.json("session", "list")
+    assert [(row["id"], row["project"], row["memories"]) for row in listed] == [("s1", "shop", 1)]
+    assert "last write" in empty.ok("session", "list")
+
+
+def test_a_session_with_a_damaged_head_does_not_hide_the_others(cli: Terminal, tmp_path: Path) -> None:
+    cli.ok("session", "new", "other", "--project", "fine")
+    (tmp_path / ".bmad/memory/sessions/shop/manifest.json").write_text("{")
+    out = cli.ok("session", "list")
+    assert "damaged" in out
+    assert "fine" in out
+
+
+# -- adding
+
+
+def test_add_with_every_option(cli: Terminal) -> None:
+    record = cli.json(
+        *("add", "decision", "Use OAuth", "--tag", "auth", "--tag", "security.login", "--topic", "login", "--pin"),
+        *("--importance", "0.9", "--confidence", "high", "--created", "2026-01-31T14:30:00Z", "--id", "MY-1"),
+        *("--key", "k1", "--field", 'impact={"days": 3}', "--field", "owner=Ada Lovelace", "--field", 'number="7"'),
+    )
+    expected = {
+        "id": "MY-1",
+        "decision": "Use OAuth",
+        "tags": ["auth", "security.login"],
+        "topic": "login",
+        "pinned": True,
+        "importance": 0.9,
+        "confidence": "high",
+        "created": "2026-01-31T14:30:00Z",
+        "impact": {"days": 3},
+        "owner": "Ada Lovelace",
+        "number": "7",
+        "idempotency_key": "k1",
+    }
+    assert record | expected == record
+    assert cli.json("add", "decision", "again", "--key", "k1")["id"] == "MY-1"
+    assert len(cli.json("list")) == 1
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_type_on_every_layout(empty: Terminal, layout: str) -> None:
+    empty.ok("init", "--layout", layout)
+    empty.ok("session", "new", "s1", "--user", "ada")
+    added = [
+        empty.json("add", "turn", "hello", "--role", "user")["id"],
+        empty.json("add", "decision", "d")["id"],
+        empty.json("add", "finding", "f")["id"],
+        empty.json("add", "preference", "concise", "--field", "key=style")["id"],
+        empty.json("add", "agent_state", '{"task": "x"}', "--author", "veritas")["id"],
+        empty.json("add", "artifact", "# R", "--field", "name=r.md")["id"],
+        empty.json("add", "learning", "l")["id"],
+        empty.json("add", "summary", "s")["id"],
+    ]
+    assert added[:2] == ["TURN-0001", "DEC-0001"]
+    assert added[4] == "STATE-veritas"
+    assert sorted(record["id"] for record in empty.json("list")) == sorted(added)
+    assert all(memory_id in empty.ok("list") for memory_id in added)
+    assert empty.json("show", "STATE-veritas")["state"] == {"task": "x"}
+    assert empty.json("validate")["ok"]
+
+
+def test_decide_and_note(cli: Terminal) -> None:
+    decision = cli.json(
+        "decide", "A", "--rationale", "why", "--alternative", "B", "--alternative", "C", "--impact", "big"
+    )
+    assert (decision["rationale"], decision["alternatives_considered"], decision["impact"]) == (
+        "why",
+        ["B", "C"],
+        "big",
+    )
+    finding = cli.json("note", "slow", "--severity", "low", "--category", "speed")
+    assert (finding["type"], finding["severity"], finding["category"]) == ("finding", "low", "speed")
+    assert cli.ok("note", "again").startswith("FIND-0002 stored in session shop")
+
+
+def test_text_that_looks_like_an_option_or_json(cli: Terminal) -> None:
+    assert cli.json("decide", "--author", "a", "--", "--drop it")["decision"] == "--drop it"
+    assert cli.json("decide", "-5")["decision"] == "-5"
+    assert cli.json("decide", '{"a": 1}')["decision"] == '{"a": 1}'
+    assert cli.json("decide", "x", "--field", "y=NaN")["y"] == "NaN"
+
+
+def test_fields_and_options_of_the_same_name(cli: Terminal) -> None:
+    words = ("--field", "rationale=why", "--field", "author=bob", "--field", "pinned=true", "--field", "tags=a,b")
+    record = cli.json("decide", "x", *words)
+    assert (record["rationale"], record["author"], record["pinned"], record["tags"]) == ("why", "bob", True, ["a", "b"])
+    assert cli.json("decide", "x", "--rationale", "option", *words)["rationale"] == "option"
+
+
+def test_text_from_standard_input(cli: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    def given(data: bytes) -> None:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+    given("zwei\nZeilen ü\n".encode())
+    assert cli.json("add", "decision", "-")["decision"] == "zwei\nZeilen ü"
+    given(b"whole file\n")
+    assert cli.json("add", "artifact", "-", "--field", "name=f")["content"] == "whole file\n"
+    given(b"caf\xe9")
+    assert "UTF-8" in cli.fails(3, "add", "decision", "-")
+    given(b"")
+    assert "E_SCHEMA_INVALID" in cli.fails(3, "add", "decision", "-")
+
+
+def test_standard_input_of_a_real_process(cli: Terminal, tmp_path: Path) -> None:
+    done = run("note", "-", "--severity", "low", input="from a pipe\n", cwd=tmp_path)
+    assert done.stdout == "FIND-0001 stored in session shop\n"
+    assert cli.json("show", "FIND-0001")["finding"] == "from a pipe"
+
+
+# -- reading
+
+
+def test_list_filters(cli: Terminal) -> None:
+    cli.ok("decide", "one", "--tag", "security.login")
+    cli.ok("decide", "two", "--tag", "security", "--tag", "api")
+    cli.ok("decide", "three", "--tag", "securityx")
+    cli.ok("note", "four", "--tag", "api")
+
+    def texts(*words: str) -> list[str]:
+        return [record.get("decision") or record["finding"] for record in cli.json("list", *words)]
+
+    assert texts("--tag", "security") == ["one", "two"]
+    assert texts("--tag", "security", "--tag", "api") == ["two"]
+    assert texts("decisions", "--last", "1") == ["three"]
+    assert texts("--tag", "api", "--last", "1") == ["four"]
+    assert texts("findings") == ["four"]
+    assert texts("turns") == []
+    assert "No such memory" in cli.ok("list", "turns")
+    assert "E_SCHEMA_INVALID" in cli.fails(3, "list", "nonsense")
+
+
+def test_list_of_an_empty_session(cli: Terminal) -> None:
+    assert cli.ok("list") == "Session shop is empty.\n"
+
+
+def test_show_by_id_and_by_session_and_id(cli: Terminal) -> None:
+    cli.ok(
+        "decide", "several\nlines", "--rationale", "why", "--tag", "a", "--field", 'cost={"days": 3}', "--author", "me"
+    )
+    cli.ok("session", "new", "other")
+    cli.ok("decide", "elsewhere", "--session", "other")
+    out = cli.ok("show", "shop/DEC-0001")
+    for expected in ("DEC-0001  decision in session shop", "by me", "several\n", "lines\n", "why", "days: 3"):
+        assert expected in out
+    assert cli.json("show", "other/DEC-0001")["decision"] == "elsewhere"
+    assert cli.json("show", "shop/DEC-0001")["cost"] == {"days": 3}
+
+
+def test_history_tells_who_changed_what_from_what_to_what(cli: Terminal) -> None:
+    cli.ok("decide", "x", "--rationale", "old", "--author", "architect")
+    cli.ok("edit", "DEC-0001", "rationale=new", "--author", "ada")
+    cli.ok("delete", "DEC-0001", "--reason", "a mistake")
+    cli.ok("restore", "DEC-0001")
+    out = cli.ok("history", "DEC-0001")
+    for expected in ("added by architect", "changed by ada", "- old", "+ new", "reason: a mistake", "restored"):
+        assert expected in out
+    assert [step["op"] for step in cli.json("history", "DEC-0001")] == ["put", "change", "delete", "restore"]
+
+
+def test_stats(cli: Terminal) -> None:
+    cli.ok("decide", "x")
+    cli.ok("note", "y")
+    figures = cli.json("stats")
+    assert (figures["memories"], figures["by_type"]) == (2, {"decision": 1, "finding": 1})
+    out = cli.ok("stats")
+    assert "decisions.jsonl" in out
+    assert "█" in out
+    assert "of 10.0 MiB" in out
+
+
+# -- changing
+
+
+def test_edit_fields(cli: Terminal) -> None:
+    cli.ok("decide", "x", "--impact", "big")
+    words = ("rationale=because", "importance=0.5", "impact=null", "tags=a, b.c", "by=bob")
+    record = cli.json("edit", "--expect-revision", "1", "DEC-0001", *words)
+    assert (record["rationale"], record["importance"], record["tags"]) == ("because", 0.5, ["a", "b.c"])
+    assert record["author"] == "bob"
+    assert "impact" not in record
+    assert "nothing changed" in cli.ok("edit", "DEC-0001", "rationale=because")
+    assert "E_CONCURRENT_MOD" in cli.fails(32, "edit", "DEC-0001", "x=1", "--expect-revision", "1")
+    for name in ("id", "self", "expected_revision", "created"):
+        assert "cannot be changed" in cli.fails(3, "edit", "DEC-0001", f"{name}=2026-01-31")
+    cli.ok("add", "turn", "said")
+    assert "cannot be changed" in cli.fails(3, "edit", "TURN-0001", "content=other")
+
+
+def test_resolve_and_relate(cli: Terminal) -> None:
+    cli.ok("note", "bad")
+    cli.ok("decide", "good")
+    record = cli.json("resolve", "FIND-0001", "fixed it", "--by", "ada")
+    assert (record["status"], record["resolution"]["resolved_by"]) == ("resolved", "ada")
+    assert cli.json("resolve", "FIND-0001", "--status", "rejected")["status"] == "rejected"
+    assert cli.json("relate", "DEC-0001", "FIND-0001", "--kind", "resolves")["relations"] == [
+        {"kind": "resolves", "target": "FIND-0001"}
+    ]
+    assert cli.json("relate", "shop/DEC-0001", "shop/FIND-0001")["relations"][1]["kind"] == "relates_to"
+    assert "resolves → FIND-0001" in cli.ok("show", "DEC-0001")
+    assert "E_MEMORY_NOT_FOUND" in cli.fails(11, "relate", "DEC-0001", "FIND-0099")
+
+
+def test_pin_unpin_delete_restore_several_or_none(cli: Terminal) -> None:
+    for text in ("a", "b", "c"):
+        cli.ok("decide", text)
+    assert [record["pinned"] for record in cli.json("pin", "DEC-0001", "DEC-0002")] == [True, True]
+    assert "pinned" in cli.ok("list")
+    cli.ok("unpin", "shop/DEC-0001", "DEC-0002", "DEC-0002")
+    assert not any(record["pinned"] for record in cli.json("list"))
+    cli.fails(11, "delete", "DEC-0001", "DEC-0099")
+    assert len(cli.json("list")) == 3
+    cli.ok("delete", "DEC-0001", "DEC-0003", "--reason", "why not")
+    assert [record["id"] for record in cli.json("list")] == ["DEC-0002"]
+    assert [record["id"] for record in cli.json("list", "--deleted")] == ["DEC-0001", "DEC-0003"]
+    assert "deleted" in cli.fails(11, "show", "DEC-0001")
+    assert "why not" in cli.ok("show", "DEC-0001", "--deleted")
+    cli.fails(11, "show", "DEC-0099", "--deleted")
+    cli.ok("restore", "DEC-0001")
+    assert len(cli.json("list")) == 2
+
+
+# -- the editor
+
+
+@pytest.fixture
+def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes $EDITOR a program that does to the file what a piece of Python says."""
+
+    def make(code: str) -> None:
+        script = tmp_path / "my editor.py"
+        script.write_text(
+            f"import sys, re, os, pathlib\nfile = pathlib.Path(sys.argv[1])\ntext = file.read_text('utf-8')\n{code}\n"
+        )
+        monkeypatch.setenv("EDITOR", f"{sys.executable} '{script}'")
+        monkeypatch.setenv("TMPDIR", str(drafts))
+        monkeypatch.setattr("tempfile.tempdir", str(drafts))
+
+    drafts = tmp_path / "drafts"
+    drafts.mkdir()
+    make.drafts = drafts  # type: ignore[attr-defined]
+    return make
+
+
+def test_edit_in_the_editor(cli: Terminal, editor: Any) -> None:
+    cli.ok("decide", "old\ntext", "--rationale", "why", "--impact", "big", "--tag", "a")
+    editor(
+        "assert os.stat(file).st_mode & 0o077 == 0\n"
+        "text = text.replace('old\\n  text', 'new\\n  words: - # here')\n"
+        "text = re.sub('impact: .*\\n', '', text) + 'owner: Ada\\n'\n"
+        "file.write_text(text, 'utf-8')"
+    )
+    assert "revision 2" in cli.ok("edit", "DEC-0001")
+    record = cli.json("show", "DEC-0001")
+    assert (record["decision"], record["owner"], record["rationale"]) == ("new\nwords: - # here", "Ada", "why")
+    assert "impact" not in record
+    assert list(editor.drafts.iterdir()) == []
+
+
+@pytest.mark.parametrize("code", ["pass", "file.write_text('')", "file.write_text('# only a comment')"])
+def test_an_editor_that_changes_nothing_or_empties_the_file(cli: Terminal, editor: Any, code: str) -> None:
+    cli.ok("decide", "x", "--rationale", "why")
+    editor(code)
+    assert "nothing changed" in cli.ok("edit", "DEC-0001")
+    assert cli.json("show", "DEC-0001")["revision"] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "exit_code"),
+    [("decision: [", 4), ("- a list", 4), ("importance: 7\ndecision: x", 3), ("rationale: only", 3)],
+)
+def test_what_was_typed_is_kept_when_it_cannot_be_used(cli: Terminal, editor: Any, text: str, exit_code: int) -> None:
+    cli.ok("decide", "x")
+    editor(f"file.write_text({text!r})")
+    err = cli.fails(exit_code, "edit", "DEC-0001")
+    (kept,) = editor.drafts.iterdir()
+    assert str(kept) in err
+    assert kept.read_text() == text
+    assert cli.json("show", "DEC-0001")["revision"] == 1
+    kept.write_text("decision: corrected")
+    cli.ok("edit", "DEC-0001", "--from", str(kept))
+    assert cli.json("show", "DEC-0001")["decision"] == "corrected"
+
+
+def test_somebody_was_quicker_than_the_editor(cli: Terminal, editor: Any, tmp_path: Path) -> None:
+    cli.ok("decide", "x")
+    words = [sys.executable, "-m", "smp", "edit", "DEC-0001", "rationale=quick"]
+    editor(
+        f"import subprocess\nsubprocess.run({words!r}, env={ENVIRONMENT!r}, cwd={str(tmp_path)!r}, check=True, stdout=2)\n"
+        "file.write_text(text + 'impact: slow\\n')"
+    )
+    err = cli.fails(32, "edit", "DEC-0001")
+    (kept,) = editor.drafts.iterdir()
+    assert str(kept) in err
+    assert cli.json("show", "DEC-0001")["rationale"] == "quick"
+
+
+def test_an_editor_that_fails_or_is_not_there(cli: Terminal, editor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli.ok("decide", "x")
+    editor("sys.exit(3)")
+    assert "exit code 3" in cli.fails(2, "edit", "DEC-0001")
+    monkeypatch.setenv("VISUAL", "/nowhere/editor")
+    assert "Cannot start the editor" in cli.fails(2, "edit", "DEC-0001")
+    for name in ("VISUAL", "EDITOR"):
+        monkeypatch.delenv(name)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert "no editor" in cli.fails(2, "edit", "DEC-0001")
+    assert "Cannot read" in cli.fails(2, "edit", "DEC-0001", "--from", "nowhere")
+    assert "not both" in cli.fails(2, "edit", "DEC-0001", "a=1", "--from", "x")
+
+
+def test_turns_do_not_reach_the_editor(cli: Terminal, editor: Any) -> None:
+    editor("raise SystemExit('was opened')")
+    cli.ok("add", "turn", "said")
+    assert "cannot be changed" in cli.fails(3, "edit", "TURN-0001")
+
+
+# -- looking after
+
+
+def test_validate_and_repair(cli: Terminal, tmp_path: Path) -> None:
+    for text in ("a", "b", "c"):
+        cli.ok("decide", text)
+    assert cli.ok("validate") == "✓ shop: 3 memories checked, all well\n"
+    file = tmp_path / ".bmad/memory/sessions/shop/decisions.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text(lines[0] + "{broken\n" + lines[2])
+    code, out, _ = cli("validate", "--all")
+    assert code == 41
+    assert ".bmad/memory/sessions/shop/decisions.jsonl:2: error: " in out
+    code, out, _ = cli("validate", "--json")
+    assert (code, json.loads(out)["ok"]) == (41, False)
+    before = file.read_bytes()
+    assert "Nothing was changed" in cli.ok("repair", "--dry-run")
+    assert file.read_bytes() == before
+    assert "set aside" in cli.ok("repair", "--all")
+    assert cli.json("validate")["ok"]
+    assert len(cli.json("list")) == 2
+    assert "nothing to repair" in cli.ok("repair")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS[1:])
+def test_convert_there_and_back(cli: Terminal, layout: str) -> None:
+    cli.ok("decide", "x", "--rationale", "several\nlines")
+    cli.ok("edit", "DEC-0001", "rationale=other")
+    before = cli.json("list"), cli.json("history", "DEC-0001")
+    facts = cli.json("convert", "--to", layout)
+    assert (facts["from"], facts["to"], facts["sessions"], facts["memories"]) == ("jsonl", layout, 1, 1)
+    assert cli.json("init")["layout"] == layout
+    assert (cli.json("list"), cli.json("history", "DEC-0001")) == before
+    assert "is a jsonl store now" in cli.ok("convert", "--to", "jsonl")
+    assert "already" in cli.ok("convert", "--to", "jsonl")
+    assert (cli.json("list"), cli.json("history", "DEC-0001")) == before
+
+
+def test_config(cli: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / ".bmad/memory/config.json"
+    assert "durability" in cli.ok("config")
+    assert {row["name"]: row["source"] for row in cli.json("config")}["durability"] == "default"
+    assert cli.ok("config", "durability") == "always\n"
+    assert "durability = os (file " in cli.ok("config", "--set", "durability=os")
+    cli.ok("config", "--set", "concurrency.lock_timeout_ms=100")
+    assert json.loads(file.read_text())["concurrency"] == {"lock_timeout_ms": 100}
+    assert cli.json("config", "concurrency.lock_timeout_ms")["value"] == 100
+    before = file.read_bytes()
+    for bad in ("durability=never", "concurrency.lock_timeout_ms=soon", "durabilty=os", "layout=log", "format=2"):
+        assert "E_CONFIG_INVALID" in cli.fails(5, "config", "--set", bad)
+    assert file.read_bytes() == before
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    cli.ok("config", "--unset", "durability")
+    assert cli.ok("config", "durability") == "always\n"
+    monkeypatch.setenv("SMP_DURABILITY", "interval")
+    assert "environment SMP_DURABILITY" in cli.ok("config")
+    cli.ok("decide", "the store still works")
+
+
+# -- what reaches the terminal
+
+HOSTILE = "a\x1b[2J\x1b]0;title\x07b\x9b31m\rc\x08\u202ed\u2028e\nforged-line"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_hostile_text_cannot_steer_the_terminal(empty: Terminal, layout: str) -> None:
+    empty.ok("init", "--layout", layout)
+    empty.ok(
+        "session",
+        "new",
+        "s1",
+        "--user",
+        HOSTILE,
+        "--agent",
+        HOSTILE,
+        "--project",
+        HOSTILE,
+        "--set",
+        f"k\x1b[1m={HOSTILE}",
+    )
+    empty.ok("decide", HOSTILE, "--author", HOSTILE, "--rationale", HOSTILE, "--field", f"na\x1b[me={HOSTILE}")
+    empty.ok("edit", "DEC-0001", f"rationale={HOSTILE}!", "--author", HOSTILE)
+    empty.ok("note", HOSTILE, "--severity", HOSTILE)
+    empty.ok("delete", "FIND-0001", "--reason", HOSTILE)
+    commands = [
+        "list",
+        "show DEC-0001",
+        "history DEC-0001",
+        "history FIND-0001",
+        "session list",
+        "session show",
+        "stats",
+    ]
+    for words in (*commands, "list --deleted", "show --deleted FIND-0001", "validate", "config"):
+        out = empty.ok(*words.split())
+        assert not [letter for letter in out if letter in "\x1b\x07\x9b\r\x08\u202e\u2028"]
+        json_out = empty.ok(*words.split(), "--json")
+        assert not [letter for letter in json_out if letter in "\x1b\x07\x9b\r\x08\u202e\u2028"]
+    assert empty.json("show", "DEC-0001")["decision"] == HOSTILE
+    assert not any(line.startswith("forged") for line in empty.ok("list").splitlines())
+
+
+def test_hostile_text_in_messages(cli: Terminal) -> None:
+    for words in (
+        ("show", f"X{HOSTILE}"),
+        (HOSTILE,),
+        ("list", f"--{HOSTILE}"),
+        ("list", "--session", HOSTILE),
+        ("list", HOSTILE),
+    ):
+        code, _, err = cli(*words)
+        assert code
+        assert "\x1b" not in err
+        assert err.count("\n") == 1
+    assert "title" in json.loads(cli("show", f"X{HOSTILE}", "--json")[2])["error"]["message"]
+
+
+def test_text_that_is_not_unicode(cli: Terminal, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "smp", "decide", b"caf\xe9"],
+        env=ENVIRONMENT,
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (3, b"")
+    assert b"E_SCHEMA_INVALID" in done.stderr
+
+
+def test_a_terminal_that_knows_only_ascii(cli: Terminal, tmp_path: Path) -> None:
+    cli.ok("decide", "Grüße 茶")
+    done = subprocess.run(
+        [sys.executable, "-m", "smp", "list"],
+        env={**ENVIRONMENT, "PYTHONIOENCODING": "ascii"},
+        cwd=tmp_path,
+        capture_output=True,
+        check=True,
+    )
+    assert b"Gr\\xfc\\xdfe \\u8336" in done.stdout
+
+
+def test_colour_on_a_terminal_only(cli: Terminal, tmp_path: Path) -> None:
+    cli.ok("decide", "x")
+    assert "\x1b[" in _on_a_terminal(tmp_path, "list")
+    assert "\x1b[" not in _on_a_terminal(tmp_path, "list", "--no-color")
+    assert "\x1b[" not in _on_a_terminal(tmp_path, "list", NO_COLOR="1")
+    assert "\x1b[" not in _on_a_terminal(tmp_path, "list", TERM="dumb")
+
+
+def test_tables_fit_the_terminal(cli: Terminal, tmp_path: Path) -> None:
+    cli.ok("decide", "long " * 100)
+    cli.ok("decide", "茶" * 100)
+    lines = _on_a_terminal(tmp_path, "list", "--no-color", COLUMNS="70").splitlines()
+    assert len(lines) == 3
+    assert all(line.endswith("…") and len(line) <= 70 for line in lines[1:])
+
+
+def _on_a_terminal(folder: Path, *words: str, **environment: str) -> str:
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    try:
+        subprocess.run(
+            [sys.executable, "-m", "smp", *words],
+            env={**ENVIRONMENT, "TERM": "xterm", **environment},
+            cwd=folder,
+            stdout=theirs,
+            check=True,
+        )
+        return os.read(ours, 100_000).decode().replace("\r\n", "\n")
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+# -- processes
+
+
+def test_a_closed_pipe_is_no_error_message(cli: Terminal, tmp_path: Path) -> None:
+    for number in range(3):
+        cli.ok("decide", f"{number} " + "x" * 100_000)
+    reading, writing = os.pipe()
+    os.close(reading)
+    with subprocess.Popen(
+        [sys.executable, "-m", "smp", "list"], env=ENVIRONMENT, cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE
+    ) as process:
+        os.close(writing)
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_output_that_cannot_be_written(cli: Terminal, tmp_path: Path) -> None:
+    cli.ok("decide", "x")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "smp", "list"],
+            env=ENVIRONMENT,
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert done.returncode == 51
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_started_without_input_and_output(cli: Terminal, tmp_path: Path) -> None:
+    words = f"{sys.executable} -m smp decide x >&- && {sys.executable} -m smp list 2>&- && ! {sys.executable} -m smp decide - <&- 2>&-"
+    done = subprocess.run(
+        ["sh", "-c", words], env=ENVIRONMENT, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "DEC-0001" in done.stdout
+
+
+def test_two_processes_at_once_lose_nothing(cli: Terminal, tmp_path: Path) -> None:
+    script = "import sys\nfrom smp.cli.main import main\nfor n in range(20): assert main(['decide', f'{sys.argv[1]} {n}']) == 0"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, name], env=ENVIRONMENT, cwd=tmp_path, stdout=subprocess.PIPE, text=True
+        )
+        for name in ("a", "b")
+    ]
+    told = [line.split()[0] for process in processes for line in process.communicate()[0].splitlines()]
+    assert [process.returncode for process in processes] == [0, 0]
+    records = cli.json("list")
+    assert sorted(told) == sorted(record["id"] for record in records)
+    assert {record["decision"] for record in records} == {f"{name} {n}" for name in "ab" for n in range(20)}
+
+
+def test_interrupted_while_it_waits(cli: Terminal, tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "smp", "decide", "-"],
+        env=ENVIRONMENT, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        _wait_until_it_reads(process)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate()
+    assert process.returncode == 130
+    assert err == "smp: Interrupted. What was acknowledged is stored. (E_INTERRUPTED)\n"
+
+
+def _wait_until_it_reads(process: subprocess.Popen[str]) -> None:
+    """Until it has loaded all it needs and sleeps, which it does only to read its input."""
+    import time
+
+    if not os.path.exists(f"/proc/{process.pid}/wchan"):
+        pytest.skip("needs /proc to see that the process waits")
+    for _ in range(1000):
+        state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        called = Path(f"/proc/{process.pid}/syscall")
+        try:
+            number = called.read_text().split()[:2]
+        except OSError:
+            number = []
+        if state == "S" and number in (["0", "0x0"], ["63", "0x0"]):  # read(0, …) on x86-64 and on ARM
+            return
+        time.sleep(0.01)
+    time.sleep(1)

@@ -1,0 +1,74 @@
+"""`smp demo` keeps its promise, and what it says to try next works."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import smp
+
+ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if not name.startswith("SMP_")},
+    "PYTHONPATH": str(Path(smp.__file__).parent.parent),
+    "PYTHONWARNINGS": "error",
+}
+
+
+def demo(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "smp", "demo", *words],
+        env=ENVIRONMENT, cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
+def test_everything_acknowledged_is_there_and_the_next_steps_work(tmp_path: Path, layout: str) -> None:
+    done = demo(tmp_path, "--layout", layout, "--keep", "my demo")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    counts = {
+        word: int(number) for word, number in re.findall(r"^  (acknowledged|found|lost) +([\d,]+) ", done.stdout, re.M)
+    }
+    assert counts["acknowledged"] == counts["found"] > 0
+    assert counts["lost"] == 0
+    assert re.search(r"veritas +\d+ writes acknowledged .* killed in the middle", done.stdout)
+    assert "changed by ada" in done.stdout
+    steps = done.stdout.partition("What to try next")[2].strip().splitlines()
+    commands = [re.split(r"  +", step.strip())[0] for step in steps]
+    assert len(commands) == 5
+    script = "set -e\n" + "\n".join(commands)
+    tried = subprocess.run(["sh", "-c", script], env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert tried.returncode == 0, tried.stderr
+    assert "FIND-" in tried.stdout
+    assert shlex.quote(str(tmp_path / "my demo")) in commands[0]
+
+
+def test_figures_as_json_and_nothing_left_behind(tmp_path: Path) -> None:
+    done = demo(tmp_path, "--json")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert (facts["lost"], facts["valid"], facts["killed"], facts["folder"]) == ([], True, "veritas", None)
+    assert facts["acknowledged"] == facts["found"] > 0
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_is_lost_is_said_and_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from smp.cli.commands import demo as demo_module
+    from smp.cli.main import main
+
+    def forgetful(self: demo_module.Demo, command: str) -> object:
+        return [] if command == "list" else {"ok": True, "sessions": {demo_module.SESSION: {"problems": []}}}
+
+    monkeypatch.setattr(demo_module.Demo, "ask", forgetful)
+    monkeypatch.setattr(demo_module, "_WRITES", 3)
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo"]) == 1
+    assert "✗ DEC-0001" in capsys.readouterr().out

@@ -1,0 +1,274 @@
+"""Laws of the pure parts: the fold, the dialects, the line format, histories and snapshots."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+import smp
+from smp.files.codec import SIGNED
+from smp.files.json_lines import JsonLines
+from smp.files.layouts import NAMES, layout_named
+from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
+from smp.model.fold import Fold
+from smp.model.record import same
+from smp.model.types import COMMON_ALIASES, COMMON_FIELDS, KINDS
+from smp.testing import FrozenClock
+
+texts = st.text(st.characters(codec="utf-8"), max_size=20)
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(-(2**80), 2**80), st.floats(allow_nan=False, allow_infinity=False), texts
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3)),
+    max_leaves=8,
+)
+given_values = values.filter(lambda value: value is not None)
+
+RESERVED = [
+    "id_", "seq", "tx", "type", "session_id", "schema", "revision", "updated", "updated_by", "changes", "deleted", "deleted_by",
+    "restored", "restored_by", "reason", "checksum", "extra", "data", "content", "body", "encoding", "smp", "timestamp", "ts", "session",
+]  # fmt: skip
+ALL_NAMES = sorted(
+    {
+        *RESERVED,
+        *COMMON_ALIASES,
+        *COMMON_FIELDS,
+        *(name for kind in KINDS.values() for name in (*kind.aliases, *kind.rank)),
+    }
+    - {"created", "id"}
+)
+names = st.one_of(st.sampled_from(ALL_NAMES), texts)
+kinds = st.sampled_from(sorted(KINDS))
+TIME = "2026-01-11T14:30:05.25Z"
+
+
+# -- dialects and codecs
+
+
+def entries_of(op: str) -> st.SearchStrategy[Entry]:
+    if op in (DELETE, RESTORE):
+        data = st.one_of(st.just({}), texts.map(lambda reason: {"reason": reason}))
+    else:
+        data = st.dictionaries(names, given_values if op == PUT else values, max_size=6)
+    by = st.none() if op == PUT else st.one_of(st.none(), texts)
+    return st.builds(
+        lambda kind, data, by, seq, tx: Entry(op, kind, "X-1", TIME, data, by=by, seq=seq, tx=tx, revision=0 if op == PUT else 2 if op == CHANGE else 0),
+        kinds, data, by, st.integers(1, 10**6), st.sampled_from(["", "3-7", "3-7/2"]),
+    )  # fmt: skip
+
+
+entries = st.sampled_from([PUT, PUT, CHANGE, CHANGE, DELETE, RESTORE]).flatmap(entries_of)
+
+
+def looks(entry: Entry) -> list[Any]:
+    return [
+        entry.op,
+        entry.type,
+        entry.id,
+        entry.at,
+        entry.by,
+        entry.data,
+        entry.seq,
+        entry.tx,
+        entry.revision,
+        entry.schema,
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(entry=entries)
+def test_a_layout_gives_back_every_entry_whatever_its_fields_are_called(name: str, entry: Entry) -> None:
+    layout = layout_named(name)
+    file = layout.file_of(entry, "s1")
+    codec = layout.codec_of(file)
+    data = codec.header(layout.title_of(file, "s1")) + codec.encode(layout.dialect.encode(entry, "s1"))
+    (piece,) = codec.decode(data)
+    assert (piece.state, piece.end) in {(SIGNED, len(data)), (SIGNED, piece.end)}
+    assert piece.fields is not None
+    found = layout.dialect.decode(piece.fields, layout.kind_of(file), piece.state, file, piece.line, 0)
+    assert same(looks(found), looks(entry))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("field", ALL_NAMES)
+def test_every_reserved_name_and_alias_may_be_a_field_of_the_callers(name: str, field: str) -> None:
+    layout = layout_named(name)
+    for kind in KINDS:
+        for op in (PUT, CHANGE):
+            for value in ({"a": [1]}, "text", 0, False):
+                for others in ({}, {"author": "ada", KINDS[kind].text: "x"}):
+                    entry = Entry(
+                        op, kind, "X-1", TIME, {field: value, **others}, seq=1, revision=2 if op == CHANGE else 0
+                    )
+                    fields = json.loads(json.dumps(layout.dialect.encode(entry, "s1")))
+                    found = layout.dialect.decode(fields, layout.kind_of(layout.file_of(entry, "s1")), SIGNED, "", 1, 0)
+                    assert same(looks(found), looks(entry)), (kind, op, fields)
+
+
+@given(
+    items=st.lists(
+        st.dictionaries(texts.filter(lambda name: name != "checksum"), values, min_size=1, max_size=5), max_size=4
+    )
+)
+def test_lines_of_json_come_back_equal(items: list[dict[str, Any]]) -> None:
+    codec = JsonLines()
+    parts = [codec.encode(fields) for fields in items]
+    pieces = codec.decode(b"".join(parts))
+    assert [piece.state for piece in pieces] == [SIGNED] * len(items)
+    assert all(map(same, [piece.fields for piece in pieces], items))
+    assert [piece.end - piece.start + 1 for piece in pieces] == [len(part) for part in parts]
+    assert [piece.line for piece in pieces] == list(range(1, len(items) + 1))
+
+
+@given(
+    fields=st.dictionaries(texts.filter(lambda name: name != "checksum"), values, max_size=4),
+    at=st.integers(0, 10**6),
+    bit=st.integers(0, 7),
+)
+def test_a_changed_bit_is_never_another_entry_in_silence(fields: dict[str, Any], at: int, bit: int) -> None:
+    codec = JsonLines()
+    data = bytearray(codec.encode({"id": "x", **fields}))
+    data[at % (len(data) - 1)] ^= 1 << bit
+    for piece in codec.decode(bytes(data)):
+        if piece.state == SIGNED:
+            assert same(piece.fields, {"id": "x", **fields})
+
+
+# -- the fold
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[tuple[str, Entry]]:
+    """What may have been written, in order, with the file that each entry went to (as in the layout `log`)."""
+    written: list[tuple[str, Entry]] = []
+    alive: dict[str, int] = {}
+    dead: set[str] = set()
+    for seq in range(1, draw(st.integers(1, 14)) + 1):
+        op = draw(st.sampled_from([PUT, PUT, CHANGE, DELETE, RESTORE]))
+        choices = sorted(dead if op == RESTORE else alive)
+        if op == PUT or not choices:
+            kind = draw(st.sampled_from(["decision", "finding", "preference"]))
+            name = f"{KINDS[kind].prefix}-{seq:04}"
+            data = {KINDS[kind].text: "x", "n": seq, "idempotency_key": f"k{seq % 3}"}
+            written.append((kind, Entry(PUT, kind, name, f"2026-01-01T00:00:{seq:02}Z", data, seq=seq)))
+            alive[name] = 1
+            continue
+        name = draw(st.sampled_from(choices))
+        kind = next(entry.type for _, entry in written if entry.id == name)
+        at = f"2026-01-01T00:00:{seq:02}Z"
+        if op == CHANGE:
+            alive[name] += 1
+            written.append(
+                (
+                    kind,
+                    Entry(
+                        CHANGE,
+                        kind,
+                        name,
+                        at,
+                        {"n": draw(st.one_of(st.none(), st.integers(0, 3)))},
+                        seq=seq,
+                        revision=alive[name],
+                    ),
+                )
+            )
+        elif op == DELETE:
+            dead.add(name)
+            revision = alive.pop(name)
+            written.append(("tombstones", Entry(DELETE, kind, name, at, {"reason": str(revision)}, seq=seq)))
+        else:
+            dead.discard(name)
+            alive[name] = 1 + sum(entry.op == CHANGE and entry.id == name for _, entry in written)
+            written.append(("tombstones", Entry(RESTORE, kind, name, at, {}, seq=seq)))
+    return written
+
+
+def state_of(fold: Fold) -> Any:
+    records = [trail.record("s1") for trail in fold.trails.values()]
+    histories = [trail.history() for trail in fold.trails.values()]
+    return [record.to_dict() for record in records if record], histories, fold.numbers, fold.seq, fold.preferences, [each.code for each in fold.problems]  # fmt: skip
+
+
+@given(written=histories(), seed=st.integers(0, 10**6))
+def test_a_fold_does_not_depend_on_how_entries_arrive(written: list[tuple[str, Entry]], seed: int) -> None:
+    """Each file is read in its order, but a reader may see more of one file than of another at any look."""
+    chance = Random(seed)
+    whole = Fold()
+    whole.add([entry for _, entry in written])
+    files: dict[str, list[Entry]] = {}
+    for file, entry in written:
+        files.setdefault(file, []).append(entry)
+    parts = Fold()
+    while any(files.values()):
+        arrival: list[Entry] = []
+        for rest in files.values():
+            count = chance.randint(0, len(rest))
+            arrival += rest[:count]
+            del rest[:count]
+        parts.add(arrival)
+    assert state_of(parts) == state_of(whole)
+
+
+@given(written=histories())
+def test_a_history_replays_to_the_record(written: list[tuple[str, Entry]]) -> None:
+    fold = Fold()
+    fold.add([entry for _, entry in written])
+    for trail in fold.trails.values():
+        now: dict[str, Any] = {}
+        deleted = False
+        revision = 0
+        for step in trail.history():
+            for name, change in step.get("changes", {}).items():
+                assert same(now.get(name), change["from"])
+                now[name] = change["to"]
+            deleted = step["op"] == DELETE or (deleted and step["op"] != RESTORE)
+            revision = step["revision"]
+        record = trail.record("s1")
+        assert record is not None
+        shown = {name: value for name, value in record.to_dict().items() if name in now}
+        assert shown == {name: value for name, value in now.items() if value is not None}
+        assert (record.deleted, record.revision) == (deleted, revision)
+
+
+@given(written=histories())
+def test_the_past_is_the_fold_of_the_past(written: list[tuple[str, Entry]]) -> None:
+    fold = Fold()
+    fold.add([entry for _, entry in written])
+    for number in range(len(written) + 1):
+        past = Fold()
+        past.add([entry for _, entry in written[:number]])
+        until = f"2026-01-01T00:00:{number:02}Z"
+        found = [trail.record("s1", until) for trail in fold.trails.values()]
+        assert [record.to_dict() for record in found if record] == state_of(past)[0]
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["add", "update", "delete", "restore", "wait"]), st.integers(0, 99)), max_size=12
+    )
+)
+def test_as_of_now_is_the_session_as_it_is(steps: list[tuple[str, int]]) -> None:
+    clock = FrozenClock()
+    session = smp.open(":memory:", clock=clock).create_session("s1")
+    for what, number in steps:
+        alive = session.records()
+        dead = [record for record in session.records(include_deleted=True) if record.deleted]
+        if what == "wait":
+            clock.advance(number / 10)
+        elif what == "add":
+            session.add_decision(f"{number}")
+        elif what == "restore" and dead:
+            session.restore(dead[number % len(dead)])
+        elif what == "update" and alive:
+            session.update(alive[number % len(alive)], n=number)
+        elif what == "delete" and alive:
+            session.delete(alive[number % len(alive)])
+        assert session.as_of(clock()).records(include_deleted=True) == session.records(include_deleted=True)
+        assert session.as_of(clock()).records() == session.records()

@@ -1,0 +1,223 @@
+"""The documents tell the truth: examples run and are up to date, links resolve, nothing is left out."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import smp
+from smp import config, errors
+from smp.cli.commands import COMMANDS
+from smp.files.layouts import NAMES
+from smp.session import Snapshot
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+ids = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
+every_document = pytest.mark.parametrize("path", DOCUMENTS, ids=ids)
+
+_FENCE = re.compile(r"^(`{3,})(\w*)\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def blocks(name: str, language: str) -> list[str]:
+    return [body for _, found, body in _FENCE.findall(text(name)) if found == language]
+
+
+def section(name: str, title: str) -> str:
+    """A chapter of a document, with its heading."""
+    return re.split(r"^## ", text(name).partition(f"## {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+
+
+@pytest.fixture(scope="module")
+def maker() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_examples", ROOT / "docs" / "make_examples.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# -- examples
+
+
+def test_examples_are_as_the_code_makes_them_now(maker: ModuleType) -> None:
+    for name in maker.DOCUMENTS:
+        assert maker.renewed(text(name)) == text(name), f"{name} is out of date; run: python docs/make_examples.py"
+
+
+def test_every_example_is_shown_somewhere(maker: ModuleType) -> None:
+    shown = {name for document in maker.DOCUMENTS for name in re.findall(r"<!-- example ([\w.-]+) -->", text(document))}
+    assert shown == set(maker.EXAMPLES)
+
+
+def test_the_quick_start_in_python_runs(tmp_path: Path) -> None:
+    (code,) = blocks("README.md", "python")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[:3] == ["Standard, supports single sign-on", "['architect', 'ada']", "['DEC-0001', 'DEC-0002']"]
+    assert lines[3:5] == ["TURN-0001 ada How do customers log in?", "DEC-0001 architect Use OAuth 2.0"]
+
+
+def test_the_examples_of_the_api_run() -> None:
+    first, second = blocks("docs/api.md", "python")
+    names: dict[str, Any] = {}
+    exec(first, names)
+    names["session"] = smp.open(":memory:").create_session()
+    names["session"].add_finding("Login has no rate limit")
+    exec(second, names)
+    assert names["session"].get("FIND-0001").status == "resolved"
+
+
+def test_the_commands_of_the_quick_start_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (lines,) = [block for block in blocks("README.md", "sh") if "smp init" in block]
+    assert run_commands(lines, tmp_path, monkeypatch) == [0] * 8
+
+
+def test_every_command_in_the_docs_is_understood(empty_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids that the examples speak of may be missing here; a wrong option or command is not forgiven."""
+    lines = [
+        line for line in "".join(blocks("docs/cli.md", "sh")).splitlines() if "demo" not in line and "|" not in line
+    ]
+    lines = [line.replace("~/projects/shop", "shop") for line in lines if line != "smp edit DEC-0001"]
+    codes = run_commands("\n".join(lines), empty_store, monkeypatch)
+    assert len(codes) > 25
+    assert [line for line, code in zip(lines, codes, strict=True) if code not in (0, 11, 32)] == []
+
+
+@pytest.fixture
+def empty_store(tmp_path: Path) -> Path:
+    (tmp_path / ".bmad").mkdir()
+    return tmp_path
+
+
+def run_commands(text_of_commands: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    import shlex
+
+    from smp.cli.main import main
+
+    monkeypatch.chdir(folder)
+    return [main(shlex.split(line)[1:]) for line in text_of_commands.strip().splitlines()]
+
+
+# -- the checksum is what FORMAT.md says it is
+
+
+@pytest.mark.parametrize(
+    ("pattern", "count"),
+    [
+        (r'^(\{"id".*),"checksum":"(sha256:\w{16})"\}$', 13 + 14 + 13),
+        (r"^(  - id: (?:(?!^    checksum: ).)*\n)    checksum: (sha256:\w{16})$", 4 + 2 + 1 + 1),
+        (r"^(## (?:Turn|Artifact) (?:(?!^<!-- end ).)*\n)<!-- end \S+ (sha256:\w{16}) -->$", 4 + 1),
+    ],
+    ids=["jsonl", "yaml", "md"],
+)
+def test_the_checksum_rule_holds_for_every_entry_shown(pattern: str, count: int) -> None:
+    flags = re.MULTILINE if pattern.startswith("^(\\{") else re.MULTILINE | re.DOTALL
+    found = re.findall(pattern, text("docs/FORMAT.md"), flags)
+    assert len(found) == count
+    for signed, checksum in found:
+        assert checksum == "sha256:" + hashlib.sha256(signed.encode()).hexdigest()[:16]
+
+
+# -- nothing is left out
+
+
+def test_every_error_is_explained() -> None:
+    table = section("docs/api.md", "Errors")
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.SMPError)]
+    assert len(kinds) > 20
+    for kind in kinds:
+        row = f"| `{kind.__name__}` | `{kind.code}` | {kind.number or ''} | {kind.exit_code} |"
+        assert row in table
+
+
+def test_every_setting_is_explained() -> None:
+    table = section("docs/api.md", "Settings")
+    for setting in config.SETTINGS:
+        assert f"`{setting.path}`" in table
+        assert f"`{setting.variable}`" in table
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_explained(name: str) -> None:
+    assert f"**`smp {name}`**" in text("docs/cli.md")
+
+
+@pytest.mark.parametrize("kind", [smp.Memory, smp.SessionMemory, smp.Transaction, smp.Record, Snapshot])
+def test_every_public_name_is_in_the_api(kind: type) -> None:
+    known = set(re.findall(r"[`.(\s]([a-z_]+)\b", text("docs/api.md")))
+    public = {name for each in kind.__mro__[:-1] for name in vars(each) if not name.startswith("_")}
+    assert sorted(public - known) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_layout_has_a_chapter(name: str) -> None:
+    assert f"\n## Layout {name}\n" in text("docs/FORMAT.md")
+
+
+def test_every_module_is_on_the_map() -> None:
+    tree = text("docs/ARCHITECTURE.md").partition("```text\n")[2].partition("```")[0]
+    words = set(re.findall(r"[\w.]+", tree))
+    modules = {path.relative_to(ROOT / "src" / "smp") for path in (ROOT / "src" / "smp").rglob("*.py")}
+    named = {
+        str(path.parts[0]) if len(path.parts) == 1 or path.parts[0] in ("cli", "contract") else path.stem
+        for path in modules
+    }
+    known = words | {f"{word}.py" for word in words}
+    assert sorted(name for name in named - known if not name.startswith("__")) == []
+
+
+def test_every_test_folder_is_on_the_map() -> None:
+    table = section("docs/ARCHITECTURE.md", "What each test folder proves")
+    folders = {path.parent.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").glob("*/**/test_*.py")}
+    assert sorted(folder for folder in folders if f"`tests/{folder}/`" not in table) == []
+
+
+# -- every document
+
+
+@every_document
+def test_links_resolve(path: Path) -> None:
+    for target in _LINK.findall(_FENCE.sub("", path.read_text(encoding="utf-8"))):
+        if target.startswith("https://"):
+            continue
+        name, _, anchor = target.partition("#")
+        there = (path.parent / name).resolve() if name else path
+        assert there.exists(), f"{target} is not there"
+        if anchor:
+            assert anchor in anchors(there), f"{target}: there is no such heading"
+
+
+def anchors(path: Path) -> set[str]:
+    """The names that headings get on the web."""
+    headings = re.findall(r"^#+ (.+)$", _FENCE.sub("", path.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@every_document
+def test_files_that_are_named_exist(path: Path) -> None:
+    for name in re.findall(r"`((?:tests|docs|benchmarks)/[\w./-]+|\./dev)`", path.read_text(encoding="utf-8")):
+        assert (ROOT / name).exists(), f"{name} is not there"
+
+
+@every_document
+def test_no_paths_of_somebodys_machine(path: Path) -> None:
+    found = re.findall(r"(?<![\w.~<])/(?:home|work|tmp|root|Users|var|opt|mnt)\b\S*", path.read_text(encoding="utf-8"))
+    assert found == []

@@ -1,0 +1,141 @@
+"""The public names, how a store is found and created, and how its settings come about."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+import smp
+from smp.errors import FormatTooNew, InvalidConfig, InvalidFormat, LayoutMismatch, StoreNotFound
+
+SOURCE = str(Path(smp.__file__).parents[1])
+
+
+def test_public_names() -> None:
+    assert {name for name in smp.__all__ if getattr(smp, name) is None} == set()
+    assert smp.__version__.count(".") == 2
+    with pytest.raises(AttributeError, match="nothing_here"):
+        _ = smp.nothing_here  # type: ignore[attr-defined]
+
+
+def test_importing_loads_next_to_nothing() -> None:
+    script = (
+        "import sys; before = set(sys.modules); import smp; print(sorted(name for name in set(sys.modules) - before))"
+    )
+    result = subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": SOURCE}, capture_output=True, text=True, check=True)  # fmt: skip
+    assert set(ast.literal_eval(result.stdout)) <= {"smp", "__future__"}
+
+
+def test_a_new_store_is_jsonl_and_says_so(tmp_path: Path) -> None:
+    memory = smp.open(tmp_path / "a" / "b")
+    assert (memory.layout, memory.root) == ("jsonl", str(tmp_path / "a" / "b"))
+    assert json.loads((tmp_path / "a/b/config.json").read_text()) == {"layout": "jsonl", "format": 1}
+    assert "jsonl" in repr(memory)
+
+
+def test_opening_without_creating(tmp_path: Path) -> None:
+    with pytest.raises(StoreNotFound):
+        smp.open(tmp_path / "none", create=False)
+    assert list(tmp_path.iterdir()) == []
+    smp.open(tmp_path / "there")
+    assert smp.open(tmp_path / "there", create=False).sessions() == []
+
+
+def test_the_layout_of_a_new_store_may_come_from_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert smp.open(tmp_path / "one", config={"layout": "markdown"}).layout == "markdown"
+    monkeypatch.setenv("SMP_LAYOUT", "single")
+    assert smp.open(tmp_path / "two").layout == "single"
+    assert smp.open(tmp_path / "one").layout == "markdown"
+    assert smp.open(tmp_path / "three", layout="log").layout == "log"
+    assert smp.open(tmp_path / "four", config={"layout": "log"}).layout == "log"
+    with pytest.raises(LayoutMismatch):
+        smp.open(tmp_path / "one", config={"layout": "log"})
+    monkeypatch.setenv("SMP_LAYOUT", "parchment")
+    with pytest.raises(InvalidConfig, match="SMP_LAYOUT"):
+        smp.open(tmp_path / "five")
+    assert not (tmp_path / "five").exists()
+
+
+def test_the_nearest_store_upwards_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = tmp_path / "project" / "src" / "deep"
+    deep.mkdir(parents=True)
+    monkeypatch.chdir(deep)
+    with pytest.raises(StoreNotFound, match="smp init"):
+        smp.open()
+    (tmp_path / "project" / ".bmad").mkdir()
+    assert smp.open().root == str(tmp_path / "project/.bmad/memory")
+    assert smp.open(layout="markdown").root == str(tmp_path / "project/.bmad/sessions")
+    assert smp.open(layout="markdown").layout == "markdown"
+    assert smp.open().layout == "jsonl"
+
+
+def test_settings_from_file_environment_and_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    smp.open(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(
+        json.dumps({"layout": "jsonl", "format": 1, "durability": "interval", "storage": {"max_content_kb": 5}})
+    )
+    assert smp.open(tmp_path).config.durability == "interval"
+    monkeypatch.setenv("SMP_DURABILITY", "os")
+    assert smp.open(tmp_path).config.durability == "os"
+    assert smp.open(tmp_path, config={"durability": "always"}).config.durability == "always"
+    assert smp.open(tmp_path).config.content_limit_bytes == 5 * 1024
+    smp.open(tmp_path).set_config("storage.max_content_kb", 6)
+    assert smp.open(tmp_path).config.content_limit_bytes == 6 * 1024
+    smp.open(tmp_path).set_config("storage.max_content_kb", None)
+    assert smp.open(tmp_path).config.content_limit_bytes == 1024 * 1024
+    for bad in ('{"layout": "jsonl", "nonsense": 1}', '{"layout": "parchment"}', "{", "[]", '{"durability": 5}'):
+        path.write_text(bad)
+        with pytest.raises(InvalidConfig):
+            smp.open(tmp_path)
+        assert path.read_text() == bad
+
+
+def test_a_store_of_the_future_is_not_touched(tmp_path: Path) -> None:
+    smp.open(tmp_path)
+    (tmp_path / "config.json").write_text('{"layout": "jsonl", "format": 2, "new": true}')
+    with pytest.raises(FormatTooNew):
+        smp.open(tmp_path)
+    assert (tmp_path / "config.json").read_text() == '{"layout": "jsonl", "format": 2, "new": true}'
+
+
+def test_what_cannot_be_a_store(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(smp.errors.SMPError):
+        smp.open(tmp_path / "file")
+    with pytest.raises(InvalidFormat):
+        smp.open("postgresql://somewhere/db")
+
+
+def test_a_clock_must_know_its_zone(tmp_path: Path) -> None:
+    memory = smp.open(tmp_path, clock=lambda: datetime(2026, 1, 1))  # noqa: DTZ001
+    with pytest.raises(InvalidConfig, match="clock"):
+        memory.create_session("s1")
+
+
+def test_paths_may_be_relative_or_path_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    smp.open("store").create_session("s1").add_decision("x")
+    monkeypatch.chdir("/")
+    assert smp.open(tmp_path / "store").session("s1").get("DEC-0001").decision == "x"
+
+
+def test_stores_in_the_process_do_not_mix() -> None:
+    smp.open(":memory:").create_session("s1")
+    assert smp.open(":memory:").sessions() == []
+
+
+def test_the_example_in_the_docstring() -> None:
+    memory = smp.open(":memory:")
+    session = memory.create_session(user="ada", agents=["architect"], project="shop")
+    record = session.add_decision(
+        "Use OAuth 2.0", rationale="Standard, supports SSO", author="architect", tags=["auth"]
+    )
+    assert (record.id, record.rationale) == ("DEC-0001", "Standard, supports SSO")
