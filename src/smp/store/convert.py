@@ -42,12 +42,16 @@ def convert(store: FileStore, to: str, progress: Callable[[str], None] | None = 
     if target.name == store.layout.name:
         return
     try:
-        _convert(store, target, to)
+        _convert(store, target, to, progress or _no_progress)
     except OSError as error:
         raise from_os_error(error, store.root, f"converting to {to}") from error
 
 
-def _convert(store: FileStore, target: Layout, to: str) -> None:
+def _no_progress(session: str) -> None:
+    pass
+
+
+def _convert(store: FileStore, target: Layout, to: str, progress: Callable[[str], None]) -> None:
     disk, root = store.disk, store.root
     disk.make_folder(os.path.join(root, PRIVATE))
     lock = _root_lock(disk, root)
@@ -59,8 +63,7 @@ def _convert(store: FileStore, target: Layout, to: str) -> None:
         _set_flag(disk, root, True)
         plan = Plan()
         for session in store.session_ids():
-            if progress is not None:
-                progress(session)
+            progress(session)
             _stage_session(store, target, session, plan)
         _stage_config(disk, root, to, plan)
         journal = _root_journal(disk, root)
