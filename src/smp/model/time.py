@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 from smp.errors import InvalidRecord
 
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _last_second = ((0, 0), "1970-01-01T00:00:00")  # many memories are written in one second
 
