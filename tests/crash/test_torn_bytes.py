@@ -68,6 +68,7 @@ class Cut:
             if "/.smp/" not in path and read(self.system, path) != old.get(path, b"")
         ]
         assert len(changed) == 1, changed
+        self.notes = {path: data for path, data in old.items() if path.endswith("/lock")}
         self.path = changed[0]
         self.data = read(self.system, self.path)
         self.start = len(old.get(self.path, b""))
@@ -76,10 +77,11 @@ class Cut:
         system = MemorySystem(disk=self.system, boot=None if notes else "later")
         data = self.data[:size] + (bytes(len(self.data) - size) if zeros else b"")
         patch(system, self.path, lambda _: data)
-        if not notes:
-            for path in list(files_below(system)):
-                if path.endswith(("/lock", "/queue")):
-                    system.unlink(path)
+        for path in list(files_below(system)):  # notes are written after the write that was torn: they are older than it
+            if path.endswith(("/lock", "/queue")) and not (notes and path in self.notes):
+                system.unlink(path)
+            elif path in self.notes:
+                patch(system, path, lambda _, older=self.notes[path]: older)
         return system
 
 
