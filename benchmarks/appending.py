@@ -13,7 +13,7 @@ from sample_data import LAYOUTS, endless, take
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from run import Plan
@@ -161,27 +161,44 @@ def _rate_row(figure: str, case: str, count: int, found: Any, cpu_seconds: float
 
 
 def large_session(plan: Plan) -> Iterator[Row]:
-    """A turn added to a session of 9 MB against one of 100 kB; both grow a little meanwhile."""
-    large_bytes = plan.size(9_000_000)
+    """A turn added to a session of 9 MB against one of 100 kB."""
     for layout in LAYOUTS:
+        large_root = plan.folder("large")
+        sample_data.fill(large_root, layout, plan.size(9_000_000))
         for durability in ("always", "os"):
             progress(f"adding to a large session, {layout}, {durability}")
-            sides, sessions = {}, []
-            for name, size in (("small", SMALL_BYTES), ("large", large_bytes)):
-                root = plan.folder(name)
-                sample_data.fill(root, layout, size)
-                sessions.append(sample_data.open_store(root, layout, durability).session(sample_data.SESSION))
-                turns = endless(sample_data.turn)
-
-                def add(s: Any = sessions[-1], t: Any = turns, count: int = plan.each_round(20)) -> list[float]:
-                    return each(lambda fields: s.add_turn(**fields), take(t, count))
-
-                sides[name] = add
-            found = alternate(sides, plan.count(40, 2))
-            for session in sessions:
-                session.memory.close()
+            rounds, count = plan.count(40, 2), plan.each_round(20)
+            roots = [plan.folder("small") for _ in range(0, rounds + 1, _ROUNDS_EACH_SMALL)]
+            for root in roots:
+                sample_data.fill(root, layout, SMALL_BYTES)
+            sides = {
+                "small": _turns(roots, layout, durability, count),
+                "large": _turns([large_root], layout, durability, count),
+            }
+            found = alternate(sides, rounds)
             details = {**found.details("large", MICROSECONDS), "small p95 µs": found.at("small", 0.95) * 1e6}
+            details["small kB at the end"] = max(sum(sample_data.data_files(root).values()) for root in roots) / 1e3
             p50 = found.at("large", 0.5) * 1e6, found.at("small", 0.5) * 1e6
             case, target = f"{layout}, {durability}", Target("ratio", at_most=1.3)
             figure = "adding at 9 MB against at 100 kB, p50"
             yield Row(figure, case, "µs", *p50, found.ratio("large", "small"), target, details)
+
+
+_ROUNDS_EACH_SMALL = 5  # then the next one: a session that is added to does not stay small
+
+
+def _turns(roots: list[str], layout: str, durability: str, count: int) -> Callable[[], list[float]]:
+    """Rounds of adds to one session, or to several, one after another. The first add of each opens files: not counted."""
+    turns = endless(sample_data.turn)
+    sessions = [sample_data.open_store(root, layout, durability).session(sample_data.SESSION) for root in roots]
+    for session in sessions:
+        session.add_turn(**next(turns))
+    done = 0
+
+    def add() -> list[float]:
+        nonlocal done
+        session = sessions[min(done // _ROUNDS_EACH_SMALL, len(sessions) - 1)]
+        done += 1
+        return each(lambda fields: session.add_turn(**fields), take(turns, count))
+
+    return add

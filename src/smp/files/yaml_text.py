@@ -30,16 +30,17 @@ from smp.files.codec import Fields
 
 DEPTH_LIMIT = 32
 
-# What may stand unescaped: YAML's printable characters without those that YAML 1.1 takes for line breaks or marks.
-_PRINTABLE = "\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff"
-_SAFE_IN_BLOCK = re.compile(f"[\t\n{_PRINTABLE}]*")
-_NOT_IN_QUOTES = re.compile(f"[^{_PRINTABLE}]")
+# What may not stand unescaped: control characters and those that YAML 1.1 takes for line breaks or marks. Classes are
+# given by what they exclude: a class of wide ranges takes `re` ten milliseconds to compile, at every start.
+_HIGH = "\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff"
+_NOT_IN_BLOCK = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_HIGH}]")
+_NOT_IN_QUOTES = re.compile(f"[\x00-\x1f\x7f-\x9f{_HIGH}]")
 
 # A letter first rules out every indicator, number and date; `: `, ` #` and edge blanks would end or change the text.
-_FIRST = "(?:[A-Za-z_/(\xa1-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]|[0-9]+ [A-Za-z])"
-_INNER = _PRINTABLE.replace("\x20-\x7e", "\x20-\x22\x24-\x39\x3b-\x7e")  # without # and :
-_PLAIN = re.compile(f"{_FIRST}[{_INNER}]*(?:(?::(?![ ]|\\Z)|(?<! )#)[{_INNER}]*)*(?<! )")
-_PLAIN_IN_LIST = re.compile(r"[A-Za-z_/\xa1-\u2027\u202a-\ud7ff][A-Za-z0-9_/.@+= \xa1-\u2027\u202a-\ud7ff-]*(?<! )")
+_LETTER = f"[A-Za-z_/]|[^\x00-\xa0{_HIGH}]"
+_INNER = f"[^#:\x00-\x1f\x7f-\x9f{_HIGH}]"
+_PLAIN = re.compile(f"(?:[(]|{_LETTER}|[0-9]+ [A-Za-z]){_INNER}*(?:(?::(?![ ]|\\Z)|(?<! )#){_INNER}*)*(?<! )")
+_PLAIN_IN_LIST = re.compile(f"(?:{_LETTER})(?:{_LETTER}|[0-9.@+= -])*(?<! )")
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,100}")
 _PLAIN_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?Z")
 _NOT_TEXT = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))  # YAML 1.1, in any case
@@ -111,7 +112,7 @@ def _number_or_word(value: Any) -> str:
 def _text(text: str, inner: str) -> str:
     if _PLAIN.fullmatch(text) and not (len(text) < 6 and text.lower() in _NOT_TEXT):
         return text
-    if "\n" in text and text.strip("\n") and _SAFE_IN_BLOCK.fullmatch(text):
+    if "\n" in text and text.strip("\n") and not _NOT_IN_BLOCK.search(text):
         return _literal_block(text, inner)
     if _PLAIN_TIME.fullmatch(text):
         return text

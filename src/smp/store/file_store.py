@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from smp.errors import (
     DurabilityUnknown,
-    DurabilityUnknown,
     FormatTooNew,
     InvalidFormat,
     InvalidRecord,
