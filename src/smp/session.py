@@ -47,7 +47,7 @@ class Writing:
         kind = kind_of(type)
         given = _given(kind, data)
         given.update(fields)
-        return self._do(Add(self._draft(kind.name, given)), f"adding a {kind.name}")
+        return self._do(Add(self._draft(kind.name, given)), kind.adding)
 
     def add_turn(self, role: str, content: str, **fields: Any) -> Turn:
         """Add a turn of a conversation; `role` is user, assistant, system, tool or an agent's name."""

@@ -46,7 +46,7 @@ COMMON_FIELDS = (
 class Kind:
     """One type of memory."""
 
-    __slots__ = ("aliases", "file", "name", "prefix", "rank", "required", "text")
+    __slots__ = ("adding", "aliases", "file", "name", "prefix", "rank", "required", "text")
 
     def __init__(
         self,
@@ -59,6 +59,7 @@ class Kind:
         required: tuple[tuple[str, ...], ...] = (),
     ) -> None:
         self.name = name
+        self.adding = f"adding a {name}"  # what others read in the lock meanwhile
         self.prefix = prefix
         self.file = file  # the stem of its file in layouts with one file per type
         self.text = text  # the field that says it all

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 CONFIG_FILE = "config.json"
 FLAG = "converting"
 _HEAD_LIMIT_BYTES = 1 << 20
+_FORMAT_IN_HEAD = re.compile(rb'format"?: ?([0-9]{1,9})')
 _HEAD_MARK = b'"type":"session"'
 
 _open_sessions: weakref.WeakSet[FileSession] = weakref.WeakSet()
@@ -67,7 +69,8 @@ class FileSession:
         self._writing = threading.Lock()  # the kernel's lock tells processes apart, not the threads of one
         self._group = GroupCommit(self._commit_group)
         self._config: Config | None = None
-        self._sync_always, self._sync_later = True, False  # until the session's own settings are read
+        self._sync_always, self._sync_later = True, False  # these until the session's own settings are read
+        self._timeout_seconds, self._quota_bytes, self._content_limit_bytes = 5.0, 0, 0
         _open_sessions.add(self)
 
     def after_fork(self) -> None:
@@ -92,26 +95,39 @@ class FileSession:
         """The store's settings with those of the session above them, as they were when it was first written to."""
         if self._config is None:
             config = self._store.config
-            try:
-                head = self._store.disk.read(self._info_path(), 0, _HEAD_LIMIT_BYTES)
-            except (OSError, StorageCorrupt):
-                head = b""
-            # Reading a YAML head costs 50 ms: only if there is need.
-            special = b"config" in head or b"format: %d" % FORMAT not in head.replace(b'"', b"").replace(b":", b": ")
-            info = self._info_or_none() if special else None
+            info = self._info_or_none() if self._may_have_settings() else None
             self._config = config.override_session(info.config, self.session) if info and info.config else config
             self._sync_always = self._config.durability == "always"
             self._sync_later = self._config.durability == "interval"
+            self._timeout_seconds = self._config.lock_timeout_seconds
+            self._quota_bytes = self._config.quota_bytes
+            self._content_limit_bytes = self._config.content_limit_bytes
         return self._config
 
+    def _may_have_settings(self) -> bool:
+        """Whether the head is worth a proper look: reading a YAML head costs 50 ms."""
+        try:
+            head = self._store.disk.read(self._info_path(), 0, _HEAD_LIMIT_BYTES)
+        except (OSError, StorageCorrupt):
+            return False
+        found = _FORMAT_IN_HEAD.search(head)
+        return b"config" in head or found is None or int(found[1]) != FORMAT
+
+    @property
+    def content_limit_bytes(self) -> int:
+        if self._config is None:
+            self.config  # noqa: B018 - reads the settings
+        return self._content_limit_bytes
+
     def _commit_group(self, batches: list[Batch]) -> None:
-        config = self._config or self.config
+        if self._config is None:
+            self.config  # noqa: B018 - reads the settings
         with self._writing:
             try:
                 if self._lock.descriptor < 0:
                     self._make_private()
                 paths = self.writer.commit(
-                    batches, sync=self._sync_always, timeout_seconds=config.lock_timeout_seconds, admit=self._admit
+                    batches, sync=self._sync_always, timeout_seconds=self._timeout_seconds, admit=self._admit
                 )
             except FileNotFoundError:
                 raise self._store.no_session(self.session) from None
@@ -121,7 +137,7 @@ class FileSession:
             self._store.sync_later(paths)
 
     def _admit(self, used: int, new: int) -> None:
-        self._store.admit(self.session, used, new, self.config.quota_bytes)
+        self._store.admit(self.session, used, new, self._quota_bytes)
 
     def _make_private(self) -> None:
         """A session that a person or another tool made has no private folder yet."""

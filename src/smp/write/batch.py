@@ -220,7 +220,7 @@ class Batch:
         for wish in self.wishes:
             wish.resolve(work)
         for wish in self.wishes:
-            wish.record = work.record(wish.id)
+            wish.record = work.record(wish.memory_id or wish.id)
         return work.entries
 
 
