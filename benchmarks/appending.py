@@ -26,7 +26,7 @@ SMALL_BYTES = 100_000
 class RawProbe:
     """What a program without SMP would do: encode as JSON, write the bytes that SMP writes, sync. File kept open."""
 
-    def __init__(self, root: str, layout: str, count: int = 100) -> None:
+    def __init__(self, root: str, layout: str, count: int = 50) -> None:
         """The bytes come from a store of this layout beside the measured one, to which the same decisions are added."""
         session = sample_data.new_session(root + "-twin", layout, "os")
         decisions = endless(sample_data.decision)
@@ -87,7 +87,7 @@ def durable_add(plan: Plan) -> Iterator[Row]:
         def add(s: Any = session, d: Any = decisions, count: int = count) -> list[float]:
             return each(lambda fields: s.add_decision(**fields), take(d, count))
 
-        found = alternate({"raw": lambda raw=raw, count=count: raw.durable(count), "smp": add}, plan.count(60, 2))
+        found = alternate({"raw": lambda raw=raw, count=count: raw.durable(count), "smp": add}, plan.count(60, 1))
         raw.close()
         session.memory.close()
         details = {
@@ -117,7 +117,7 @@ def add_rate(plan: Plan) -> Iterator[Row]:
             cpu.append(time.process_time() - start)
             return seconds
 
-        found = alternate({"raw": lambda raw=raw: raw.unsynced(250), "smp": add}, plan.count(60, 2))
+        found = alternate({"raw": lambda raw=raw: raw.unsynced(250), "smp": add}, plan.count(60, 1))
         raw.close()
         session.memory.close()
         yield _rate_row('adds, durability="os"', layout, count, found, median(cpu), Target("value", at_least=15_000))
@@ -167,7 +167,7 @@ def large_session(plan: Plan) -> Iterator[Row]:
         sample_data.fill(large_root, layout, plan.size(9_000_000))
         for durability in ("always", "os"):
             progress(f"adding to a large session, {layout}, {durability}")
-            rounds, count = plan.count(40, 2), plan.each_round(20)
+            rounds, count = plan.count(40, 1), plan.each_round(20)
             roots = [plan.folder("small") for _ in range(0, rounds + 1, _ROUNDS_EACH_SMALL)]
             for root in roots:
                 sample_data.fill(root, layout, SMALL_BYTES)

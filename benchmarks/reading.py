@@ -93,7 +93,7 @@ def last_turns(plan: Plan) -> Iterator[Row]:
         root = plan.filled(layout, plan.size(10_000_000))
         sides[layout] = _LAST_TURNS.format(root=root, session=SESSION)
     figure = "new process: last 20 turns of 10 MB"
-    yield from _start_rows(figure, children, sides, plan.count(25, 2), {"jsonl": Target("ratio", at_most=6.0)})
+    yield from _start_rows(figure, children, sides, plan.count(25, 1), {"jsonl": Target("ratio", at_most=6.0)})
 
 
 def commands(plan: Plan) -> Iterator[Row]:

@@ -54,7 +54,7 @@ class Plan:
         return quick if self.quick else full
 
     def size(self, full_bytes: int) -> int:
-        return full_bytes // 10 if self.quick else full_bytes
+        return full_bytes // 30 if self.quick else full_bytes
 
     def folder(self, name: str) -> str:
         """A name for a store that is not there yet."""

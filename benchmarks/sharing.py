@@ -38,9 +38,9 @@ def threads(plan: Plan) -> Iterator[Row]:
                 "one": lambda s=session, d=decisions, n=count: [_threads_seconds(s, d, 1, n)],
                 "eight": lambda s=session, d=decisions, n=count: [_threads_seconds(s, d, WRITERS, n)],
             },
-            plan.count(20, 2),
+            plan.count(20, 1),
         )
-        _check_all_there(session, (plan.count(20, 2) + 1) * count * (WRITERS + 1))
+        _check_all_there(session, (plan.count(20, 1) + 1) * count * (WRITERS + 1))
         raw.close()
         session.memory.close()
         details = {"raw, one thread /s": 1 / found.at("raw", 0.5), "best /s": 1 / found.at("eight", 0.0)}

@@ -134,6 +134,18 @@ class SessionWriter:
             if name not in self._files:
                 self._open(name)
         self._stored.append((batch, parts))
+        if len(parts) == 1:
+            ((name, data),) = parts.items()
+            file = self._files[name]
+            file.append(self._start_of(name, file) + data)
+        else:
+            self._append_all(parts)
+        for name, data in parts.items():
+            self._unterminated.discard(name)
+            self._notes.size += len(data)
+
+    def _append_all(self, parts: dict[str, bytes]) -> None:
+        """Append to several files; if one of them fails, to none."""
         written: list[tuple[OpenFile, int]] = []
         try:
             for name, data in parts.items():
@@ -144,9 +156,6 @@ class SessionWriter:
             for file, size in written:
                 file.cut_back(size)
             raise
-        for name, data in parts.items():
-            self._unterminated.discard(name)
-            self._notes.size += len(data)
 
     def _encoded(self, batch: Batch, entries: list[Entry]) -> dict[str, bytes]:
         """The bytes to append, by file; entries of a transaction are marked as parts of it."""

@@ -191,6 +191,11 @@ class Fold:
             self._orphans.setdefault(entry.id, []).append(entry)
             return
         entry.type = trail.first.type  # a deletion written by hand may not say it
+        if any(_is_copy(entry, other) for other in trail.entries[1:]):
+            self._report(
+                entry, "duplicate_entry", f"this change of {entry.id} stands here twice, word for word.", "warning"
+            )
+            return
         if entry.op == CHANGE and entry.revision != trail.revision + 1:
             expected = trail.revision + 1
             message = f"revision {entry.revision} of {entry.id} follows revision {expected - 1}; one is missing or stands twice."
@@ -214,6 +219,10 @@ class Fold:
 def after(time: str, other: str) -> bool:
     """Compare two canonical times; without their `Z`, text order is time order."""
     return time[:-1] > other[:-1]
+
+
+def _is_copy(entry: Entry, other: Entry) -> bool:
+    return entry.seq == other.seq and entry.op == other.op and entry.at == other.at and same(entry.data, other.data)
 
 
 def _number(entry: Entry) -> int:

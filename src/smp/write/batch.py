@@ -13,7 +13,7 @@ from smp.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound, SMP
 from smp.model import ids
 from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
 from smp.model.fold import Trail
-from smp.model.record import same
+from smp.model.record import CLASSES, same
 from smp.model.types import KINDS, PREFIXES
 from smp.write import validate
 
@@ -44,6 +44,9 @@ class Wish:
     def resolve(self, work: Work) -> None:
         raise AssertionError("each wish resolves itself")
 
+    def resolve_alone(self, session: str, now: str, ledger: Ledger) -> Entry:
+        raise AssertionError("only a wish that needs no trails can be alone")
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or self.record is None:
             raise AttributeError(name)
@@ -72,6 +75,14 @@ class Add(Wish):
         else:
             work.own_id_used(self.memory_id)
         work.put(Entry(PUT, draft.kind.name, self.memory_id, draft.created or work.now, draft.data))
+
+    def resolve_alone(self, session: str, now: str, ledger: Ledger) -> Entry:
+        """The same for a new memory that has the batch to itself and gets its id from us."""
+        draft, kind = self.draft, self.draft.kind
+        self.memory_id = ids.numbered(kind.prefix, ledger.next_number(kind.prefix))
+        entry = Entry(PUT, kind.name, self.memory_id, draft.created or now, draft.data, seq=ledger.next_seq())
+        self.record = CLASSES[kind.name](session, entry, draft.data, entry, 1, None)
+        return entry
 
     def _is_known(self, work: Work) -> bool:
         """A repeated write is the first one's; a preference or a state that is there is changed."""
@@ -216,6 +227,8 @@ class Batch:
         self.needs_trails = True in [wish.needs_trails for wish in wishes]
 
     def resolve(self, ledger: Ledger) -> list[Entry]:
+        if not self.needs_trails and len(self.wishes) == 1:  # most batches: one new memory that depends on nothing
+            return [self.wishes[0].resolve_alone(self.session, self.now, ledger)]
         work = Work(self.session, self.now, ledger)
         for wish in self.wishes:
             wish.resolve(work)
