@@ -21,53 +21,62 @@ if TYPE_CHECKING:
 
 
 class Trail:
-    """All that happened to one memory, oldest first."""
+    """All that happened to one memory, oldest first, and what it comes to; each new entry is taken in once."""
 
-    __slots__ = ("entries", "first")
+    __slots__ = ("_merged", "_merged_count", "deletion", "entries", "first", "last", "revision")
 
     def __init__(self, first: Entry) -> None:
         self.first = first
         self.entries = [first]
+        self.last = first  # the last entry that changed a field
+        self.revision = 1
+        self.deletion: Entry | None = None  # the deletion that holds
+        self._merged = first.data
+        self._merged_count = 1
+
+    def append(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        if entry.op == CHANGE:
+            self.revision += 1
+            self.last = entry
+        else:
+            self.deletion = entry if entry.op == DELETE else None
 
     def copy(self) -> Trail:
         twin = Trail(self.first)
         twin.entries = list(self.entries)
+        twin.last, twin.revision, twin.deletion = self.last, self.revision, self.deletion
+        twin._merged, twin._merged_count = self._merged, self._merged_count
         return twin
 
-    @property
-    def revision(self) -> int:
-        return 1 + sum(entry.op == CHANGE for entry in self.entries)
-
-    @property
-    def deletion(self) -> Entry | None:
-        for entry in reversed(self.entries):
-            if entry.op == DELETE:
-                return entry
-            if entry.op == RESTORE:
-                return None
-        return None
-
     def data(self) -> dict[str, Any]:
-        if len(self.entries) == 1:
-            return self.first.data
-        merged = dict(self.first.data)
-        for entry in self.entries:
-            if entry.op == CHANGE:
-                merged.update(entry.data)
-        return {key: value for key, value in merged.items() if value is not None}
+        """The fields as they stand. Not to be changed: records share it."""
+        if self._merged_count < len(self.entries):
+            merged = dict(self._merged)
+            for entry in self.entries[self._merged_count :]:
+                if entry.op == CHANGE:
+                    merged.update(entry.data)
+            self._merged = {key: value for key, value in merged.items() if value is not None}
+            self._merged_count = len(self.entries)
+        return self._merged
 
     def record(self, session: str, until: str | None = None) -> Record | None:
         """The memory as it stands, or as it stood at a time; None if it was not there yet."""
         if until is not None:
             return self._until(until).record(session) if not after(self.first.at, until) else None
-        if len(self.entries) == 1:
-            return CLASSES[self.first.type](session, self.first, self.first.data, self.first, 1, None)
-        last = next((entry for entry in reversed(self.entries) if entry.op in (PUT, CHANGE)), self.first)
-        return CLASSES[self.first.type](session, self.first, self.data(), last, self.revision, self.deletion)
+        return CLASSES[self.first.type](session, self.first, self.data(), self.last, self.revision, self.deletion)
 
     def _until(self, until: str) -> Trail:
+        return self._of([entry for entry in self.entries[1:] if not after(entry.at, until)])
+
+    def in_order(self) -> Trail:
+        """The same entries in the order in which they were written."""
+        return self._of(sorted(self.entries[1:], key=_number))
+
+    def _of(self, entries: list[Entry]) -> Trail:
         twin = Trail(self.first)
-        twin.entries += [entry for entry in self.entries[1:] if not after(entry.at, until)]
+        for entry in entries:
+            twin.append(entry)
         return twin
 
     def history(self) -> list[dict[str, Any]]:
@@ -114,10 +123,8 @@ class Fold:
 
     def _put_in_order(self) -> None:
         """Something came late, because a reader looks at one file after the other."""
-        for trail in self.trails.values():
-            if len(trail.entries) > 2:
-                trail.entries[1:] = sorted(trail.entries[1:], key=_number)
-        self.trails = dict(sorted(self.trails.items(), key=_first_number))
+        trails = {name: trail.in_order() if len(trail.entries) > 2 else trail for name, trail in self.trails.items()}
+        self.trails = dict(sorted(trails.items(), key=_first_number))
 
     def _add(self, entry: Entry) -> None:
         if entry.seq > self.seq:
@@ -191,7 +198,7 @@ class Fold:
             self._orphans.setdefault(entry.id, []).append(entry)
             return
         entry.type = trail.first.type  # a deletion written by hand may not say it
-        if any(_is_copy(entry, other) for other in trail.entries[1:]):
+        if entry.seq <= trail.entries[-1].seq and any(_is_copy(entry, other) for other in trail.entries[1:]):
             self._report(
                 entry, "duplicate_entry", f"this change of {entry.id} stands here twice, word for word.", "warning"
             )
@@ -202,7 +209,7 @@ class Fold:
             self._report(entry, "revision_gap", message, "warning")
         if entry.op == CHANGE:
             self._know_key(entry)
-        trail.entries.append(entry)
+        trail.append(entry)
 
     def _report(self, entry: Entry, code: str, message: str, severity: str) -> None:
         self.problems.append(Problem(entry.file, entry.line, code, message, severity, entry.id))

@@ -22,11 +22,14 @@ from smp.model.session_info import SessionInfo
 from smp.model.types import KINDS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from smp.model.entry import Entry
     from smp.model.fold import Fold
     from smp.store.file_store import FileSession
 
 QUARANTINE = "quarantine"
+_PASSES = 8
 
 
 def validate(session: FileSession) -> Report:
@@ -170,15 +173,31 @@ class _Repair:
         data = old.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")
         if data != old:
             self._act(name, 1, "byte order mark or CRLF line ends taken out")
-        parts: list[bytes] = []
+        data = self._with_pieces(name, data, self._piece)
+        for _ in range(_PASSES):  # where something was taken out, its neighbours may read as something else
+            before, data = data, self._with_pieces(name, data.replace(b"\r\n", b"\n"), self._readable)
+            if data == before:
+                break
+        return data
+
+    def _with_pieces(self, name: str, data: bytes, replaced: Callable[[str, Piece, bytes], bytes]) -> bytes:
+        """The file with each of its pieces replaced."""
+        joined = bytearray()
         position = 0
         for piece in self._layout.codec_of(name).decode(data):
-            parts.append(data[position : piece.start])
-            parts.append(self._piece(name, piece, data[piece.start : piece.end]))
+            joined += data[position : piece.start]
+            new = replaced(name, piece, data[piece.start : piece.end])
+            if not new and joined and not joined.endswith(b"\n"):
+                joined += b"\n"
+            joined += new
             position = piece.end
-        parts.append(data[position:])
-        joined = b"".join(parts)
-        return joined if joined.endswith(b"\n") or not joined else joined + b"\n"
+        joined += data[position:]
+        return bytes(joined if joined.endswith(b"\n") or not joined else joined + b"\n")
+
+    def _readable(self, name: str, piece: Piece, data: bytes) -> bytes:
+        if piece.fields is None and piece.state != CONFLICT:
+            return self._put_aside(name, piece, data, piece.message)
+        return data
 
     def _piece(self, name: str, piece: Piece, data: bytes) -> bytes:
         """What stands in place of a piece from now on."""

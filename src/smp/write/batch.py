@@ -311,7 +311,7 @@ class Work:
     def _amend(self, trail: Trail, entry: Entry) -> None:
         self._write(entry)
         twin = trail.copy()
-        twin.entries.append(entry)
+        twin.append(entry)
         self._own[entry.id] = twin
 
     def _write(self, entry: Entry) -> None:
