@@ -308,7 +308,9 @@ def stories(layout: str) -> dict[str, Callable[[], Story]]:
     }
     told |= {f"convert to {to}": (full, [Step(_convert(to))]) for to in LAYOUTS if to != layout}
     return {
-        name: functools.partial(lambda name, base, steps: Story(name, layout, base(), steps, damaged=name == "repair"), name, base, steps)
+        name: functools.partial(
+            lambda name, base, steps: Story(name, layout, base(), steps, damaged=name == "repair"), name, base, steps
+        )
         for name, (base, steps) in told.items()
     }
 

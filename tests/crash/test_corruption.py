@@ -67,7 +67,9 @@ def insert(data: bytes, chance: random.Random) -> Mutation:
 
 def insert_words(data: bytes, chance: random.Random) -> Mutation:
     at = chance.randrange(len(data))
-    words = chance.choice([b"oops", b"\n", b"\n\n", b"---\n", b"- ", b"# ", b"{", b'"', b"}\n", b"```\n", b"\t", b"<!-- "])
+    words = chance.choice(
+        [b"oops", b"\n", b"\n\n", b"---\n", b"- ", b"# ", b"{", b'"', b"}\n", b"```\n", b"\t", b"<!-- "]
+    )
     return data[:at] + words + data[at:], [(at, at + 1)]
 
 
@@ -249,18 +251,22 @@ def check_corrupt(layout: str, path: str, mutation: Mutation) -> None:
     check_valid(open_on(system).session(SESSION), settled=True)
 
 
-def check_contained(
-    before: dict[str, Any], found: dict[str, Any], hit: set[str], report: Report, path: str
-) -> None:
+def check_contained(before: dict[str, Any], found: dict[str, Any], hit: set[str], report: Report, path: str) -> None:
     changed = {name for name in before | found if before.get(name) != found.get(name)}
     said = [problem for problem in report.problems if problem.path == path]
     beyond = {name for name in changed if name in before and name not in hit}
     if beyond:
         raise Wrong(f"{sorted(beyond)} changed, but only bytes of {sorted(hit)} did")
     strange = {name for name in changed if name not in before}
-    if strange - {problem.id for problem in said} - {name for problem in said for name in strange if name in problem.message}:
+    if (
+        strange
+        - {problem.id for problem in said}
+        - {name for problem in said for name in strange if name in problem.message}
+    ):
         raise Wrong(f"{sorted(strange)} came from nowhere: {said}")
-    if {name for name in changed if not _only_told_twice(before, found, name)} and not any(problem.line for problem in said):
+    if {name for name in changed if not _only_told_twice(before, found, name)} and not any(
+        problem.line for problem in said
+    ):
         raise Wrong(f"{sorted(changed)} changed, and nobody says so: {report}")
 
 

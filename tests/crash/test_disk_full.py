@@ -38,7 +38,13 @@ from tests.crash.stories import (
 
 pytestmark = pytest.mark.crash
 
-ERRORS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO, "EROFS": errno.EROFS, "EACCES": errno.EACCES, "EDQUOT": errno.EDQUOT}
+ERRORS = {
+    "ENOSPC": errno.ENOSPC,
+    "EIO": errno.EIO,
+    "EROFS": errno.EROFS,
+    "EACCES": errno.EACCES,
+    "EDQUOT": errno.EDQUOT,
+}
 WAYS = [(name, sticky, short) for name in ERRORS for sticky in (False, True) for short in (False, True)]
 TRIES = 60 * SOAK  # per story
 

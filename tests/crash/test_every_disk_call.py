@@ -45,7 +45,9 @@ def power_loss_at(story: Story, call: int, states: int) -> int:
         try:
             check_survivor(story, state, done)
         except Exception as error:
-            raise Wrong(f"{story.layout}, {story.name}: power lost before call {call} ({state.story}): {error}") from error
+            raise Wrong(
+                f"{story.layout}, {story.name}: power lost before call {call} ({state.story}): {error}"
+            ) from error
         looked += 1
     return looked
 

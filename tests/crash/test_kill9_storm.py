@@ -64,7 +64,11 @@ def check_storm(root: Path, ended: list[Worker], watcher: Worker) -> int:
         topics.setdefault(record.topic, []).append(record)
     said = [what for worker in ended for what in worker.said]
     sizes = {"add": 1, "several": 3, "one": 3, "update": 1}
-    tried = {what["key"]: sizes[what["trying"]] if what["trying"] != "update" else 1 for what in said if "key" in what and "trying" in what}
+    tried = {
+        what["key"]: sizes[what["trying"]] if what["trying"] != "update" else 1
+        for what in said
+        if "key" in what and "trying" in what
+    }
     done = [what for what in said if "done" in what and "key" in what]
     ids = [name for what in done for name in what["ids"]]
     assert len(ids) == len(set(ids)), [name for name, count in Counter(ids).items() if count > 1]

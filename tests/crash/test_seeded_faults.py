@@ -39,10 +39,12 @@ from tests.crash.stories import (
     files_below,
     full_base,
     open_on,
-    patch as edit,
     read,
     view,
     view_of,
+)
+from tests.crash.stories import (
+    patch as edit,
 )
 from tests.crash.test_disk_full import check_failing_sync, check_fault, check_short_writes
 from tests.crash.test_every_disk_call import kill_at, power_loss_at
@@ -188,7 +190,9 @@ def alternating_writers(layout: str) -> None:
         writer = writers[number % 2]
         done.append(writer.add_decision(f"turn {number}").id)
         if number % 3 == 2:
-            path = next(path for path in files_below(system) if "/.smp/" not in path and b"Keep files" in read(system, path))
+            path = next(
+                path for path in files_below(system) if "/.smp/" not in path and b"Keep files" in read(system, path)
+            )
             edit(system, path, lambda data: data + b"\xff\n")
             writers[(number + 1) % 2].repair()
             before = {**before, SESSION: {**before[SESSION], "": view_of(writer)[""]}}
@@ -366,88 +370,140 @@ def _trusted_append(self: Journal, name: str, offset: int, data: bytes, already_
 
 VARIANTS: dict[str, tuple[Callable[[], Any], Check, str]] = {
     "no sync at append": (
-        lambda: patch.object(OpenFile, "sync", _folders_only), power_loss("append"), "jsonl",
+        lambda: patch.object(OpenFile, "sync", _folders_only),
+        power_loss("append"),
+        "jsonl",
     ),
     "no folder sync after a file was created": (
-        lambda: patch.object(OpenFile, "sync", _sync_only), power_loss("first append"), "jsonl",
+        lambda: patch.object(OpenFile, "sync", _sync_only),
+        power_loss("first append"),
+        "jsonl",
     ),
     "temporary file not synced before its rename": (
-        lambda: patch.object(Disk, "write_new", _write_unsynced), power_loss("change info"), "jsonl",
+        lambda: patch.object(Disk, "write_new", _write_unsynced),
+        power_loss("change info"),
+        "jsonl",
     ),
     "rewritten files not synced before their renames": (
-        lambda: patch.object(Disk, "write_new", _write_unsynced), power_loss("repair"), "log",
+        lambda: patch.object(Disk, "write_new", _write_unsynced),
+        power_loss("repair"),
+        "log",
     ),
     "no folder sync after a rename": (
-        lambda: patch.object(Disk, "replace", _replace_without_folder), power_loss("change info"), "log",
+        lambda: patch.object(Disk, "replace", _replace_without_folder),
+        power_loss("change info"),
+        "log",
     ),
     "unlink before rename": (
-        lambda: patch.object(Disk, "replace", _replace_after_unlink), power_loss("change info"), "markdown",
+        lambda: patch.object(Disk, "replace", _replace_after_unlink),
+        power_loss("change info"),
+        "markdown",
     ),
     "written over in place": (
-        lambda: patch.object(Disk, "replace", _write_over), kill("change info"), "jsonl",
+        lambda: patch.object(Disk, "replace", _write_over),
+        kill("change info"),
+        "jsonl",
     ),
     "journal not synced before it is carried out": (
-        lambda: patch.object(Journal, "commit", _commit_unsynced), power_loss("transaction"), "jsonl",
+        lambda: patch.object(Journal, "commit", _commit_unsynced),
+        power_loss("transaction"),
+        "jsonl",
     ),
     "journal cleared before it is carried out": (
-        lambda: patch.object(Journal, "carry_out", _cleared_first), kill("transaction"), "jsonl",
+        lambda: patch.object(Journal, "carry_out", _cleared_first),
+        kill("transaction"),
+        "jsonl",
     ),
     "transaction without a journal": (
-        lambda: patch.object(SessionWriter, "_store_by_journal", _no_journal), kill("transaction"), "jsonl",
+        lambda: patch.object(SessionWriter, "_store_by_journal", _no_journal),
+        kill("transaction"),
+        "jsonl",
     ),
     "readers do not know the journal": (
-        lambda: patch.object(SessionReader, "_planned", lambda self, plan: []), kill("transaction"), "log",
+        lambda: patch.object(SessionReader, "_planned", lambda self, plan: []),
+        kill("transaction"),
+        "log",
     ),
     "recovery trusts what a dead writer has not synced": (
-        lambda: patch.object(Journal, "_append", _trusted_append), kill("transaction"), "jsonl",
+        lambda: patch.object(Journal, "_append", _trusted_append),
+        kill("transaction"),
+        "jsonl",
     ),
     "lock never taken": (
-        lambda: patch.object(SessionLock, "acquire", _not_locked), other_writer, "jsonl",
+        lambda: patch.object(SessionLock, "acquire", _not_locked),
+        other_writer,
+        "jsonl",
     ),
     "lock file unlinked on release": (
-        lambda: patch.object(SessionLock, "release", _unlinked), lock_files_stay, "single",
+        lambda: patch.object(SessionLock, "release", _unlinked),
+        lock_files_stay,
+        "single",
     ),
     "file descriptor kept across a rewrite": (
-        lambda: patch.object(OpenFile, "still_is", _always_the_same), alternating_writers, "jsonl",
+        lambda: patch.object(OpenFile, "still_is", _always_the_same),
+        alternating_writers,
+        "jsonl",
     ),
     "torn tail not cut off": (
-        lambda: patch.object(SessionWriter, "_quarantine", _nothing), torn("decision"), "jsonl",
+        lambda: patch.object(SessionWriter, "_quarantine", _nothing),
+        torn("decision"),
+        "jsonl",
     ),
     "notes trusted across a reboot": (
-        lambda: broken(patch.object(notes_file, "decode", _any_boot)), power_loss("append again"), "jsonl",
+        lambda: broken(patch.object(notes_file, "decode", _any_boot)),
+        power_loss("append again"),
+        "jsonl",
     ),
     "ids given without looking under the lock": (
-        lambda: patch.object(SessionWriter, "_load_notes", _own_numbers), alternating_writers, "single",
+        lambda: patch.object(SessionWriter, "_load_notes", _own_numbers),
+        alternating_writers,
+        "single",
     ),
     "short write not completed": (
-        lambda: patch.object(OpenFile, "append", _one_write), check_short_writes, "jsonl",
+        lambda: patch.object(OpenFile, "append", _one_write),
+        check_short_writes,
+        "jsonl",
     ),
     "half a write left when the disk is full": (
         lambda: broken(
-            patch.object(OpenFile, "append", _half_left), patch.object(OpenFile, "cut_back", _nothing),
+            patch.object(OpenFile, "append", _half_left),
+            patch.object(OpenFile, "cut_back", _nothing),
             patch.object(OpenFile, "still_is", _always_the_same),
-        ), faults("add many"), "jsonl",
+        ),
+        faults("add many"),
+        "jsonl",
     ),
     "failed sync ignored": (
-        lambda: patch.object(OpenFile, "sync", _sync_says_yes), check_failing_sync, "jsonl",
+        lambda: patch.object(OpenFile, "sync", _sync_says_yes),
+        check_failing_sync,
+        "jsonl",
     ),
     "readers show an unfinished one-file transaction": (
-        lambda: patch.object(session_reader, "_unfinished_group", _nothing), torn("group"), "single",
+        lambda: patch.object(session_reader, "_unfinished_group", _nothing),
+        torn("group"),
+        "single",
     ),
     "readers show a one-file transaction with holes": (
         lambda: patch.object(SessionReader, "_torn_from", lambda *args: float("inf")),
-        power_loss("transaction in one file"), "log",
+        power_loss("transaction in one file"),
+        "log",
     ),
     "readers show an unfinished transaction over several files": (
         lambda: broken(
             patch.object(Journal, "load", _nothing), patch.object(SessionWriter, "recover", SessionWriter.settle)
-        ), other_reader, "jsonl",
+        ),
+        other_reader,
+        "jsonl",
     ),
     "a new file is noted before its folder is synced": (
-        lambda: patch.object(SessionWriter, "_write_notes", _noted_at_once), kill("first append"), "log",
+        lambda: patch.object(SessionWriter, "_write_notes", _noted_at_once),
+        kill("first append"),
+        "log",
     ),
     "a conversion that leaves its flag behind": (
-        lambda: patch.object(Disk, "make_folder", _flag_first), kill("convert to log"), "single",
+        lambda: patch.object(Disk, "make_folder", _flag_first),
+        kill("convert to log"),
+        "single",
     ),
 }
 
@@ -457,7 +513,9 @@ def test_the_suite_notices(name: str) -> None:
     breaking, check, layout = VARIANTS[name]
     with breaking(), pytest.raises((Wrong, SMPError)) as caught:
         check(layout)
-    assert not isinstance(caught.value.__cause__, (NameError, AttributeError, TypeError)), "the variant itself is broken"
+    assert not isinstance(caught.value.__cause__, (NameError, AttributeError, TypeError)), (
+        "the variant itself is broken"
+    )
 
 
 SOUND = {(check.__name__, layout): (check, layout) for _, check, layout in VARIANTS.values()}

@@ -77,7 +77,9 @@ class Cut:
         system = MemorySystem(disk=self.system, boot=None if notes else "later")
         data = self.data[:size] + (bytes(len(self.data) - size) if zeros else b"")
         patch(system, self.path, lambda _: data)
-        for path in list(files_below(system)):  # notes are written after the write that was torn: they are older than it
+        for path in list(
+            files_below(system)
+        ):  # notes are written after the write that was torn: they are older than it
             if path.endswith(("/lock", "/queue")) and not (notes and path in self.notes):
                 system.unlink(path)
             elif path in self.notes:

@@ -51,7 +51,11 @@ def storm(session: SessionMemory, name: str, number: int) -> None:
         say(trying=what, key=key)
         if what == "several":
             with session.transaction() as tx:
-                wishes = [tx.add_decision(key, topic=key), tx.add_finding(key, topic=key), tx.add_turn("user", key, topic=key)]
+                wishes = [
+                    tx.add_decision(key, topic=key),
+                    tx.add_finding(key, topic=key),
+                    tx.add_turn("user", key, topic=key),
+                ]
             say(done=what, key=key, ids=[wish.id for wish in wishes])
         elif what == "one":
             with session.transaction() as tx:
@@ -76,7 +80,11 @@ def watch(session: SessionMemory, name: str, number: int) -> None:
             now[record.id] = record.revision
             topics.setdefault(record.topic, []).append(record.id)
         wrong = [f"{ids} of {topic}" for topic, ids in topics.items() if topic and len(ids) not in (1, 3)]
-        wrong += [f"{topic} has one memory" for topic, ids in topics.items() if topic and len(ids) == 1 and not _single(session, ids[0])]
+        wrong += [
+            f"{topic} has one memory"
+            for topic, ids in topics.items()
+            if topic and len(ids) == 1 and not _single(session, ids[0])
+        ]
         wrong += [f"{id} is gone" for id in seen if id not in now]
         wrong += [f"{id} went back" for id in seen if id in now and now[id] < seen[id]]
         if wrong:
