@@ -132,7 +132,7 @@ def test_nothing_is_written_through_a_linked_file(tmp_path: Path, layout: str) -
     path.unlink()
     path.symlink_to(place / "treasure.txt")
     for seen in (session, smp.open(root).session("s1")):
-        for act in (lambda: seen.add_decision("x"), lambda: seen.update("DEC-0001", n=1), seen.repair):  # noqa: B023
+        for act in (lambda: seen.add_decision("x"), lambda: seen.update("DEC-0001", n=1), seen.repair):
             assert isinstance(within(20, act), SMPError)
         assert "gold" not in repr(seen.records())
         report = seen.validate()
@@ -158,8 +158,8 @@ def test_a_file_that_is_not_a_plain_one_costs_only_itself(tmp_path: Path, layout
     else:
         path.mkdir()
     for seen in (session, smp.open(root).session("s1")):
-        assert isinstance(within(20, lambda: seen.add_decision("x")), SMPError)  # noqa: B023
-        assert within(20, lambda: texts(seen)) == []  # noqa: B023
+        assert isinstance(within(20, lambda: seen.add_decision("x")), SMPError)
+        assert within(20, lambda: texts(seen)) == []
         report = within(20, seen.validate)
         assert str(path) in [each.path for each in report.problems if each.severity == "error"]
     assert unharmed(place)

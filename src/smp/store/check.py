@@ -218,7 +218,10 @@ class _Repair:
             return self._renumbered(name, piece)
         if piece.state == EDITED:
             self._act(name, piece.line, f"{piece.fields.get('id')} was edited by hand; signed again as it stands")
-            return self._encoded(name, self._entry(name, piece))
+            entry = self._entry(name, piece)
+            if entry.op != PUT:  # a change or a deletion has no room for what SMP does not know
+                self._aside.append((name, data))
+            return self._encoded(name, entry)
         return data
 
     def _problems_at(self, name: str, line: int) -> list[Problem]:
