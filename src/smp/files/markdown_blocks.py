@@ -317,7 +317,10 @@ def _header_end(data: bytes, end: int) -> int:
     """Where the lines before the first block end: after their rule, or with them; -1 if they are ours and cut off."""
     rule = _RULE.search(data, 0, end)
     if rule:
-        return rule.end()
+        before = data[: rule.start()]
+        return (
+            0 if b"\0" in before or b"\n<!-- end " in before else rule.end()
+        )  # 0: that was an entry, its heading is gone
     title, _, rest = data.partition(b"\n")
     about, _, tail = rest.partition(b"\n")
     is_ours = title.startswith(b"#") and (about.startswith(_ABOUT) or _ABOUT.startswith(about))
@@ -331,7 +334,8 @@ def _stray(data: bytes, start: int, end: int) -> list[Piece]:
         return []
     skipped = len(gap) - len(gap.lstrip(b" \t\r\n-"))
     first = gap.rfind(b"\n", 0, skipped) + 1
-    return [Piece(start + first, start + len(gap.rstrip()), 0, DAMAGED, None, "stray text, not part of an entry")]
+    stop = start + len(gap.rstrip(b" \t\r\n"))
+    return [Piece(start + first, stop, 0, DAMAGED, None, "stray text, not part of an entry")]
 
 
 def _split_meta(rest: str) -> tuple[list[tuple[str, str]], str]:

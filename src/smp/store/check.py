@@ -247,7 +247,7 @@ class _Repair:
         return self._layout.codec_of(name).encode(self._layout.dialect.encode(entry, self._session.session))
 
     def _put_aside(self, name: str, piece: Piece, data: bytes, reason: str) -> bytes:
-        if not data.strip():
+        if not data.strip(b" \t\r\n"):
             return data
         self._aside.append((name, data))
         self._act(name, piece.line, f"could not be read ({reason}); set aside")
