@@ -11,6 +11,7 @@ import time
 import traceback
 
 import appending
+import finding
 import machine
 import reading
 import report
@@ -31,6 +32,11 @@ FIGURES = {
     "last-turns": reading.last_turns,
     "read-all": reading.read_all,
     "commands": reading.commands,
+    "queries": finding.queries,
+    "newest": finding.newest,
+    "fresh": finding.fresh,
+    "building": finding.building,
+    "first-answer": finding.first_answer,
 }
 
 

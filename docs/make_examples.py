@@ -20,10 +20,12 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "src"))  # the code besid
 import smp  # noqa: E402
 from smp import errors  # noqa: E402
 from smp.config import SETTINGS  # noqa: E402
+from smp.files.disk import Disk  # noqa: E402
 from smp.files.layouts import NAMES, layout_named  # noqa: E402
 from smp.files.memory_system import MemorySystem  # noqa: E402
 from smp.model.entry import PUT, Entry  # noqa: E402
 from smp.model.types import COMMON_FIELDS, KINDS  # noqa: E402
+from smp.store.overview_files import FILES, FOLDER, write_overviews  # noqa: E402
 
 DOCUMENTS = ("README.md", "docs/FORMAT.md", "docs/api.md")
 SESSION = "checkout-review"
@@ -134,6 +136,17 @@ def one_file(layout: str, name: str) -> str:
         return f"````{_language(path)}\n{text_of(system, path)}````\n"
 
 
+def overviews() -> str:
+    """The files that a session in the layout `markdown` has for its readers."""
+    system, memory = tell("markdown")
+    with memory:
+        session = memory.session(SESSION)
+        write_overviews(Disk(system), session.folder, session.records())
+        names = [f"{FOLDER}/{name}" for name in FILES]
+        texts = [text_of(system, f"{session.folder}/{name}") for name in names]
+        return "\n".join(f"`{name}`\n\n````yaml\n{text}````\n" for name, text in zip(names, texts, strict=True))
+
+
 def session_folder(layout: str) -> str:
     system, memory = tell(layout)
     with memory:
@@ -158,7 +171,7 @@ WHEN = {
     "InvalidRecord": "A field is missing, of the wrong type or not allowed. The attribute `field` names it.",
     "InvalidFormat": "A file or an argument cannot be read, such as a PostgreSQL address in this version.",
     "InvalidConfig": "An unknown setting, a bad value, or a `config.json` that is not JSON.",
-    "InvalidQuery": "Reserved for queries (issue 3); not raised yet.",
+    "InvalidQuery": "A part of a query cannot be read: a time, a field filter, an option. The message names the part and shows what is understood.",
     "StoreNotFound": "No `.bmad` folder here or above; or `create=False` and no store in that folder.",
     "SessionNotFound": "There is no session with this id.",
     "SessionExists": "`create_session` with an id that is taken.",
@@ -242,6 +255,7 @@ EXAMPLES: dict[str, Callable[[], str]] = {
     **{layout: (lambda layout=layout: whole_store(layout)) for layout in NAMES},
     "folder": lambda: session_folder("markdown"),
     "decisions": lambda: one_file("markdown", "decisions.yaml"),
+    "overviews": overviews,
     "fields": fields_table,
     "settings": settings_table,
     "errors": errors_table,

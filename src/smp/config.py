@@ -93,6 +93,38 @@ class Positive:
         return int(number) if number.is_integer() else number
 
 
+class Between:
+    """A number between two, both included, fractions allowed."""
+
+    __slots__ = ("allowed", "high", "low")
+
+    def __init__(self, low: float, high: float) -> None:
+        self.low = low
+        self.high = high
+        self.allowed = f"a number from {low} to {high}"
+
+    def accepts(self, value: Any) -> bool:
+        return isinstance(value, int | float) and not isinstance(value, bool) and self.low <= value <= self.high
+
+    def parse(self, text: str) -> Any:
+        return float(_plain(text))
+
+
+class Switch:
+    """On or off."""
+
+    __slots__ = ("allowed",)
+
+    def __init__(self) -> None:
+        self.allowed = "true or false"
+
+    def accepts(self, value: Any) -> bool:
+        return isinstance(value, bool)
+
+    def parse(self, text: str) -> Any:
+        return {"true": True, "false": False}.get(text.strip().lower(), text)
+
+
 class Setting:
     """One row of the schema."""
 
@@ -115,7 +147,26 @@ SETTINGS = (
     Setting("concurrency.lock_timeout_ms", 5000, Whole(0, 600_000), "How long a writer waits for another one."),
     Setting("storage.max_session_size_mb", 10, Positive(10_240), "How large a session may grow, in MiB."),
     Setting("storage.max_content_kb", 1024, Whole(1, 1024), "How large one memory may be, in KiB."),
-)
+    Setting("track_access", True, Switch(), "Whether being found counts for how present a memory is."),
+    Setting("decay.enabled", True, Switch(), "Whether memories fade at all."),
+    Setting("decay.policy", "smp", Choice("smp", "half-life", "boosted", "simple"), "By which rule memories fade."),
+    Setting("decay.rates.conversation", 0.05, Between(0, 10), "How fast turns fade per day: smp, simple."),
+    Setting("decay.rates.decision", 0.03, Between(0, 10), "How fast decisions fade per day: smp, simple."),
+    Setting("decay.rates.finding", 0.04, Between(0, 10), "How fast findings fade per day: smp, simple."),
+    Setting("decay.rates.preference", 0.02, Between(0, 10), "How fast preferences fade per day: smp, simple."),
+    Setting("decay.rates.agent_state", 0.06, Between(0, 10), "How fast agent states fade per day: smp, simple."),
+    Setting("decay.floors.conversation", 0.1, Between(0, 1), "Turns do not fade below this: smp."),
+    Setting("decay.floors.decision", 0.4, Between(0, 1), "Decisions do not fade below this: smp."),
+    Setting("decay.floors.finding", 0.3, Between(0, 1), "Findings do not fade below this: smp."),
+    Setting("decay.floors.preference", 0.6, Between(0, 1), "Preferences do not fade below this: smp; inferred ones, 0.3."),
+    Setting("decay.floors.agent_state", 0.0, Between(0, 1), "Agent states do not fade below this: smp."),
+    Setting("decay.half_life_hours.conversation", 168, Positive(10_000_000), "When turns are half as present: half-life, boosted."),
+    Setting("decay.half_life_hours.decision", 720, Positive(10_000_000), "When decisions are half as present: half-life, boosted."),
+    Setting("decay.half_life_hours.finding", 336, Positive(10_000_000), "When findings are half as present: half-life, boosted."),
+    Setting("decay.half_life_hours.preference", 1440, Positive(10_000_000), "When preferences are half as present: boosted; by half-life they do not fade."),
+    Setting("decay.half_life_hours.other", 168, Positive(10_000_000), "When all other types are half as present: half-life, boosted."),
+    Setting("decay.minimum_factor", 0.1, Between(0, 1), "No memory fades below this: half-life, boosted."),
+)  # fmt: skip
 
 _BY_PATH = {setting.path: setting for setting in SETTINGS}
 _BY_VARIABLE = {setting.variable: setting for setting in SETTINGS}
@@ -224,6 +275,12 @@ class Config:
     @property
     def content_limit_bytes(self) -> int:
         return int(self._values["storage.max_content_kb"] * _KB)
+
+    @property
+    def decay(self) -> dict[str, Any]:
+        """The section on fading, as `smp.decay.policies.policy_of` reads it."""
+        section: dict[str, Any] = self.to_dict()["decay"]
+        return section
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"A Config never changes; {name!r} cannot be set. Build a new one.")

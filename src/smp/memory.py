@@ -6,6 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from smp.asking import Asking
 from smp.config import DEFAULT_ROOTS, Config
 from smp.errors import (
     FormatTooNew,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from smp.files.system import System
+    from smp.model.record import Record
     from smp.model.report import Report
 
 CONFIG_FILE = "config.json"
@@ -96,7 +98,7 @@ def _is_store(root: str) -> bool:
     return isinstance(stored, dict) and stored.get("layout") in NAMES
 
 
-class Memory:
+class Memory(Asking):
     """A store of sessions. Threads may share it; so may any number of processes, each with its own."""
 
     def __init__(
@@ -204,6 +206,21 @@ class Memory:
             raise InvalidConfig("clock: must return a time with a time zone (an aware datetime).", field="clock")
         return moment
 
+    def _asked_store(self) -> FileStore:
+        return self._store
+
+    def _asked_sessions(self) -> list[str] | None:
+        return None
+
+    def _asked_config(self) -> Config:
+        return self.config
+
+    def _asked_at(self) -> datetime:
+        return self.now()
+
+    def _looked_over(self) -> list[Record]:
+        return [record for session in self.sessions() for record in session.records()]
+
     # -- sessions
 
     def create_session(
@@ -285,6 +302,11 @@ class Memory:
         finally:
             lock.release()
             lock.close()
+
+    def reindex(self, progress: Callable[[str, int], None] | None = None) -> int:
+        """Make the index anew from the files; how many memories it holds. Never needed, never harmful."""
+        self._store.check_open()
+        return self._store.indexer.rebuild(progress)
 
     def sync(self) -> None:
         """With durability `interval`: do not wait for the interval."""

@@ -8,191 +8,55 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from smp.asking import Asking
 from smp.errors import InvalidRecord, MemoryNotFound, SessionCorrupt, StorageCorrupt
 from smp.model.fold import Fold
 from smp.model.report import Report, Stats
 from smp.model.time import parse, to_moment, to_text
-from smp.model.types import KINDS, kind_of
+from smp.model.types import kind_of
 from smp.write import validate
-from smp.write.batch import Add, Batch, Change, Delete, Relate, Restore, Wish, id_of
+from smp.write.batch import Add, Batch, Wish
+from smp.writing import Writing, given_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
 
     from smp.config import Config
     from smp.memory import Memory
-    from smp.model.record import AgentState, Artifact, Decision, Finding, Learning, Preference, Record, Turn
+    from smp.model.record import Record
     from smp.model.session_info import SessionInfo
-    from smp.model.types import Kind
-    from smp.store.file_store import FileSession
+    from smp.store.file_store import FileSession, FileStore
+
+T = TypeVar("T")
 
 
-class Writing:
-    """The ways to write, shared by a session (each stores at once) and a transaction (all are stored together)."""
+class _Once(Generic[T]):
+    """An attribute that is worked out when it is first asked for. No lock: a fork must not find one taken."""
 
-    _author: str | None = None
+    def __init__(self, work: Callable[[Any], T]) -> None:
+        self._work = work
+        self._name = work.__name__
+        self.__doc__ = work.__doc__
 
-    def _do(self, wish: Wish, doing: str) -> Any:
-        raise NotImplementedError
-
-    @property
-    def _content_limit(self) -> int:
-        raise NotImplementedError
-
-    def add(self, type: str, data: Mapping[str, Any] | str | None = None, **fields: Any) -> Any:
-        """Add a memory of any type: `add("decision", {"decision": "Use OAuth", "tags": ["auth"]})`."""
-        kind = kind_of(type)
-        given = _given(kind, data)
-        given.update(fields)
-        return self._do(Add(self._draft(kind.name, given)), kind.adding)
-
-    def add_turn(self, role: str, content: str, **fields: Any) -> Turn:
-        """Add a turn of a conversation; `role` is user, assistant, system, tool or an agent's name."""
-        result: Turn = self.add("conversation", role=role, content=content, **fields)
-        return result
-
-    def add_decision(self, decision: str, **fields: Any) -> Decision:
-        """Add a decision: `add_decision("Use OAuth 2.0", rationale="…", author="architect", tags=["auth"])`."""
-        result: Decision = self.add("decision", decision=decision, **fields)
-        return result
-
-    def add_finding(self, finding: str, **fields: Any) -> Finding:
-        """Add a finding: `add_finding("No MFA required", severity="critical", author="veritas")`."""
-        result: Finding = self.add("finding", finding=finding, **fields)
-        return result
-
-    def add_preference(self, key: str | None = None, value: Any = None, **fields: Any) -> Preference:
-        """Add a preference; the same `key` again updates it: `add_preference("response_style", "concise")`."""
-        result: Preference = self.add("preference", key=key, value=value, **fields)
-        return result
-
-    def update_agent_state(self, agent: str, state: Any, **fields: Any) -> AgentState:
-        """Replace what an agent knows about its own work; earlier states stay in its history."""
-        fields.setdefault("author", agent)
-        result: AgentState = self.add("agent_state", agent=agent, state=state, **fields)
-        return result
-
-    def add_artifact(self, name: str | None = None, content: str | None = None, **fields: Any) -> Artifact:
-        """Add something that was made: `add_artifact("report.md", "# Report …")`; or only its `path`."""
-        result: Artifact = self.add("artifact", name=name, content=content, **fields)
-        return result
-
-    def add_learning(self, learning: str, **fields: Any) -> Learning:
-        """Add a pattern that an agent learned."""
-        result: Learning = self.add("learning", learning=learning, **fields)
-        return result
-
-    def update(self, id: Any, expected_revision: int | None = None, *, by: str | None = None, **changes: Any) -> Any:
-        """Change fields of a memory; None removes one. With `expected_revision`, only if nobody was quicker."""
-        author = changes.pop("updated_by", None) or by or self._author
-        return self._do(Change(id_or_wish(id), changes, author, expected_revision, self._content_limit), "updating")
-
-    def resolve(
-        self, id: Any, resolution: Any = None, *, by: str | None = None, status: str = "resolved", **fields: Any
-    ) -> Any:
-        """Close a finding or a decision: `resolve("FIND-0001", "MFA added", by="user")`."""
-        at = to_text(self._now())
-        author = by or self._author
-
-        def resolved(record: Record) -> dict[str, Any]:
-            if record.type not in ("finding", "decision"):
-                raise InvalidRecord(
-                    f"{record.id}: only findings and decisions can be resolved.", field="id", id=record.id
-                )
-            details = dict(resolution) if isinstance(resolution, dict) else {"action_taken": resolution}
-            details = {"status": status, "resolved_at": at, "resolved_by": author, **details, **fields}
-            return {
-                "status": status,
-                "resolution": {name: value for name, value in details.items() if value is not None},
-            }
-
-        return self._do(Change(id_or_wish(id), resolved, author, None, self._content_limit), "resolving")
-
-    def relate(self, source: Any, target: Any, kind: str = "relates_to", *, by: str | None = None) -> Any:
-        """Relate two memories: `relate("DEC-0002", "FIND-0001", "resolves")`; the target may be `session/ID`."""
-        wish = Relate(id_or_wish(source), id_or_wish(target), kind, by or self._author, self._content_limit)
-        return self._do(wish, "relating")
-
-    def pin(self, id: Any, *, by: str | None = None) -> Any:
-        """Keep a memory from fading."""
-        return self._set_pinned(id, True, by)
-
-    def unpin(self, id: Any, *, by: str | None = None) -> Any:
-        return self._set_pinned(id, None, by)
-
-    def _set_pinned(self, id: Any, pinned: bool | None, by: str | None) -> Any:
-        change = Change(
-            id_or_wish(id), {"pinned": pinned}, by or self._author, None, self._content_limit, may_touch_turns=True
-        )
-        return self._do(change, "pinning" if pinned else "unpinning")
-
-    def delete(self, id: Any, reason: str | None = None, *, by: str | None = None) -> Any:
-        """Hide a memory at once; `restore` brings it back."""
-        return self._do(Delete(id_or_wish(id), by or self._author, reason), "deleting")
-
-    def restore(self, id: Any, reason: str | None = None, *, by: str | None = None) -> Any:
-        return self._do(Restore(id_or_wish(id), by or self._author, reason), "restoring")
-
-    def _now(self) -> datetime:
-        raise NotImplementedError
-
-    def _draft(self, kind: str, given: dict[str, Any]) -> validate.Draft:
-        draft = validate.draft(KINDS[kind], given, self._content_limit)
-        data = draft.data
-        if "author" not in data:
-            author = self._default_author(data.get("role"))
-            if author is not None:
-                draft.data = data = {"author": author, **data}
-        if "author_kind" not in data:
-            role = data.get("role")
-            if role in ("system", "tool"):
-                data["author_kind"] = role
-            elif role is None and data.get("author") is not None and data["author"] == self._user:
-                data["author_kind"] = "user"
-        return draft
-
-    def _default_author(self, role: str | None) -> str | None:
-        if role is None:
-            return self._author
-        if role == "user":
-            return self._user or "user"
-        return self._author or role
-
-    _user: str | None = None
+    def __get__(self, owner: Any, kind: type) -> T:
+        if owner is None:
+            raise AttributeError(self._name)
+        value = self._work(owner)
+        setattr(owner, self._name, value)
+        return value
 
 
-def _given(kind: Kind, data: Any) -> dict[str, Any]:
-    """The fields that a caller gives: a mapping, or only the text that says it all."""
-    if isinstance(data, str):
-        return {kind.text: data}
-    if data is None or hasattr(data, "keys"):
-        return dict(data or {})
-    raise InvalidRecord(
-        f"data: give the fields of a {kind.name}, or its text, not {type(data).__name__}.", field="data"
-    )
-
-
-def id_or_wish(target: Any) -> Wish | str:
-    return target if isinstance(target, Wish) else id_of(target)
-
-
-class SessionMemory(Writing):
+class SessionMemory(Writing, Asking):
     """One session of a store. Made by `Memory.create_session` and `Memory.session`."""
 
     def __init__(self, memory: Memory, files: FileSession, author: str | None = None) -> None:
         self._memory = memory
         self._files = files
         self._author = validate.optional_text("author", author)
-        self._known_config: Config | None = None
-        self._known_user: str | None = None
-        self._user_known = False
-
-    @property
-    def id(self) -> str:
-        return self._files.session
+        self.id = files.session
 
     @property
     def memory(self) -> Memory:
@@ -216,43 +80,62 @@ class SessionMemory(Writing):
         found = [store.disk.stat(os.path.join(folder, name)) for name in names if name]
         return datetime.fromtimestamp(max((state.st_mtime_ns for state in found if state), default=0) / 1e9, UTC)
 
-    @property
-    def _user(self) -> str | None:  # type: ignore[override]
-        if not self._user_known:
-            try:
-                self._known_user = self._files.info().user
-            except (SessionCorrupt, StorageCorrupt, OSError):
-                self._known_user = None  # an unreadable head costs the head
-            self._user_known = True
-        return self._known_user
+    @_Once
+    def _user(self) -> str | None:
+        try:
+            return self._files.info().user
+        except (SessionCorrupt, StorageCorrupt, OSError):
+            return None  # an unreadable head costs the head
 
-    @property
+    @_Once
     def _content_limit(self) -> int:
         return self.config.content_limit_bytes
 
-    @property
+    @_Once
     def config(self) -> Config:
         """The settings that hold here: the store's, and above them the session's own."""
-        if self._known_config is None:
-            try:
-                own = self.info.config
-            except (SessionCorrupt, StorageCorrupt, OSError):
-                own = {}  # an unreadable head costs the head
-            config = self._memory.config
-            self._known_config = config.override_session(own, self.id) if own else config
-        return self._known_config
+        try:
+            own = self.info.config
+        except (SessionCorrupt, StorageCorrupt, OSError):
+            own = {}  # an unreadable head costs the head
+        config = self._memory.config
+        return config.override_session(own, self.id) if own else config
 
     def _now(self) -> datetime:
         return self._memory.now()
 
+    def _asked_store(self) -> FileStore:
+        return self._files.store
+
+    def _asked_sessions(self) -> list[str] | None:
+        return [self.id]
+
+    def _asked_config(self) -> Config:
+        return self.config
+
+    def _asked_at(self) -> datetime:
+        return self._memory.now()
+
+    def _head(self) -> SessionInfo | None:
+        return self.info
+
+    def _looked_over(self) -> list[Record]:
+        """Whoever looks it over keeps the files beside it up to date, where the layout has some."""
+        records = self.records()
+        if self._files.store.layout.name == "markdown":
+            from smp.store.overview_files import write_overviews
+
+            write_overviews(self._files.store.disk, self.folder, records)
+        return records
+
     def _do(self, wish: Wish, doing: str) -> Record:
-        self._commit([wish], doing, atomic=False)
+        self._commit([wish], doing, False)
         assert wish.record is not None
         return wish.record
 
-    def _commit(self, wishes: list[Wish], doing: str, *, atomic: bool) -> None:
+    def _commit(self, wishes: list[Wish], doing: str, atomic: bool) -> None:
         if wishes:
-            self._files.commit(Batch(self.id, wishes, to_text(self._now()), atomic=atomic, doing=doing))
+            self._files.commit(Batch(self.id, wishes, to_text(self._memory.now()), atomic, doing))
 
     # -- writing several
 
@@ -267,7 +150,7 @@ class SessionMemory(Writing):
             if not isinstance(item, (tuple, list)) or len(item) != 2:
                 raise InvalidRecord("items: each must be a type and its data, (type, data).", field="items")
             kind = kind_of(item[0])
-            wishes.append(Add(self._draft(kind.name, _given(kind, item[1]))))
+            wishes.append(Add(self._draft(kind, given_fields(kind, item[1]))))
         self._commit(wishes, f"adding {len(wishes)} memories", atomic=False)
         return [wish.record for wish in wishes if wish.record is not None]
 
@@ -408,7 +291,7 @@ class Transaction(Writing):
         return self._session._user
 
     @property
-    def _content_limit(self) -> int:
+    def _content_limit(self) -> int:  # type: ignore[override]
         return self._session._content_limit
 
     def _now(self) -> datetime:

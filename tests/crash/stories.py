@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from smp.files.memory_system import MemorySystem
+from smp.files.memory_system import File, Folder, MemorySystem, Node
 from smp.files.system import System
 from smp.memory import Memory, open_memory
 from smp.model.fold import Fold
@@ -21,9 +21,15 @@ from smp.testing import CrashingSystem, FrozenClock, PowerLoss
 LAYOUTS = ("jsonl", "markdown", "single", "log")
 ROOT = "/store"
 SESSION = "story"
-SOAK = int(os.environ.get("SMP_SOAK", "1"))
+SOAK = int(os.environ.get("SMP_SOAK", "0"))
+
 
 View = dict[str, dict[str, Any]]  # session -> its head and its memories
+
+
+def depth(daily: int, full: int) -> int:
+    """How many of something to try: with SMP_SOAK=1 the full number, with SMP_SOAK=N N times as many."""
+    return full * SOAK if SOAK else daily
 
 
 class Wrong(AssertionError):
@@ -321,6 +327,60 @@ STORIES = [(layout, name) for layout in LAYOUTS for name in stories(layout)]
 @functools.cache
 def story_named(layout: str, name: str) -> Story:
     return stories(layout)[name]()
+
+
+# Crashes
+
+
+class Crash:
+    """The machine stopped before a call that changes something; so many steps were acknowledged."""
+
+    def __init__(self, call: int, done: int, machine: CrashingSystem) -> None:
+        self.call = call
+        self.done = done
+        self.machine = machine
+
+
+class _Filmed(CrashingSystem):
+    """A machine that keeps a picture of itself before each call: what a crash there leaves, without a run for each.
+
+    How many calls there are differs a little from run to run (who holds the lock is written once a second, a session
+    that is collected is opened anew); these are all calls of one run.
+    """
+
+    def __init__(self, disk: MemorySystem) -> None:
+        super().__init__(disk=disk)
+        self.done = 0
+        self.crashes: list[Crash] = []
+
+    def _gate(self, call: str, changes: bool) -> None:
+        super()._gate(call, changes)
+        if changes:
+            self.crashes.append(Crash(self.calls, self.done, self.kill_state()))
+
+
+def crashes_of(story: Story) -> list[Crash]:
+    """A crash before every call of a story, and one behind the last."""
+    system = _Filmed(story.base)
+    memory = open_on(system, story.layout)
+    system.crashes.clear()  # opening is not part of the story
+    for step in story.steps:
+        memory = step.run(memory) or memory
+        system.done += 1
+    assert system.crashes, story.name
+    return [*system.crashes, Crash(system.calls + 1, system.done, system.kill_state())]
+
+
+def fingerprint(system: MemorySystem) -> int:
+    """The same for disks between which nobody can tell: names, content, inodes, links, modes and time stamps."""
+
+    def look(node: Node) -> Any:
+        what = (node.number, node.mode, node.links, node.modified, node.changed)
+        if isinstance(node, Folder):
+            return what, tuple((name, look(inner)) for name, inner in sorted(node.names.items()))
+        return what, bytes(node.data) if isinstance(node, File) else b""
+
+    return hash(look(system._root))
 
 
 # What must be true of a machine that comes back

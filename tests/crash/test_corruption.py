@@ -20,9 +20,9 @@ from tests.crash.stories import (
     LAYOUTS,
     ROOT,
     SESSION,
-    SOAK,
     Wrong,
     check_valid,
+    depth,
     files_below,
     fresh_base,
     open_on,
@@ -36,8 +36,8 @@ from tests.crash.stories import (
 
 pytestmark = pytest.mark.crash
 
-CASES = 110 * SOAK  # per layout, in files with memories
-OTHERS = 30 * SOAK  # per layout, in each other file
+CASES = depth(96, 110)  # per layout, in files with memories
+OTHERS = depth(24, 30)  # per layout, in each other file
 
 Hits = list[tuple[int, int]]  # what was changed, in the file as it was
 Mutation = tuple[bytes, Hits]

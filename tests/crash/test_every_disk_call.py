@@ -6,75 +6,102 @@ import random
 
 import pytest
 
+from smp.files.memory_system import MemorySystem
 from smp.testing import CrashingSystem
 from tests.crash.stories import (
     SESSION,
-    SOAK,
     STORIES,
+    Crash,
     Story,
     Wrong,
     check_durable,
     check_recovery,
     check_survivor,
+    crashes_of,
+    depth,
+    fingerprint,
+    open_on,
     story_named,
+    view,
 )
 
 pytestmark = pytest.mark.crash
 
-STATES = 120 * SOAK  # per story, at least two per crash point: nothing un-synced survived, everything did
-CALLS = 40 * SOAK  # per story; of a longer one (conversions, repairs) a sample, see the slow test for all of them
+STATES = depth(60, 120)  # per story, at least two per crash point: nothing un-synced survived, everything did
+LONG = 60  # calls; of a longer story (a conversion) every crash is looked at, and after some of them work goes on
+SOME = depth(24, 40)  # see the slow test for all of them
 
 
-def calls_of(story: Story, most: int = CALLS) -> list[int]:
-    calls = range(story.first_call, story.calls + 2)
-    if len(calls) <= most:
-        return list(calls)
-    return sorted(random.Random(f"{story.layout} {story.name}").sample(calls, most))
+def where_work_goes_on(story: Story, crashes: list[Crash]) -> list[Crash]:
+    if len(crashes) <= LONG:
+        return crashes
+    return random.Random(f"{story.layout} {story.name}").sample(crashes, SOME)
 
 
-def states_of(story: Story) -> int:
-    return max(2, min(8 * SOAK, STATES // len(calls_of(story))))
+def look_at(story: Story, crash: Crash, system: MemorySystem) -> None:
+    """What was acknowledged is there, and the rest whole or not at all."""
+    try:
+        story.check_view(view(open_on(system)), crash.done)
+    except Exception as error:
+        how = getattr(system, "story", "killed")
+        raise Wrong(f"{story.layout}, {story.name}: stopped before call {crash.call} ({how}): {error}") from error
 
 
-def power_loss_at(story: Story, call: int, states: int) -> int:
-    """Lose power before a call, and look at the disks that this may leave. How many there were."""
-    system = CrashingSystem(disk=story.base, crash_at=call)
-    done, _ = story.run(system)
+def power_loss_at(story: Story, crash: Crash, states: int, seen: set[tuple[int, int]] | None = None) -> int:
+    """Lose power before a call, and look at the disks that this may leave. How many there were.
+
+    The calls around one leave some of the same disks. `seen` has those that were looked at.
+    """
     looked = 0
-    for state in system.crash_states(limit=states, seed=call):
+    for state in crash.machine.crash_states(limit=states, seed=crash.call):
+        looked += 1
+        if seen is not None:
+            known = len(seen)
+            seen.add((crash.done, fingerprint(state)))
+            if len(seen) == known:
+                continue
         try:
-            check_survivor(story, state, done)
+            check_survivor(story, state, crash.done)
         except Exception as error:
             raise Wrong(
-                f"{story.layout}, {story.name}: power lost before call {call} ({state.story}): {error}"
+                f"{story.layout}, {story.name}: power lost before call {crash.call} ({state.story}): {error}"
             ) from error
-        looked += 1
     return looked
 
 
-def kill_at(story: Story, call: int) -> None:
+def kill_at(story: Story, crash: Crash) -> None:
     """Kill the process before a call; another one goes on, and then the power fails."""
-    system = CrashingSystem(disk=story.base, crash_at=call)
-    done, _ = story.run(system)
     try:
-        check_survivor(story, system.kill_state(), done)
-        check_durable(story, system.kill_state(), done)
+        check_survivor(story, crash.machine.kill_state(), crash.done)
+        check_durable(story, crash.machine.kill_state(), crash.done)
     except Exception as error:
-        raise Wrong(f"{story.layout}, {story.name}: killed before call {call}: {error}") from error
+        raise Wrong(f"{story.layout}, {story.name}: killed before call {crash.call}: {error}") from error
 
 
 @pytest.mark.parametrize(("layout", "name"), STORIES)
 def test_power_loss_before_every_call(layout: str, name: str) -> None:
     story = story_named(layout, name)
-    calls = calls_of(story)
-    assert sum(power_loss_at(story, call, states_of(story)) for call in calls) >= len(calls)
+    crashes = crashes_of(story)
+    chosen = where_work_goes_on(story, crashes)
+    states = max(2, min(depth(8, 8), STATES // len(chosen)))
+    seen: set[tuple[int, int]] = set()
+    for crash in crashes:
+        if crash in chosen:
+            assert power_loss_at(story, crash, states, seen)
+        else:
+            look_at(story, crash, next(crash.machine.crash_states(limit=1)))
 
 
 @pytest.mark.parametrize(("layout", "name"), STORIES)
 def test_kill_before_every_call(layout: str, name: str) -> None:
     story = story_named(layout, name)
-    for call in calls_of(story):
-        kill_at(story, call)
+    crashes = crashes_of(story)
+    chosen = where_work_goes_on(story, crashes)
+    for crash in crashes:
+        if crash in chosen:
+            kill_at(story, crash)
+        else:
+            look_at(story, crash, crash.machine.kill_state())
 
 
 @pytest.mark.slow
@@ -82,26 +109,26 @@ def test_kill_before_every_call(layout: str, name: str) -> None:
 @pytest.mark.parametrize(("layout", "name"), STORIES)
 def test_many_states_of_every_call(layout: str, name: str) -> None:
     story = story_named(layout, name)
-    for call in range(story.first_call, story.calls + 2):
-        power_loss_at(story, call, 60)
-        kill_at(story, call)
+    for crash in crashes_of(story):
+        power_loss_at(story, crash, 60)
+        kill_at(story, crash)
 
 
 @pytest.mark.parametrize(("layout", "name"), STORIES)
 def test_crash_during_recovery(layout: str, name: str) -> None:
     story = story_named(layout, name)
     chance = random.Random(f"{layout} {name}")
-    calls = range(story.first_call, story.calls + 2)
-    for call in chance.sample(calls, min(len(calls), 3 * SOAK)):
-        system = CrashingSystem(disk=story.base, crash_at=call)
-        done, _ = story.run(system)
-        states = list(system.crash_states(limit=12, seed=call))
+    crashes = crashes_of(story)
+    for crash in chance.sample(crashes, min(len(crashes), depth(2, 3))):
+        states = list(crash.machine.crash_states(limit=12, seed=crash.call))
         for state in chance.sample(states, min(len(states), 2)):
             try:
-                check_recovery(story, state, done, chance, tries=2 * SOAK)
-                check_durable(story, CrashingSystem(disk=state), done)
+                check_recovery(story, state, crash.done, chance, tries=depth(2, 2))
+                check_durable(story, CrashingSystem(disk=state), crash.done)
             except Exception as error:
-                raise Wrong(f"{layout}, {name}: power lost before call {call} ({state.story}): {error}") from error
+                raise Wrong(
+                    f"{layout}, {name}: power lost before call {crash.call} ({state.story}): {error}"
+                ) from error
 
 
 def test_the_stories_change_something() -> None:

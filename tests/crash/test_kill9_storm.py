@@ -12,12 +12,12 @@ import pytest
 
 import smp
 from tests.crash.processes import Worker
-from tests.crash.stories import LAYOUTS, SOAK
+from tests.crash.stories import LAYOUTS, depth
 
 pytestmark = pytest.mark.crash
 
 WRITERS = 8
-KILLS = 24 * SOAK
+KILLS = depth(16, 24)
 
 
 def storm(root: Path, layout: str, kills: int, seed: str) -> tuple[list[Worker], Worker]:

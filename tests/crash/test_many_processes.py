@@ -17,7 +17,7 @@ import pytest
 import smp
 from smp.errors import LockTimeout
 from tests.crash.processes import SOURCE, Worker, run_all
-from tests.crash.stories import LAYOUTS, SOAK
+from tests.crash.stories import LAYOUTS, depth
 
 pytestmark = pytest.mark.crash
 
@@ -45,7 +45,7 @@ def check_exactly_once(session: Any, workers: list[Worker]) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_sixteen_processes(layout: str, tmp_path: Path) -> None:
-    count = (200 if layout == "jsonl" else 50) * SOAK
+    count = depth(200, 200) if layout == "jsonl" else depth(40, 50)
     with new_store(tmp_path, layout) as memory:
         workers = [Worker("write", memory.root, "shared", f"w{number}", count) for number in range(16)]
         run_all(workers)
@@ -59,7 +59,7 @@ def test_sixteen_processes(layout: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_eight_threads_in_one_memory(layout: str, tmp_path: Path) -> None:
     """Adds, updates and transactions of threads that share a session, and another process beside them."""
-    count = (25 if layout == "jsonl" else 8) * SOAK  # of four writes each
+    count = depth(12, 25) if layout == "jsonl" else depth(6, 8)  # of four writes each
     done: list[str] = []
     errors: list[BaseException] = []
 
@@ -96,7 +96,7 @@ def test_eight_threads_in_one_memory(layout: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_new_store_and_its_sessions_at_once(layout: str, tmp_path: Path) -> None:
-    for attempt in range(2 * SOAK):
+    for attempt in range(depth(2, 2)):
         root = tmp_path / f"store-{attempt}"
         workers = [Worker("create", root, layout, f"w{number}", 5) for number in range(8)]
         run_all(workers)
@@ -135,7 +135,7 @@ def check_no_lost_update(root: Path, layout: str, *, workers: int = 6, each: int
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_no_lost_update(layout: str, tmp_path: Path) -> None:
-    check_no_lost_update(tmp_path, layout, each=20 * SOAK)
+    check_no_lost_update(tmp_path, layout, each=depth(20, 20))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -171,7 +171,7 @@ def test_nobody_starves(tmp_path: Path) -> None:
     with new_store(tmp_path, "jsonl") as memory:
         workers = [Worker("saturate", memory.root, "shared", f"w{number}") for number in range(8)]
         session = memory.session("shared")
-        while len(session.records()) < 400 * SOAK:
+        while len(session.records()) < depth(400, 400):
             session.add_decision("here too")
         for worker in workers:
             assert worker.stop() == 0

@@ -39,6 +39,9 @@ def test_everything_acknowledged_is_there_and_the_next_steps_work(tmp_path: Path
     assert counts["lost"] == 0
     assert re.search(r"veritas +\d+ writes acknowledged .* killed in the middle", done.stdout)
     assert "changed by ada" in done.stdout
+    answer = done.stdout.partition("A question in plain words")[2]
+    assert re.search(r"DEC-\d+ .* architect\n +Use OAuth 2.0 for sign-in\n +text +█", answer)
+    assert "Login has no rate limit" in answer
     steps = done.stdout.partition("What to try next")[2].strip().splitlines()
     commands = [re.split(r"  +", step.strip())[0] for step in steps]
     assert len(commands) == 5

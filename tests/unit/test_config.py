@@ -20,6 +20,9 @@ FILE = "store/config.json"
 LOCK = "concurrency.lock_timeout_ms"
 QUOTA = "storage.max_session_size_mb"
 CONTENT = "storage.max_content_kb"
+RATE = "decay.rates.conversation"
+FLOOR = "decay.floors.finding"
+HALF_LIFE = "decay.half_life_hours.decision"
 
 
 def nested(path, value):
@@ -78,6 +81,33 @@ def test_the_defaults():
         "sync_interval_seconds": 1.0,
         "concurrency": {"lock_timeout_ms": 5000},
         "storage": {"max_session_size_mb": 10, "max_content_kb": 1024},
+        "track_access": True,
+        "decay": {
+            "enabled": True,
+            "policy": "smp",
+            "rates": {
+                "conversation": 0.05,
+                "decision": 0.03,
+                "finding": 0.04,
+                "preference": 0.02,
+                "agent_state": 0.06,
+            },
+            "floors": {
+                "conversation": 0.1,
+                "decision": 0.4,
+                "finding": 0.3,
+                "preference": 0.6,
+                "agent_state": 0.0,
+            },
+            "half_life_hours": {
+                "conversation": 168,
+                "decision": 720,
+                "finding": 336,
+                "preference": 1440,
+                "other": 168,
+            },
+            "minimum_factor": 0.1,
+        },
     }
     assert {config.source(setting.path) for setting in SETTINGS} == {"default"}
 
@@ -302,6 +332,14 @@ GOOD = [
     (QUOTA, 10_240),
     (CONTENT, 1),
     (CONTENT, 1024),
+    ("decay.enabled", True),
+    ("decay.enabled", False),
+    ("decay.policy", "half-life"),
+    (RATE, 0.0),
+    (RATE, 0.5),
+    (FLOOR, 1.0),
+    (HALF_LIFE, 0.5),
+    (HALF_LIFE, 168),
 ]
 BAD = [
     ("durability", "sometimes"),
@@ -340,6 +378,20 @@ BAD = [
     (CONTENT, 1025),
     (CONTENT, 0.5),
     (CONTENT, True),
+    ("decay.enabled", "true"),
+    ("decay.enabled", 1),
+    ("decay.enabled", None),
+    ("decay.policy", "exponential"),
+    ("decay.policy", None),
+    (RATE, -0.01),
+    (RATE, float("nan")),
+    (RATE, float("inf")),
+    (RATE, True),
+    (RATE, "0.1"),
+    (FLOOR, 1.01),
+    (FLOOR, 10**400),
+    (HALF_LIFE, 0),
+    (HALF_LIFE, None),
 ]
 
 
@@ -395,6 +447,12 @@ BAD_TEXTS = [
     (QUOTA, "1_0"),
     (QUOTA, "ten"),
     (CONTENT, "1025"),
+    ("decay.enabled", "perhaps"),
+    ("decay.enabled", "1"),
+    (RATE, "0,1"),
+    (RATE, "nan"),
+    (FLOOR, "1.5"),
+    (HALF_LIFE, "0"),
 ]
 
 

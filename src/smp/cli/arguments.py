@@ -36,8 +36,26 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
+    words = ""  # the argument that takes words as they come: `-draft`, too, and whatever stands behind `--`
+    without_session = "the one written last"
+
+    def parse_intermixed_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if not self.words:
+            return super().parse_intermixed_args(args, namespace)
+        given = list(args)
+        end = given.index("--") if "--" in given else len(given)
+        without = [word for word in given[:end] if _excludes(word)]
+        options = super().parse_intermixed_args([word for word in given[:end] if not _excludes(word)], namespace)
+        setattr(options, self.words, [*getattr(options, self.words), *without, *given[end + 1 :]])
+        return options
+
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message[:1].upper()}{message[1:]}. See: {self.prog} --help")
+
+
+def _excludes(word: str) -> bool:
+    """`-draft` is a word that must not be there: no option is longer than a letter after one dash."""
+    return word[:1] == "-" and word[1:3].isalnum() and len(word) > 2 and word[1].isalpha()
 
 
 def parser_of(name: str) -> tuple[Parser, Callable[[Call], int | None]]:
@@ -67,7 +85,9 @@ def _help_texts(docstring: str) -> tuple[str, str]:
 def _add_global_options(parser: Parser) -> None:
     group = parser.add_argument_group("options for every command")
     group.add_argument("--root", metavar="DIR", help="the store's own folder (SMP_ROOT)")
-    group.add_argument("--session", metavar="ID", help="the session meant (SMP_SESSION; else the one written last)")
+    group.add_argument(
+        "--session", metavar="ID", help=f"the session meant (SMP_SESSION; else {parser.without_session})"
+    )
     group.add_argument("--author", metavar="NAME", help="who is writing (SMP_AUTHOR)")
     group.add_argument("--json", action="store_true", help="print one JSON document")
     group.add_argument("--no-color", action="store_true", help="no colour")

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+    from smp.asking import Asking
     from smp.memory import Memory
+    from smp.model.record import Record
     from smp.session import SessionMemory
 
 
@@ -82,6 +84,30 @@ class Call:
         """The session and the id of a memory: `ID`, or `session/ID` for one of another session."""
         name, slash, memory_id = reference.rpartition("/")
         return (self.session(name), memory_id) if slash and name else (self.session(), reference)
+
+    def record(self, reference: str, *, include_deleted: bool = False) -> Record:
+        """The memory that is meant, `ID` or `session/ID`; it must be there."""
+        session, memory_id = self.place(reference)
+        record: Record | None = session.find(memory_id) if include_deleted else session.get(memory_id)
+        if record is None:
+            from smp.errors import MemoryNotFound
+
+            raise MemoryNotFound(
+                f"{memory_id} does not exist in session {session.id}.", id=memory_id, session=session.id
+            )
+        return record
+
+    # -- who is asked
+
+    @property
+    def asked(self) -> Asking:
+        """The session that was named, else the whole store."""
+        return self.memory if self.options.all or self.session_name is None else self.session()
+
+    @property
+    def is_one_session(self) -> bool:
+        """Whether an id says it all, without its session."""
+        return self.asked is not self.memory or len(self.memory.store.session_ids()) == 1
 
     # -- the answer
 

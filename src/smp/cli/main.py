@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 INTERRUPTED, CLOSED_PIPE, INTERNAL = 130, 141, 70
 _TAKE_A_VALUE = ("--root", "--session", "--author")
 _HELP = ("-h", "--help")
+_OTHER_WORDS = {"search": ["query"], "find": ["query"], "ask": ["query"], "grep": ["query"], "follow": ["watch"]}
 
 _GLOBAL_OPTIONS = """\
 Options for every command, before or after it:
   --root DIR      the store's own folder, else SMP_ROOT, else the store in the nearest .bmad upwards
-  --session ID    the session meant, else SMP_SESSION, else the one that was written last
+  --session ID    the session meant, else SMP_SESSION, else the one that was written last (query, similar, watch: all)
   --author NAME   who is writing, else SMP_AUTHOR
   --json          print one JSON document, exact and complete
   --no-color      no colour (also: NO_COLOR, and when the output is not a terminal)
@@ -119,7 +120,7 @@ def _unknown(name: str) -> str:
         return f"After 'smp {family}' comes one of: {', '.join(command.partition(' ')[2] for command in known)}."
     import difflib  # rare, and slow to load
 
-    near = difflib.get_close_matches(name, [*COMMANDS, *FAMILIES], 1)
+    near = _OTHER_WORDS.get(name) or difflib.get_close_matches(name, [*COMMANDS, *FAMILIES], 1)
     return f"Unknown command: {name}. " + (f"Did you mean 'smp {near[0]}'?" if near else "See: smp --help")
 
 

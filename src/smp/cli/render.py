@@ -13,7 +13,7 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, TextIO
 
 _HOSTILE = re.compile(
@@ -24,7 +24,16 @@ _A_WORD, _SOME_WORDS = 10, 24  # columns that a table tries to leave to a cell
 _SPACES = re.compile(r"[ \t\r\n]+")
 
 # Styles stand in a line as characters that no text has (Unicode noncharacters) until it is printed.
-_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+_CODES = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "cyan": "36",
+    "match": "1;33",
+}
 _BEGIN = {style: chr(0xFDD0 + number) for number, style in enumerate(_CODES)}
 _END = "\ufdef"
 _MARKS = re.compile("[\ufdd0-\ufdef]")
@@ -33,6 +42,8 @@ _AS_ASCII = str.maketrans(
     {
         "…": "...",
         "→": "->",
+        "←": "<-",
+        "×": "x",
         "█": "#",
         "░": ".",
         "·": "-",
@@ -70,6 +81,15 @@ class Screen:
 
     def line(self, text: str = "") -> None:
         """Print one line, the only way out for text that others wrote."""
+        self._stream.write(self._printable(text) + "\n")
+
+    def passing(self, text: str) -> None:
+        """Show a line for a moment, on a terminal: the next one takes its place, an empty one clears it."""
+        if self.is_terminal and os.environ.get("TERM") != "dumb":
+            self._stream.write(f"\r{self._printable(cut(text, (self.width or 80) - 1))}\x1b[K")
+            self._stream.flush()
+
+    def _printable(self, text: str) -> str:
         text = safe(text)
         if not self.has_color:
             text = _MARKS.sub("", text)
@@ -77,15 +97,16 @@ class Screen:
             text = _MARKS.sub(lambda mark: _AS_COLOR.get(mark[0], ""), text) + "\x1b[0m"
         if "utf" not in self._encoding:
             text = text.translate(_AS_ASCII).encode(self._encoding, "backslashreplace").decode(self._encoding)
-        self._stream.write(text + "\n")
+        return text
 
     def error(self, message: str, code: str) -> None:
         self.line(f"{paint('red', 'smp:')} {message} {paint('dim', f'({code})')}")
 
-    def json(self, data: Any) -> None:
+    def json(self, data: Any, *, on_one_line: bool = False) -> None:
         import json
 
-        text = json.dumps(data, ensure_ascii="utf" not in self._encoding, indent=2, default=str)
+        indent = None if on_one_line else 2
+        text = json.dumps(data, ensure_ascii="utf" not in self._encoding, indent=indent, default=str)
         self._stream.write(_HOSTILE.sub(_json_escape, text) + "\n")
 
     def flush(self) -> None:
@@ -131,7 +152,7 @@ def text_lines(text: str) -> list[str]:
 def plural(number: int, word: str) -> str:
     if number == 1:
         return f"1 {word}"
-    return f"{number:,} {word[:-1]}ies" if word.endswith("y") else f"{number:,} {word}s"
+    return f"{number:,} {word[:-1]}ies" if word.endswith("ry") else f"{number:,} {word}s"
 
 
 def size_text(size_bytes: int) -> str:
@@ -159,6 +180,14 @@ def value_text(value: Any) -> str:
 def bar(share: float, columns: int = 24) -> str:
     full = min(columns, max(round(share * columns), 1 if share > 0 else 0))
     return paint("cyan", "█" * full) + paint("dim", "░" * (columns - full))
+
+
+def bars(counts: dict[str, int], shown: Callable[[int], str], columns: int | None = None) -> Iterator[str]:
+    """A bar for each number, the largest first."""
+    names = {name: cut(safe(one_line(name)), max(_A_WORD, (columns or 1000) - 40)) for name in counts}
+    widest, largest = max(map(width_of, names.values()), default=0), max(counts.values(), default=0) or 1
+    for name, number in sorted(counts.items(), key=lambda item: -item[1]):
+        yield f"  {pad(names[name], widest)}  {bar(number / largest)}  {shown(number)}"
 
 
 # -- columns

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from smp.contract.changing import ChangingContract
 from smp.contract.content import ContentContract
+from smp.contract.finding import FindingContract
 from smp.contract.reading import ReadingContract
 from smp.contract.sessions import SessionsContract
 from smp.contract.writing import WritingContract
@@ -19,5 +20,7 @@ from smp.contract.writing import WritingContract
 __all__ = ["StoreContract"]
 
 
-class StoreContract(WritingContract, ChangingContract, ContentContract, ReadingContract, SessionsContract):
+class StoreContract(
+    WritingContract, ChangingContract, ContentContract, ReadingContract, FindingContract, SessionsContract
+):
     """All of it. Derive a class whose name starts with Test and say how a store is opened."""

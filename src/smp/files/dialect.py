@@ -23,6 +23,13 @@ _RESERVED = _MARKS | {"deleted", "deleted_by", "restored", "restored_by", "reaso
 _TOMBSTONE = {"id", "reason", "session_id", "seq", "schema", "deleted", "deleted_by", "by", "timestamp", "ts"}
 
 
+class _Names(dict[str, str]):
+    """The names in the file by ours; a name that the layout does not know stays."""
+
+    def __missing__(self, name: str) -> str:
+        return name
+
+
 class Dialect:
     """The names of one layout."""
 
@@ -43,10 +50,16 @@ class Dialect:
         self.writes_session = writes_session
         self._to_file = {kind: {**names.get("*", {}), **names.get(kind, {})} for kind in KINDS}
         self._from_file = {
-            kind: {theirs: ours for ours, theirs in table.items()} for kind, table in self._to_file.items()
+            kind: {**{theirs: ours for ours, theirs in table.items()}, time: "created"}
+            for kind, table in self._to_file.items()
         }
         self._taken = {
             kind: _RESERVED | KINDS[kind].aliases.keys() | {time, *table.values()} | ({nest} if nest else set())
+            for kind, table in self._to_file.items()
+        }
+        self._odd = {kind: self._taken[kind] - table.keys() for kind, table in self._to_file.items()}
+        self._theirs = {
+            kind: _Names({**{name: name for name in KINDS[kind].rank}, **table})
             for kind, table in self._to_file.items()
         }
 
@@ -79,16 +92,19 @@ class Dialect:
         return {name: value for name, value in fields.items() if value is not None or name == "changes"}
 
     def _add_named(self, fields: Fields, kind: str, data: dict[str, Any]) -> None:
-        taken = self._taken[kind]
-        if not self.nest:
-            self._add_renamed(fields, kind, data, taken)
+        outside, inner = self.outside, fields
+        if self.nest:
+            inner = fields[self.nest] = {}
+        if self._odd[kind].isdisjoint(data):
+            theirs = self._theirs[kind]
+            inner.update(zip(map(theirs.__getitem__, data), data.values(), strict=True))
+            if outside:
+                fields.update({theirs[name]: inner.pop(theirs[name]) for name in data if name in outside})
             return
-        inner: Fields = {}
-        self._add_renamed(
-            inner, kind, {name: value for name, value in data.items() if name not in self.outside}, taken - {self.nest}
-        )
-        fields[self.nest] = inner
-        self._add_renamed(fields, kind, {name: value for name, value in data.items() if name in self.outside}, taken)
+        taken = self._taken[kind]
+        nested = {name: value for name, value in data.items() if name not in outside}
+        self._add_renamed(inner, kind, nested, taken - {self.nest})
+        self._add_renamed(fields, kind, {name: value for name, value in data.items() if name in outside}, taken)
 
     def _add_renamed(self, fields: Fields, kind: str, data: dict[str, Any], taken: frozenset[str] | set[str]) -> None:
         renamed = self._to_file[kind]
@@ -147,10 +163,12 @@ class Dialect:
                 at = fields[word] if isinstance(fields[word], str) else self._time_in(fields)
                 reason = fields.get("reason")
                 return op, at, fields.get(word + "_by"), {} if reason is None else {"reason": reason}
-        own = self._from_file[kind]
-        data = self._renamed(
-            self._unnested({name: value for name, value in fields.items() if name not in _MARKS or name in own}), kind
-        )
+        if self.nest:
+            own = self._from_file[kind]
+            outer = {name: value for name, value in fields.items() if name not in _MARKS or name in own}
+            data = self._renamed(self._unnested(outer), kind)
+        else:
+            data = self._renamed(fields, kind, _MARKS)
         at = data.pop("created", None)
         return PUT, at, None, data
 
@@ -159,7 +177,7 @@ class Dialect:
         return next((fields[name] for name in names), None)
 
     def _unnested(self, fields: Fields) -> Fields:
-        inner = fields.get(self.nest) if self.nest else None
+        inner = fields.get(self.nest)
         if not isinstance(inner, dict):
             return fields
         outer = {name: value for name, value in fields.items() if name != self.nest}
@@ -169,24 +187,21 @@ class Dialect:
             merged["extra"] = {name: value for extra in extras for name, value in extra.items()}
         return merged
 
-    def _renamed(self, fields: Fields, kind: str) -> dict[str, Any]:
+    def _renamed(self, fields: Fields, kind: str, skipped: frozenset[str] = frozenset()) -> dict[str, Any]:
         """SMP's names for a file's names; first this dialect's, then those of any other design."""
         own, aliases = self._from_file[kind], KINDS[kind].aliases
         data: dict[str, Any] = {}
         for name, value in fields.items():
-            if name == "extra" and isinstance(value, dict):
-                continue
-            if name == self.time:
-                data["created"] = value
-                continue
-            ours = own.get(name)
-            if ours is None:
-                ours = aliases.get(name, name)
-                if ours != name and (ours in fields or ours in data):
-                    ours = name
-            data[ours] = value
+            if name in own:
+                data[own[name]] = value
+            elif name in aliases:
+                ours = aliases[name]
+                data[name if ours in fields or ours in data else ours] = value
+            elif name not in skipped:
+                data[name] = value
         extra = fields.get("extra")
         if isinstance(extra, dict):
+            del data["extra"]
             data.update(extra)
         return data
 

@@ -46,10 +46,10 @@ class OpenFile:
     def still_is(self, known: list[int]) -> bool:
         """Whether this is still the file that the notes speak of: not replaced, not moved, not changed."""
         found = self._system.fstat(self._descriptor)
-        self.identity = [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+        self.identity = now = [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
         self.size_before = found.st_size
         self.created = False
-        return bool(found.st_nlink == 1 and self.identity == known[:4])
+        return now == known[:4] and bool(found.st_nlink == 1)
 
     def append(self, data: bytes) -> None:
         """Write whole entries; if that fails half-way the file is cut back to where it was."""
@@ -60,12 +60,17 @@ class OpenFile:
         except OSError as error:
             self.cut_back(self.identity[1])
             raise from_os_error(error, self.path, "writing") from error
-        self.identity = identity(self._system.fstat(self._descriptor))
+        self.identity[1] += done  # the times are looked up once for all appends of a commit
 
     def cut_back(self, size: int) -> None:
         """Take back what was appended; this frees space, so it works on a full disk."""
         self._system.ftruncate(self._descriptor, size)
+        self.look()
+
+    def look(self) -> list[int]:
+        """The identity after what was written."""
         self.identity = identity(self._system.fstat(self._descriptor))
+        return self.identity
 
     def sync(self) -> None:
         """The commit point: returns when the bytes, and a new file's folder entry, are on the disk."""
@@ -89,6 +94,29 @@ class OpenFile:
 
     def close(self) -> None:
         self._system.close(self._descriptor)
+
+
+class Spans:
+    """Stretches of several files, each opened once. A context manager."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._descriptors: dict[str, int] = {}
+
+    def read(self, path: str, start: int, length: int) -> bytes:
+        """Raises FileNotFoundError; fewer bytes than asked for mean that the file ends there."""
+        descriptor = self._descriptors.get(path)
+        if descriptor is None:
+            descriptor = self._descriptors[path] = self._disk.open_read(path)
+        return self._disk.system.pread(descriptor, length, start)
+
+    def __enter__(self) -> Spans:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for descriptor in self._descriptors.values():
+            self._disk.system.close(descriptor)
+        self._descriptors.clear()
 
 
 class Disk:
@@ -122,9 +150,8 @@ class Disk:
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         """The bytes of a file from an offset on. Raises FileNotFoundError."""
-        descriptor = self.system.open(path, os.O_RDONLY | _NONBLOCK)
+        descriptor = self.open_read(path)
         try:
-            self._check_plain(descriptor, path)
             parts = []
             while size != 0:
                 part = self.system.pread(descriptor, _CHUNK if size < 0 else min(size, _CHUNK), offset)
@@ -136,6 +163,16 @@ class Disk:
             return b"".join(parts)
         finally:
             self.system.close(descriptor)
+
+    def open_read(self, path: str) -> int:
+        """A descriptor for a plain file; the caller closes it."""
+        descriptor = self.system.open(path, os.O_RDONLY | _NONBLOCK)
+        try:
+            self._check_plain(descriptor, path)
+        except BaseException:
+            self.system.close(descriptor)
+            raise
+        return descriptor
 
     # -- appending
 

@@ -28,7 +28,7 @@ _make = getattr(json.encoder, "c_make_encoder", None)
 _chunks = _make and _make(None, _encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
 
 
-def _encode(value: Any) -> str:
+def to_json(value: Any) -> str:
     return "".join(_chunks(value, 0)) if _chunks else _encoder.encode(value)
 
 
@@ -43,7 +43,8 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-_decoder = json.JSONDecoder(parse_constant=_no_constant)
+# One value, and where it ends: what `JSONDecoder.decode` calls between two searches for white space.
+_scan = json.JSONDecoder(parse_constant=_no_constant).scan_once  # type: ignore[attr-defined]
 _strict = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
 
 
@@ -54,7 +55,7 @@ class JsonLines:
         return b""
 
     def encode(self, fields: Fields) -> bytes:
-        body = _encode(fields).encode()[:-1]
+        body = to_json(fields).encode()[:-1]
         return b"".join((body, _SIGNATURE, signature(body).encode(), b'"}\n'))
 
     def decode(self, data: bytes, offset: int = 0, line: int = 1) -> list[Piece]:
@@ -118,8 +119,11 @@ def _signed_end(text: bytes, position: int) -> int:
 def _whole(text: bytes, start: int, end: int, line: int) -> Piece | None:
     """The entry that fills this line, or None."""
     try:
-        fields = _decoder.decode(text.decode())
-    except (ValueError, RecursionError):
+        shown = text.decode().strip(" \t\r")
+        fields, stop = _scan(shown, 0)
+    except (ValueError, RecursionError, StopIteration):
+        return None
+    if stop < len(shown):
         return None
     if type(fields) is not dict:
         return Piece(start, end, line, DAMAGED, None, "not a JSON object")
@@ -134,7 +138,7 @@ def _whole(text: bytes, start: int, end: int, line: int) -> Piece | None:
 def _edited(text: bytes, start: int, end: int, line: int, state: str) -> Piece:
     try:
         fields = _strict.decode(text.decode())
-        _encode(fields).encode()
+        to_json(fields).encode()
     except (ValueError, RecursionError) as error:
         return Piece(start, end, line, DAMAGED, None, f"not a JSON object that can be kept: {error}")
     fields.pop("checksum", None)

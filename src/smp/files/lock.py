@@ -137,12 +137,12 @@ class SessionLock:
 
     def sign(self, doing: str, last_was_us: bool = False) -> None:
         """Tell people who holds the lock. Not written again if nobody else signed since and the text would be the same."""
-        if not self._host:
-            self._host = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "this machine")
         second = int(time.time())
         if last_was_us and self._signed == (second, doing):
             return
         self._signed = (second, doing)
+        if not self._host:
+            self._host = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "this machine")
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
         text = f"process {self._pid} on {self._host[:80]} since {since}, {doing}"
         try:

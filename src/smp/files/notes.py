@@ -14,6 +14,7 @@ import json
 import zlib
 from typing import TYPE_CHECKING
 
+from smp.files.json_lines import to_json
 from smp.files.lock import HOLDER_BYTES
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _LIMIT_BYTES = 4096
 
 
 class Notes:
-    __slots__ = ("_texts", "boot", "files", "numbers", "seq", "size", "suspects", "warning")
+    __slots__ = ("boot", "files", "numbers", "seq", "size", "suspects", "warning")
 
     def __init__(self) -> None:
         self.boot = ""
@@ -34,22 +35,18 @@ class Notes:
         self.files: dict[str, list[int]] = {}  # name -> identity (4 numbers) + epoch
         self.suspects: list[str] = []  # files whose last sync failed
         self.warning = ""  # why the next writer must look before it writes: "plan" under way, store "converting"
-        self._texts: dict[str, str] = {}  # the files as they are written down
 
     def remember(self, name: str, identity: list[int], epoch: int) -> None:
         files = self.files
         if name not in files and len(files) >= _REMEMBERED_FILES:
             self.forget(next(iter(files)))
-        files[name] = known = [*identity, epoch]
-        self._texts[name] = f'"{name}":{known}'
+        files[name] = [*identity, epoch]
 
     def forget(self, name: str) -> None:
         self.files.pop(name, None)
-        self._texts.pop(name, None)
 
     def forget_all(self) -> None:
         self.files.clear()
-        self._texts.clear()
 
     def unchanged(self, name: str, identity: list[int]) -> int | None:
         """The epoch of a file that looks as it did after the last write, None if it does not."""
@@ -57,9 +54,8 @@ class Notes:
         return known[4] if known is not None and known[:4] == identity else None
 
     def encode(self) -> bytes:
-        """One line of JSON behind its checksum. All texts in it are plain words: nothing needs escaping."""
-        values = repr([self.boot, self.seq, self.size, self.warning, self.numbers, self.suspects])
-        text = f"{values[:-1]},{{{','.join(self._texts.values())}}}]".replace("'", '"').encode()
+        """One line of JSON behind its checksum."""
+        text = to_json([self.boot, self.seq, self.size, self.warning, self.numbers, self.suspects, self.files]).encode()
         return b"%08x %b\n" % (zlib.crc32(text), text)
 
 
@@ -81,8 +77,8 @@ def decode(data: bytes, boot: str) -> Notes:
     return notes
 
 
-def read(system: System, descriptor: int) -> bytes:
-    return system.pread(descriptor, _LIMIT_BYTES, HOLDER_BYTES)
+def read(system: System, descriptor: int, size: int = _LIMIT_BYTES) -> bytes:
+    return system.pread(descriptor, size, HOLDER_BYTES)
 
 
 def write(system: System, descriptor: int, data: bytes) -> bool:

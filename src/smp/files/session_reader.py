@@ -139,7 +139,7 @@ class SessionReader:
             epoch = notes.unchanged(name, found)
             if epoch is None and state is not None and state.epoch is not None:
                 found, epoch = self._look_again(name, found, plan)
-            if state is not None and self._only_grew(state, found, epoch):
+            if state is not None and self._only_grew(name, state, found, epoch):
                 fresh += self._read_from(name, state, found, plan)
                 continue
             rebuild = rebuild or state is not None
@@ -161,8 +161,7 @@ class SessionReader:
                 return found, epoch
         return found, None
 
-    @staticmethod
-    def _only_grew(state: FileState, found: list[int], epoch: int | None) -> bool:
+    def _only_grew(self, name: str, state: FileState, found: list[int], epoch: int | None) -> bool:
         return epoch is not None and epoch == state.epoch and found[0] == state.identity[0] and found[1] >= state.end
 
     def _read_from(self, name: str, state: FileState, found: list[int], plan: Plan | None) -> list[Entry]:
@@ -198,6 +197,7 @@ class SessionReader:
         mark = len(state.entries)
         starts: list[int] = []
         torn = self._torn_from(pieces, data, start)
+        shown = self._shown(name)
         at_the_end = False  # whether the last thing in the file is an entry
         for piece in pieces:
             if piece.state == TORN or piece.start >= torn:
@@ -213,13 +213,12 @@ class SessionReader:
                 state.heads.append(piece.fields)
                 continue
             try:
-                entry = self.layout.dialect.decode(
-                    piece.fields, kind, piece.state, self._shown(name), piece.line, last_seq
-                )
+                entry = self.layout.dialect.decode(piece.fields, kind, piece.state, shown, piece.line, last_seq)
             except InvalidRecord as error:
                 state.problems.append(Problem(self._shown(name), piece.line, "invalid", error.message))
                 continue
             last_seq = entry.seq
+            entry.place = (piece.start, piece.end)
             at_the_end = True
             state.entries.append(entry)
             starts.append(piece.start)

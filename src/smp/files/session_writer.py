@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     Admit = Callable[[int, int], None]  # (bytes there, bytes to come): raises if that is too much
 
-_KEEPS_FILES = os.name == "posix"  # Windows cannot replace a file that anybody has open
-_KEPT_LIMIT = 8
+_KEPT_LIMIT = 8 if os.name == "posix" else 0  # Windows cannot replace a file that anybody has open
 
 
 class _Stale(Exception):
@@ -75,7 +74,7 @@ class SessionWriter:
 
     # -- the write path
 
-    def commit(self, batches: list[Batch], *, sync: bool, timeout_seconds: float, admit: Admit) -> list[str]:
+    def commit(self, batches: list[Batch], sync: bool, timeout_seconds: float, admit: Admit) -> list[str]:
         """Store the batches; errors are left in them. Returns the paths written, for those who sync later."""
         self._lock.acquire(timeout_seconds)
         try:
@@ -96,17 +95,18 @@ class SessionWriter:
             self._lock.release()
 
     def _attempt(self, batch: Batch, admit: Admit) -> None:
+        notes = self._notes
         try:
             for _ in range(3):
                 fold = self._reader.catch_up() if batch.needs_trails else None
-                ledger = Ledger(self._notes.seq, self._notes.numbers.copy(), fold)
+                ledger = Ledger(notes.seq, notes.numbers.copy(), fold)
                 try:
                     entries = batch.resolve(ledger)
                     if entries:
-                        self._store(batch, entries, admit)
+                        self._store(batch, self._encoded(batch, entries), admit)
                     else:
                         self._vouch()
-                    self._notes.seq, self._notes.numbers = ledger.seq, ledger.numbers
+                    notes.seq, notes.numbers = ledger.seq, ledger.numbers
                     return
                 except _Stale:
                     self.settle()
@@ -124,9 +124,10 @@ class SessionWriter:
             self._disk.sync_file(self._path(name))
         self._sync_folders()
 
-    def _store(self, batch: Batch, entries: list[Entry], admit: Admit) -> None:
-        parts = self._encoded(batch, entries)
-        admit(self._notes.size, sum(map(len, parts.values())))
+    def _store(self, batch: Batch, parts: dict[str, bytes], admit: Admit) -> None:
+        """Append to each file; if one of them fails, to none."""
+        new_bytes = sum(map(len, parts.values()))
+        admit(self._notes.size, new_bytes)
         if batch.atomic and len(parts) > 1:
             self._store_by_journal(parts)
             return
@@ -134,43 +135,36 @@ class SessionWriter:
             if name not in self._files:
                 self._open(name)
         self._stored.append((batch, parts))
-        if len(parts) == 1:
-            ((name, data),) = parts.items()
-            file = self._files[name]
-            file.append(self._start_of(name, file) + data)
-        else:
-            self._append_all(parts)
-        for name, data in parts.items():
-            self._unterminated.discard(name)
-            self._notes.size += len(data)
-
-    def _append_all(self, parts: dict[str, bytes]) -> None:
-        """Append to several files; if one of them fails, to none."""
         written: list[tuple[OpenFile, int]] = []
         try:
             for name, data in parts.items():
                 file = self._files[name]
-                written.append((file, file.identity[1]))
-                file.append(self._start_of(name, file) + data)
+                size = file.identity[1]
+                written.append((file, size))
+                file.append(data if size and not self._unterminated else self._start_of(name, file) + data)
         except BaseException:
             for file, size in written:
                 file.cut_back(size)
             raise
+        self._notes.size += new_bytes
+        if self._unterminated:
+            self._unterminated.difference_update(parts)
 
     def _encoded(self, batch: Batch, entries: list[Entry]) -> dict[str, bytes]:
         """The bytes to append, by file; entries of a transaction are marked as parts of it."""
         layout, session = self._layout, self._reader.session
         if len(entries) == 1:
-            name = layout.file_of(entries[0], session)
-            return {name: layout.codec_of(name).encode(layout.dialect.encode(entries[0], session))}
-        names = [layout.file_of(entry, session) for entry in entries]
+            name, data = layout.encode(entries[0], session)
+            return {name: data}
         if batch.atomic:
-            mark = transaction_mark(entries[0].seq, len(entries), len(set(names)))
+            files = {layout.file_of(entry, session) for entry in entries}
+            mark = transaction_mark(entries[0].seq, len(entries), len(files))
             for entry in entries:
                 entry.tx = mark
-        parts: dict[str, list[bytes]] = {name: [] for name in names}
-        for name, entry in zip(names, entries, strict=True):
-            parts[name].append(layout.codec_of(name).encode(layout.dialect.encode(entry, session)))
+        parts: dict[str, list[bytes]] = {}
+        for entry in entries:
+            name, data = layout.encode(entry, session)
+            parts.setdefault(name, []).append(data)
         return {name: b"".join(part) for name, part in parts.items()}
 
     def _open(self, name: str) -> OpenFile:
@@ -427,36 +421,36 @@ class SessionWriter:
 
     def _load_notes(self, doing: str) -> Notes:
         """Read what the last writer knew, and tell others who writes now."""
-        data = notes_file.read(self._disk.system, self._lock.descriptor)
-        by_us = bool(self._notes_bytes) and data.startswith(self._notes_bytes)
-        self._lock.sign(doing, by_us)
+        system, lock, ours = self._disk.system, self._lock, self._notes_bytes
+        by_us = bool(ours) and notes_file.read(system, lock.descriptor, len(ours)) == ours
+        lock.sign(doing, by_us)
         if self._looked:
             self._looked.clear()
             self._unterminated.clear()
         if not by_us:
-            self._notes = notes_file.decode(data, self._disk.system.boot_id())
+            self._notes = notes_file.decode(notes_file.read(system, lock.descriptor), system.boot_id())
         return self._notes
 
     def _write_notes(self, *, remember: bool = True, created: bool = False) -> None:
         """Leave notes of what was written. Of a new file only when its folder is synced: until then others must look."""
+        notes = self._notes
         for name, file in self._files.items():
-            if remember and (created or not file.created) and name not in self._notes.suspects:
-                known = self._notes.files.get(name)
-                self._notes.remember(name, file.identity, known[4] if known else time.time_ns())
-        self._notes_bytes = data = self._notes.encode()
+            if remember and (created or not file.created) and name not in notes.suspects:
+                known, size = notes.files.get(name), file.identity[1]
+                if file.look()[1] == size:
+                    notes.remember(name, file.identity, known[4] if known else time.time_ns())
+                else:
+                    notes.forget(name)  # somebody else wrote to it meanwhile: let the next writer look
+        self._notes_bytes = data = notes.encode()
         notes_file.write(self._disk.system, self._lock.descriptor, data)
 
     def _put_files_away(self) -> None:
         """Keep the files open for the next commit: opening one costs more than writing to it."""
         self._stored.clear()
-        for name, file in self._files.items():
-            if not _KEEPS_FILES:
-                file.close()
-                continue
-            self._kept[name] = file
-            if len(self._kept) > _KEPT_LIMIT:
-                self._kept.pop(next(iter(self._kept))).close()
+        self._kept.update(self._files)
         self._files.clear()
+        while len(self._kept) > _KEPT_LIMIT:
+            self._kept.pop(next(iter(self._kept))).close()
 
     def close_files(self) -> None:
         for files in (self._files, self._kept):

@@ -32,6 +32,9 @@ if sys.platform == "win32":
     from _thread import allocate_lock
 else:
     import fcntl
+    from fcntl import flock
+
+    _TRY_LOCK, _UNLOCK = fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_UN
 
 Data = bytes | bytearray | memoryview
 
@@ -249,13 +252,13 @@ class RealSystem:
 
         def lock(self, fd: int, /) -> bool:
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                flock(fd, _TRY_LOCK)
             except BlockingIOError:
                 return False
             return True
 
         def unlock(self, fd: int, /) -> None:
-            fcntl.flock(fd, fcntl.LOCK_UN)
+            flock(fd, _UNLOCK)
 
 
 def _boot_id() -> str:

@@ -43,6 +43,7 @@ _PLAIN = re.compile(f"(?:[(]|{_LETTER}|[0-9]+ [A-Za-z]){_INNER}*(?:(?::(?![ ]|\\
 _PLAIN_IN_LIST = re.compile(f"(?:{_LETTER})(?:{_LETTER}|[0-9.@+= -])*(?<! )")
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,100}")
 _PLAIN_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?Z")
+_FIRST_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_/(")
 _NOT_TEXT = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))  # YAML 1.1, in any case
 
 _json = json.JSONEncoder(ensure_ascii=False)
@@ -59,7 +60,12 @@ def mapping_text(fields: Fields) -> str:
 def emit_mapping(fields: Fields, indent: str, depth: int = 1) -> str:
     """A mapping, every line behind `indent`, ending in a newline."""
     inner = indent + "  "
-    return "".join([f"{indent}{_key(key, indent)}:{_value(value, inner, depth)}\n" for key, value in fields.items()])
+    lines = []
+    for key, value in fields.items():
+        name = _short_key(key) if len(key) < 64 else _long_key(key, indent)
+        shown = f" {_text(value, inner)}" if type(value) is str else _value(value, inner, depth)
+        lines.append(f"{indent}{name}:{shown}\n")
+    return "".join(lines)
 
 
 def _emit_list(values: list[Any] | tuple[Any, ...], indent: str, depth: int) -> str:
@@ -110,7 +116,7 @@ def _number_or_word(value: Any) -> str:
 
 
 def _text(text: str, inner: str) -> str:
-    if _PLAIN.fullmatch(text) and not (len(text) < 6 and text.lower() in _NOT_TEXT):
+    if _is_plain(text) and not (len(text) < 6 and text.lower() in _NOT_TEXT):
         return text
     if "\n" in text and text.strip("\n") and not _NOT_IN_BLOCK.search(text):
         return _literal_block(text, inner)
@@ -119,6 +125,13 @@ def _text(text: str, inner: str) -> str:
     if ('"' in text or "\\" in text) and "'" not in text and not _NOT_IN_QUOTES.search(text):
         return f"'{text}'"  # nothing needs an escape this way
     return _quoted(text)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether `_PLAIN` matches. Most texts are sentences, and can be told at once that they do, or that they do not."""
+    if text.isprintable() and ":" not in text and "#" not in text and text[:1] in _FIRST_LETTERS:
+        return text[-1:] != " "
+    return "\n" not in text and _PLAIN.fullmatch(text) is not None
 
 
 def _literal_block(text: str, inner: str) -> str:
@@ -143,7 +156,7 @@ def _list_on_one_line(values: list[Any] | tuple[Any, ...]) -> str | None:
     words = []
     for value in values:
         if type(value) is str:
-            if not _PLAIN_IN_LIST.fullmatch(value) or value.lower() in _NOT_TEXT:
+            if len(value) > _LIST_LINE_LIMIT or not _is_plain_in_list(value):
                 return None
             words.append(value)
         elif value is None or type(value) in (bool, int, float):
@@ -154,8 +167,13 @@ def _list_on_one_line(values: list[Any] | tuple[Any, ...]) -> str | None:
     return line if len(line) <= _LIST_LINE_LIMIT else None
 
 
-def _key(key: str, indent: str) -> str:
-    name = _short_key(key) if len(key) < 64 else _quoted(key)
+@functools.lru_cache(maxsize=1024)
+def _is_plain_in_list(word: str) -> bool:
+    return _PLAIN_IN_LIST.fullmatch(word) is not None and word.lower() not in _NOT_TEXT
+
+
+def _long_key(key: str, indent: str) -> str:
+    name = _quoted(key)
     return name if len(name) <= _SIMPLE_KEY_LIMIT else f"? {name}\n{indent}"
 
 

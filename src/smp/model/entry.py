@@ -17,7 +17,22 @@ PUT, CHANGE, DELETE, RESTORE = "put", "change", "delete", "restore"
 
 
 class Entry:
-    __slots__ = ("at", "by", "data", "file", "id", "line", "op", "revision", "schema", "seq", "state", "tx", "type")
+    __slots__ = (
+        "at",
+        "by",
+        "data",
+        "file",
+        "id",
+        "line",
+        "op",
+        "place",
+        "revision",
+        "schema",
+        "seq",
+        "state",
+        "tx",
+        "type",
+    )
 
     def __init__(
         self,
@@ -26,8 +41,8 @@ class Entry:
         id: str,
         at: str,
         data: dict[str, Any],
-        *,
         seq: int = 0,
+        *,
         tx: str = "",
         by: str | None = None,
         revision: int = 0,
@@ -49,6 +64,7 @@ class Entry:
         self.state = state
         self.file = file
         self.line = line
+        self.place = (0, 0)  # where it stands in its file, from byte to byte
 
     def __repr__(self) -> str:
         return f"Entry({self.op} {self.id} seq={self.seq} tx={self.tx!r} at={self.at} by={self.by} {self.data!r})"

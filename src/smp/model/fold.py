@@ -111,7 +111,7 @@ class Fold:
         self.preferences: dict[str, str] = {}  # preference key -> id
         self.problems: list[Problem] = []
         self._parts: dict[str, set[int]] = {}  # transaction -> numbers seen
-        self._orphans: dict[str, list[Entry]] = {}  # what happened to memories that have not been seen yet
+        self.orphans: dict[str, list[Entry]] = {}  # what happened to memories that have not been seen yet
 
     def add(self, entries: Iterable[Entry]) -> None:
         before = self.seq
@@ -152,7 +152,7 @@ class Fold:
         self._know_key(entry)
         if entry.type == "preference" and entry.data.get("key") is not None:
             self.preferences[str(entry.data["key"])] = entry.id
-        if entry.id in self._orphans:
+        if entry.id in self.orphans:
             self._adopt(entry.id)
 
     def _know_key(self, entry: Entry) -> None:
@@ -163,7 +163,7 @@ class Fold:
     def _adopt(self, name: str) -> None:
         """The memory has come after what happened to it."""
         self.problems = [problem for problem in self.problems if problem.code != "orphan" or problem.id != name]
-        for entry in self._orphans.pop(name):
+        for entry in self.orphans.pop(name):
             self._amend(entry)
 
     def _renamed(self, entry: Entry) -> Entry:
@@ -177,7 +177,7 @@ class Fold:
             f"another memory already has the id {entry.id}; this one is shown as {name}. `smp repair` gives it an id of its own.",
             "warning",
         )
-        return Entry(
+        twin = Entry(
             PUT,
             entry.type,
             name,
@@ -189,13 +189,15 @@ class Fold:
             file=entry.file,
             line=entry.line,
         )
+        twin.place = entry.place
+        return twin
 
     def _amend(self, entry: Entry) -> None:
         trail = self.trails.get(entry.id)
         if trail is None:
             what = {CHANGE: "a change", DELETE: "a deletion", RESTORE: "a restoration"}[entry.op]
             self._report(entry, "orphan", f"{what} of {entry.id}, which is not there.", "warning")
-            self._orphans.setdefault(entry.id, []).append(entry)
+            self.orphans.setdefault(entry.id, []).append(entry)
             return
         entry.type = trail.first.type  # a deletion written by hand may not say it
         if entry.seq <= trail.entries[-1].seq and any(_is_copy(entry, other) for other in trail.entries[1:]):

@@ -6,6 +6,8 @@ given under the session's lock and never twice.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from smp.errors import InvalidRecord
 
 LIMIT = 64
@@ -31,6 +33,7 @@ def is_valid(value: str, limit: int = LIMIT) -> bool:
     return 0 < len(value) <= limit and value[0] != "-" and _ALLOWED.issuperset(value) and value.lower() not in _DEVICES
 
 
+@lru_cache(maxsize=2000)  # people use the same few tags again and again
 def check_tag(tag: object) -> str:
     """Letters and digits of any script with `_ - .`; dots make a hierarchy."""
     if (

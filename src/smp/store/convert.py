@@ -220,7 +220,11 @@ def _plan_removals(store: FileStore, target: Layout, session: str, files: list[s
     """Take away what the old layout needed, unless the new one has something in its place."""
     root, old = store.root, store.layout
     kept = {name for _, name in plan.moves}
-    names = [*files, old.info_file] if old.info_file else files
+    from smp.store.overview_files import FILES, FOLDER
+
+    names = [*files, old.info_file] if old.info_file else [*files]
+    overviews = [os.path.join(FOLDER, name) for name in FILES]
+    names += [name for name in overviews if store.disk.exists(os.path.join(old.folder(root, session), name))]
     for name in names:
         relative = os.path.relpath(os.path.join(old.folder(root, session), name), root)
         if relative not in kept:

@@ -29,9 +29,11 @@ from smp.errors import (
     StoreClosed,
     from_os_error,
 )
+from smp.files.access_log import AccessLog
 from smp.files.disk import TEMPORARY, Disk, identity
 from smp.files.layouts.layout import PRIVATE
 from smp.files.lock import SessionLock
+from smp.files.marks import Marks
 from smp.files.session_reader import SessionReader
 from smp.files.session_writer import SessionWriter
 from smp.model import ids
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from smp.files.system import System
     from smp.model.fold import Fold
     from smp.model.report import Report
+    from smp.store.indexer import Indexer
     from smp.store.port import Batch
 
 CONFIG_FILE = "config.json"
@@ -70,7 +73,7 @@ class FileSession:
         self._group = GroupCommit(self._commit_group)
         self._config: Config | None = None
         self._sync_always, self._sync_later = True, False  # these until the session's own settings are read
-        self._timeout_seconds, self._quota_bytes, self._content_limit_bytes = 5.0, 0, 0
+        self._timeout_seconds, self._quota_bytes = 5.0, 0
         _open_sessions.add(self)
 
     def after_fork(self) -> None:
@@ -78,7 +81,7 @@ class FileSession:
         self.writer.close_files()
         self.reader.mutex = threading.RLock()
         self._writing = threading.Lock()
-        self._group = GroupCommit(self._commit_group)
+        self._group = GroupCommit(self._commit_group, self._group.patience_seconds)
 
     # -- writing
 
@@ -101,7 +104,8 @@ class FileSession:
             self._sync_later = self._config.durability == "interval"
             self._timeout_seconds = self._config.lock_timeout_seconds
             self._quota_bytes = self._config.quota_bytes
-            self._content_limit_bytes = self._config.content_limit_bytes
+            if not self._sync_always:
+                self._group.patience_seconds = 0.0  # there is no sync to share
         return self._config
 
     def _may_have_settings(self) -> bool:
@@ -113,12 +117,6 @@ class FileSession:
         found = _FORMAT_IN_HEAD.search(head)
         return b"config" in head or found is None or int(found[1]) != FORMAT
 
-    @property
-    def content_limit_bytes(self) -> int:
-        if self._config is None:
-            self.config  # noqa: B018 - reads the settings
-        return self._content_limit_bytes
-
     def _commit_group(self, batches: list[Batch]) -> None:
         if self._config is None:
             self.config  # noqa: B018 - reads the settings
@@ -126,13 +124,12 @@ class FileSession:
             try:
                 if self._lock.descriptor < 0:
                     self._make_private()
-                paths = self.writer.commit(
-                    batches, sync=self._sync_always, timeout_seconds=self._timeout_seconds, admit=self._admit
-                )
+                paths = self.writer.commit(batches, self._sync_always, self._timeout_seconds, self._admit)
             except FileNotFoundError:
                 raise self._store.no_session(self.session) from None
             except OSError as error:
                 raise from_os_error(error, self.reader.folder, batches[0].doing) from error
+        self._store.marks.set(self.session)
         if self._sync_later:
             self._store.sync_later(paths)
 
@@ -157,6 +154,8 @@ class FileSession:
                 raise self._store.no_session(self.session) from None
             except OSError as error:
                 raise from_os_error(error, self.reader.folder, doing) from error
+            finally:
+                self._store.marks.set(self.session)
 
     # -- reading
 
@@ -298,6 +297,18 @@ class FileStore:
         self._syncer: threading.Timer | None = None
         self._closed = False
         self._config_seen: list[int] = []
+        self.marks = Marks(system, os.path.join(root, PRIVATE))
+        self.access = AccessLog(self.disk, os.path.join(root, PRIVATE))
+        self._indexer: Indexer | None = None
+
+    @property
+    def indexer(self) -> Indexer:
+        """What finds memories; loaded when somebody asks for it."""
+        if self._indexer is None:
+            from smp.store.indexer import Indexer
+
+            self._indexer = Indexer(self)
+        return self._indexer
 
     def session_ids(self) -> list[str]:
         self.check_open()
@@ -325,6 +336,7 @@ class FileStore:
                 self._create_file(info)
         except OSError as error:
             raise from_os_error(error, self.layout.folder(self.root, info.id), "creating a session") from error
+        self.marks.set(info.id)
         return self.session(info.id)
 
     def _create_folder(self, info: SessionInfo) -> None:
@@ -456,6 +468,10 @@ class FileStore:
         self._closed = True
         for session in list(self._sessions.values()):
             session.close()
+        if self._indexer is not None:
+            self._indexer.close()
+        self.access.flush()
+        self.marks.close()
         self.check_synced()
 
     def after_fork(self) -> None:

@@ -2,12 +2,14 @@
 
 Guarantees: batches are stored in the order in which they came; a waiting thread is woken when its batch is done, or to
 lead the next group. An error that hits the whole group (no lock, no such session) is raised in each of its threads.
+
+Threads that wrote together come again together, as soon as they are woken. So a leader waits until all of them are
+here, but not for long: what this saves is a sync, which takes longer. A thread that writes alone never waits.
 """
 
 from __future__ import annotations
 
-import threading
-import time
+from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,71 +18,104 @@ if TYPE_CHECKING:
     from smp.store.port import Batch
 
 
-_PATIENCE_SECONDS = 0.0003
-
-
 class _Ticket:
-    __slots__ = ("batch", "done", "failure", "wake")
+    """A batch in the queue. Its thread sleeps until `wake` is released."""
+
+    __slots__ = ("batch", "failure", "leads", "wake")
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
-        self.done = False
+        self.leads = False
         self.failure: BaseException | None = None
-        self.wake = threading.Lock()
+        self.wake = Lock()
         self.wake.acquire()
 
 
 class GroupCommit:
-    def __init__(self, commit: Callable[[list[Batch]], None]) -> None:
+    def __init__(self, commit: Callable[[list[Batch]], None], patience_seconds: float = 0.0005) -> None:
+        self.patience_seconds = patience_seconds
         self._commit = commit
-        self._mutex = threading.Lock()
-        self._waiting: list[_Ticket] = []
+        self._mutex = Lock()
+        self._queue: list[_Ticket] = []
         self._led = False
-        self._group_size = 1
+        self._expected = 1  # how many threads wrote or waited when the last group was done
+        self._gathering: _Ticket | None = None  # the leader, while it waits for the others
 
     def commit(self, batch: Batch) -> None:
         with self._mutex:
-            alone = not self._led
-            if alone:
-                self._led = True
-            else:
-                ticket = _Ticket(batch)
-                self._waiting.append(ticket)
+            leads, self._led = not self._led, True
+            alone = leads and self._expected == 1
+            if not alone:
+                ticket = self._enqueue(batch)
         if alone:
-            self._lead([batch], [])
-        else:
-            ticket.wake.acquire()
-            if not ticket.done:
-                self._wait_for_others()
+            try:
+                self._commit([batch])
+            finally:
                 with self._mutex:
-                    group, self._waiting = self._waiting, []
-                self._group_size = len(group)
-                self._lead([waiting.batch for waiting in group], group)
+                    self._pass_on(1)
+        else:
+            if not leads:
+                self._sleep(ticket)
+            if leads or ticket.leads:
+                self._lead(ticket)
             if ticket.failure is not None:
                 raise ticket.failure
         if batch.error is not None:
             raise batch.error
 
-    def _wait_for_others(self) -> None:
-        """Those of the last group are about to come again: a moment's patience saves a sync, which takes much longer."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while len(self._waiting) < self._group_size and time.monotonic() < deadline:
-            time.sleep(0)
+    def _enqueue(self, batch: Batch) -> _Ticket:
+        ticket = _Ticket(batch)
+        self._queue.append(ticket)
+        if self._gathering is not None and len(self._queue) >= self._expected:
+            self._gathering.wake.release()
+            self._gathering = None
+        return ticket
 
-    def _lead(self, batches: list[Batch], group: list[_Ticket]) -> None:
-        failure: BaseException | None = None
+    def _sleep(self, ticket: _Ticket) -> None:
         try:
-            self._commit(batches)
+            ticket.wake.acquire()
+        except BaseException:  # a person pressed Ctrl-C
+            with self._mutex:
+                if ticket in self._queue:
+                    self._queue.remove(ticket)
+                if ticket.leads:
+                    self._pass_on(0)
+            raise
+
+    def _lead(self, ticket: _Ticket) -> None:
+        group = [ticket]
+        try:
+            self._wait_for_others(ticket)
+            with self._mutex:
+                group, self._queue = self._queue, []
+            self._commit([each.batch for each in group])
         except BaseException as error:
-            failure = error
-            if not group:
-                raise
+            for each in group:
+                each.failure = error
+        with self._mutex:
+            if ticket in self._queue:  # interrupted before it took the others along
+                self._queue.remove(ticket)
+            for each in group:
+                if each is not ticket:
+                    each.wake.release()
+            self._pass_on(len(group))
+
+    def _wait_for_others(self, ticket: _Ticket) -> None:
+        with self._mutex:
+            if len(self._queue) >= self._expected or not self.patience_seconds:
+                return
+            self._gathering = ticket
+        try:
+            ticket.wake.acquire(timeout=self.patience_seconds)
         finally:
             with self._mutex:
-                for ticket in group:
-                    ticket.done, ticket.failure = True, failure
-                    ticket.wake.release()
-                if self._waiting:
-                    self._waiting[0].wake.release()
-                else:
-                    self._led = False
+                self._gathering = None
+
+    def _pass_on(self, done: int) -> None:
+        """The first who waits leads the next group. The mutex is held."""
+        self._expected = done + len(self._queue)
+        if self._queue:
+            self._queue[0].leads = True
+            self._queue[0].wake.release()
+        else:
+            self._led = False

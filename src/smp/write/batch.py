@@ -77,11 +77,12 @@ class Add(Wish):
         work.put(Entry(PUT, draft.kind.name, self.memory_id, draft.created or work.now, draft.data))
 
     def resolve_alone(self, session: str, now: str, ledger: Ledger) -> Entry:
-        """The same for a new memory that has the batch to itself and gets its id from us."""
-        draft, kind = self.draft, self.draft.kind
-        self.memory_id = ids.numbered(kind.prefix, ledger.next_number(kind.prefix))
-        entry = Entry(PUT, kind.name, self.memory_id, draft.created or now, draft.data, seq=ledger.next_seq())
-        self.record = CLASSES[kind.name](session, entry, draft.data, entry, 1, None)
+        """The same for a new memory that depends on no other and gets its id from us."""
+        draft = self.draft
+        kind, data = draft.kind, draft.data
+        self.memory_id = name = ids.numbered(kind.prefix, ledger.next_number(kind.prefix))
+        entry = Entry(PUT, kind.name, name, draft.created or now, data, ledger.next_seq())
+        self.record = CLASSES[kind.name](session, entry, data, entry, 1, None)
         return entry
 
     def _is_known(self, work: Work) -> bool:
@@ -217,7 +218,7 @@ def id_of(target: Any) -> str:
 class Batch:
     """Wishes that are stored together; `atomic` ones become visible together or not at all."""
 
-    def __init__(self, session: str, wishes: list[Wish], now: str, *, atomic: bool, doing: str) -> None:
+    def __init__(self, session: str, wishes: list[Wish], now: str, atomic: bool, doing: str) -> None:
         self.session = session
         self.wishes = wishes
         self.now = now
@@ -227,8 +228,8 @@ class Batch:
         self.needs_trails = True in [wish.needs_trails for wish in wishes]
 
     def resolve(self, ledger: Ledger) -> list[Entry]:
-        if not self.needs_trails and len(self.wishes) == 1:  # most batches: one new memory that depends on nothing
-            return [self.wishes[0].resolve_alone(self.session, self.now, ledger)]
+        if not self.needs_trails:  # most batches: new memories that depend on nothing
+            return [wish.resolve_alone(self.session, self.now, ledger) for wish in self.wishes]
         work = Work(self.session, self.now, ledger)
         for wish in self.wishes:
             wish.resolve(work)

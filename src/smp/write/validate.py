@@ -7,16 +7,20 @@ fields SMP does not know are kept as they are. Otherwise `InvalidRecord` names t
 from __future__ import annotations
 
 from datetime import date, datetime
+from functools import lru_cache
 from math import isfinite
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from smp.errors import InvalidRecord, SizeLimitExceeded
 from smp.model import ids
 from smp.model.time import parse
-from smp.model.types import CONFIDENCE_WORDS, Kind
+from smp.model.types import CONFIDENCE_WORDS, KINDS, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    Check = Callable[[str, Any], Any]
 
 DEPTH_LIMIT = 28  # every layout has room for them: what is around a field takes up to four levels more
 INTEGER_BITS_LIMIT = 2000  # 600 digits; Python itself refuses to write and read much longer ones
@@ -39,50 +43,66 @@ class Draft:
 
 def draft(kind: Kind, given: Mapping[str, Any], content_limit_bytes: int) -> Draft:
     """Check what a caller gives for a new memory."""
-    data = fields(kind, _flat(kind, given))
+    if "data" in given or "content" in given:
+        given = _flat(kind, given)
+    data = fields(kind, given, content_limit_bytes)
     memory_id = data.pop("id", None)
     created = data.pop("created", None)
     for group in kind.required:
         if not data.get(group[0]) and not any(data.get(name) not in (None, "") for name in group):
             names = " or ".join(group)
             raise InvalidRecord(f"{names}: a {kind.name} needs it, and it must not be empty.", field=group[0])
-    check_size(kind, data, content_limit_bytes)
-    return Draft(
-        kind,
-        None if memory_id is None else ids.check(memory_id, "id"),
-        None if created is None else parse(created, "created"),
-        in_order(kind, data),
-    )
+    return Draft(kind, None if memory_id is None else ids.check(memory_id, "id"), created, data)
 
 
-def fields(kind: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
-    """SMP's names, checked values; None means not given."""
-    aliases = kind.aliases
+def fields(kind: Kind, given: Mapping[str, Any], limit_bytes: int) -> dict[str, Any]:
+    """SMP's names in their order, checked values; None means not given."""
+    if NoneType in map(type, given.values()):
+        given = {name: value for name, value in given.items() if value is not None}
     data: dict[str, Any] = {}
-    for name, value in given.items():
-        if type(name) is not str or not name.isascii():
-            _key("name of a field", name)
-        if value is None or name in _GIVEN_BY_SMP:
-            continue
-        target = name
-        if name in aliases and given.get(aliases[name]) is None and aliases[name] not in data:
-            target = aliases[name]  # if both names are given, the alias is a field of its own
-        checker = _CHECKS.get(target) if target in kind.rank or target == "created" else None
-        data[target] = checker(target, value) if checker else plain(target, value)
+    characters = 0
+    for name, target, check in _plan(kind, tuple(given)):
+        value = given[name]
+        if check is _text and type(value) is str and value.isascii():  # most fields of most memories
+            data[target] = value
+            characters += len(value)
+        else:
+            data[target] = value = check(target, value)
+            characters += len(target) + len(repr(value))
+    if 4 * (characters + 25 * len(data)) > limit_bytes:  # as if every character took four bytes
+        _check_size(kind, data, limit_bytes)
     return data
+
+
+@lru_cache(maxsize=500)
+def _plan(kind: Kind, names: tuple[str, ...]) -> list[tuple[str, str, Check]]:
+    """For each of the names a caller uses, SMP's own and what to ask of it, in the order of writing: a type's own
+    fields first, then the common ones, then the caller's. People use the same few names again and again.
+    """
+    for name in names:
+        _key("name of a field", name)
+    checks = _CHECKS_OF[kind.name]
+    targets: dict[str, str] = {}
+    for name in names:
+        target = kind.aliases.get(name, name)
+        if target in names or target in targets:
+            target = name  # if both names are given, the alias is a field of its own
+        if name not in _GIVEN_BY_SMP:
+            targets[target] = name
+    order = sorted(targets, key=lambda target: kind.rank.get(target, 99))
+    return [(targets[target], target, checks.get(target, plain)) for target in order]
 
 
 def changes(kind: Kind, given: Mapping[str, Any], content_limit_bytes: int) -> dict[str, Any]:
     """Check what a caller wants to change; None removes a field."""
     removed = {kind.aliases.get(name, name): None for name, value in given.items() if value is None}
-    data = fields(kind, given)
+    data = fields(kind, given, content_limit_bytes)
     for name in ("id", "created"):
         if name in data or name in removed:
             raise InvalidRecord(f"{name}: cannot be changed.", field=name)
     for group in kind.required:
         if len(group) == 1 and (group[0] in removed or data.get(group[0], 1) == ""):
             raise InvalidRecord(f"{group[0]}: a {kind.name} needs it, and it must not be empty.", field=group[0])
-    check_size(kind, data, content_limit_bytes)
     return {**removed, **data}
 
 
@@ -202,16 +222,10 @@ def _tags(field: str, value: Any) -> list[str]:
     if isinstance(value, str) or not isinstance(value, (list, tuple, set, frozenset)):
         raise InvalidRecord(f"{field}: must be a list of tags, not {shown(value)}.", field=field)
     items = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
-    for item in items:
-        if type(item) is not str or item not in _good_tags:
-            ids.check_tag(item)
-            if len(_good_tags) < _GOOD_TAGS_LIMIT:
-                _good_tags.add(item)
-    return list(dict.fromkeys(items))
-
-
-_good_tags: set[str] = set()  # people use the same few tags again and again
-_GOOD_TAGS_LIMIT = 10_000
+    try:
+        return list(dict.fromkeys(map(ids.check_tag, items)))
+    except TypeError:  # a list or the like cannot be looked up
+        raise InvalidRecord(f"{field}: {shown(value)} is not a list of tags.", field=field) from None
 
 
 def _relations(field: str, value: Any) -> list[dict[str, Any]]:
@@ -287,20 +301,14 @@ _CHECKS = {
     "created": _time,
 }
 
+# By type, what to ask of its own fields and the common ones; a field of another type is the caller's own here.
+_CHECKS_OF = {
+    kind.name: {name: _CHECKS.get(name, plain) for name in ("id", "created", *kind.rank)} for kind in KINDS.values()
+}
 
-def in_order(kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
-    """A type's own fields first, then the common ones, then the caller's."""
-    rank = kind.rank
-    return {name: data[name] for name in sorted(data, key=lambda name: rank.get(name, 99))}
 
-
-def check_size(kind: Kind, data: dict[str, Any], limit_bytes: int) -> None:
-    size = 0
-    for name, value in data.items():
-        size += len(name) + (4 * len(value) if type(value) is str else _weight(value))
-    if size <= limit_bytes:  # even if every character took four bytes
-        return
-    size = _weight(data)
+def _check_size(kind: Kind, data: dict[str, Any], limit_bytes: int) -> None:
+    size = _weight({name: value for name, value in data.items() if name not in ("id", "created")})
     if size > limit_bytes:
         raise SizeLimitExceeded(
             f"{kind.text}: this {kind.name} has {size:,} bytes of content; {limit_bytes:,} are allowed per memory.",

@@ -27,6 +27,20 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
         },
     ),
     (
+        "Find",
+        {
+            "query": ("finding", "Find memories by words, type, tag, author, time or any field"),
+            "similar": ("finding", "Find memories that say much the same"),
+            "related": ("finding", "Draw what a memory is connected with"),
+            "watch": ("finding", "Print matching memories as they are written"),
+            "priority": ("finding", "Show how present a memory is, and how it will fade"),
+            "topics": ("overviews", "Show what a session is about"),
+            "timeline": ("overviews", "Show what happened when"),
+            "agents": ("overviews", "Show who took part, and with what"),
+            "summary": ("overviews", "Show what matters on a page"),
+        },
+    ),
+    (
         "Read",
         {
             "list": ("reading", "List the memories of a session"),
@@ -53,6 +67,7 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
             "validate": ("checking", "Read everything and report what is wrong, with file and line"),
             "repair": ("checking", "Put right what can be, and set the rest aside"),
             "convert": ("stores", "Change how the memories look on disk"),
+            "reindex": ("indexing", "Make the index anew from the files"),
             "config": ("stores", "Show or change the settings"),
         },
     ),

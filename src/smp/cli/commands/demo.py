@@ -11,6 +11,7 @@ import time
 from smp.cli.commands.reading import story
 from smp.cli.commands.stores import LAYOUTS
 from smp.cli.demo_agent import ROLES
+from smp.cli.hits import hit_lines, main_parts
 from smp.cli.render import pad, paint, plural, size_text, text_lines, wrapped
 from smp.errors import UserError
 
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
     from smp.cli.arguments import Parser
     from smp.cli.call import Call
     from smp.memory import Memory
+    from smp.model.hit import Hit
 
 SESSION, VICTIM = "checkout-review", "veritas"
 _WRITES, _SECONDS = 150, 2.0  # per agent, whichever comes first
 _KILL_AFTER_WRITES, _KILL_AFTER_SECONDS = 40, 1.2
 _SHOWN_LINES, _SHOWN_COLUMNS = 14, 110
+_QUESTION, _SHOWN_HITS, _ASKED_HITS = "how do customers sign in, and does the login have a limit?", 3, 200
 _SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 
@@ -39,8 +42,8 @@ def run_demo(call: Call) -> int:
     """See the main job in a minute.
 
     Three agents, each a process of its own, write one session at the same time. One of them is killed in the middle.
-    A new process opens the store and counts: everything that was acknowledged must be there. Then you see the files.
-    The exit code is 1 if anything was lost.
+    A new process opens the store and counts: everything that was acknowledged must be there. Then you see the files, a
+    change, and a question in plain words with its answer. The exit code is 1 if anything was lost.
 
     Examples:
       smp demo
@@ -128,6 +131,7 @@ class Demo:
         if not self.call.options.json:
             self.show_files(memory)
             self.show_history(memory)
+            self.show_answer(memory)
             self.show_next_steps()
         self.call.answer(facts, ())
         return 1 if facts["lost"] or not facts["valid"] else 0
@@ -218,6 +222,22 @@ class Demo:
         for line in story(decision.id, session.history(decision.id)):
             self.say(f"  {line}".rstrip())
 
+    # -- chapter 5
+
+    def show_answer(self, memory: Memory) -> None:
+        self.title("5", "A question in plain words, and why each answer came")
+        self.say(f'  {paint("dim", "$")} smp query "{_QUESTION}" --explain')
+        self.say("")
+        started = time.perf_counter()
+        hits = memory.query(_QUESTION, limit=_ASKED_HITS)
+        milliseconds = (time.perf_counter() - started) * 1000
+        best = _each_sentence_once(hits)[:_SHOWN_HITS]
+        for line in hit_lines(best, _QUESTION, self.columns - 2, bare=True, explain=main_parts):
+            self.say(f"  {line}")
+        self.say("")
+        answered = f"Asked for the first time of {plural(memory.session(SESSION).stats().memories, 'memory')}"
+        self.say(paint("dim", f"  {answered}: {milliseconds:.0f} ms, the index made on the way. Each sentence once."))
+
     def show_next_steps(self) -> None:
         self.title("→", "What to try next")
         program = _program()
@@ -237,6 +257,14 @@ class Demo:
         if not self.call.options.json:
             self.call.screen.line(line)
             self.call.screen.flush()
+
+
+def _each_sentence_once(hits: list[Hit]) -> list[Hit]:
+    """The agents go round a few sentences: the best of each is enough to see."""
+    best: dict[str, Hit] = {}
+    for hit in hits:
+        best.setdefault(hit.record.text, hit)
+    return list(best.values())
 
 
 def _told(agent: Agent) -> str:
@@ -292,7 +320,7 @@ def _with_files(root: str, program: str) -> list[tuple[str, str]]:
         (f"export SMP_ROOT={quote(root)}", "use the demo's store from now on"),
         (f"{program} list findings --last 5", "what veritas noticed before it was killed"),
         (f"{program} show DEC-0001", "one memory with all its fields"),
-        (f"{program} stats", "how much there is, and how full"),
+        (f"{program} query reset link --explain", "a question of your own, and why each answer came"),
         (
             f"{program} convert --to {'jsonl' if os.path.isdir(os.path.join(root, 'active')) else 'markdown'}",
             "the same memories, other files",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from smp.cli.arguments import count
 from smp.cli.render import fields, paint, plural, table, text_lines, time_text, value_text
-from smp.errors import MemoryNotFound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,14 +65,19 @@ def _memory_table(call: Call, session: SessionMemory, records: list[Record]) -> 
 
 
 def _row(record: Record) -> list[str]:
+    author = value_text(record.author or "")
+    return [paint("cyan", record.id), time_text(record["created"]), author, state_of(record), gist(record)]
+
+
+def gist(record: Record) -> str:
+    """What a memory says, in a text."""
     data = record.to_dict()
     text = data.get("state", "") if record.type == "agent_state" else record.text or data.get("value") or ""
     named = f"{value_text(data['key'])}: " if record.type == "preference" and data.get("key") else ""
-    author = value_text(record.author or "")
-    return [paint("cyan", record.id), time_text(data["created"]), author, _state(record), named + value_text(text)]
+    return named + value_text(text)
 
 
-def _state(record: Record) -> str:
+def state_of(record: Record) -> str:
     words = [record.get("severity"), record.status if record.type == "finding" else record.get("status")]
     words += ["pinned"] if record.pinned else []
     words += ["edited by hand"] if record.edited else []
@@ -95,10 +99,7 @@ def run_show(call: Call) -> None:
       smp show DEC-0001
       smp show checkout-review/FIND-0003 --json
     """
-    session, memory_id = call.place(call.options.id)
-    record = session.find(memory_id) if call.options.deleted else session.get(memory_id)
-    if record is None:
-        raise MemoryNotFound(f"{memory_id} does not exist in session {session.id}.", id=memory_id, session=session.id)
+    record = call.record(call.options.id, include_deleted=call.options.deleted)
     call.answer(record.to_dict(), _shown(call, record))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smp.cli.arguments import assignment
-from smp.cli.render import bar, fields, one_line, pad, paint, plural, size_text, table, time_text, value_text, width_of
+from smp.cli.render import bar, bars, fields, one_line, paint, plural, size_text, table, time_text, value_text
 from smp.errors import SMPError, UserError
 
 TYPE_CHECKING = False
@@ -184,7 +184,7 @@ def _figure_lines(figures: dict[str, Any]) -> Iterator[str]:
         if counts:
             yield ""
             yield paint("bold", title)
-            yield from _bars(counts, shown)
+            yield from bars(counts, shown)
     yield ""
     room = f"{size_text(figures['bytes'])} of {size_text(figures['quota_bytes'])}"
     yield f"{paint('bold', 'Room')}  {bar(figures['utilisation'])}  {room}, {figures['utilisation']:.1%} full"
@@ -192,9 +192,3 @@ def _figure_lines(figures: dict[str, Any]) -> Iterator[str]:
 
 def _counted(number: int) -> str:
     return f"{number:,}"
-
-
-def _bars(counts: dict[str, int], shown: Any) -> Iterator[str]:
-    widest, largest = max(map(width_of, counts)), max(counts.values()) or 1
-    for name, number in sorted(counts.items(), key=lambda item: -item[1]):
-        yield f"  {pad(name, widest)}  {bar(number / largest)}  {shown(number)}"

@@ -75,6 +75,11 @@ class Layout:
     def title_of(self, file: str, session: str) -> str:
         return session
 
+    def encode(self, entry: Entry, session: str) -> tuple[str, bytes]:
+        """The file of an entry and the bytes to append to it."""
+        name = self.file_of(entry, session)
+        return name, self.codec_of(name).encode(self.dialect.encode(entry, session))
+
     # -- the head of a session
 
     def encode_info(self, info: SessionInfo) -> bytes:

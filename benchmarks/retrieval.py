@@ -1,0 +1,244 @@
+"""Does a question find the memory that answers it? Quality of retrieval through the public interface.
+
+Two public benchmarks with gold evidence are written turn by turn into fresh stores, one session per session, and asked
+through `memory.query`. The data are not part of this repository; their folder is given by `--data` or SMP_BENCH_DATA,
+or lies in `../shared/data`. Without them nothing is measured, and the exit code is 0.
+
+    python benchmarks/retrieval.py [--only locomo] [--mode weighted] [--kinds] [--markdown FILE]
+
+For each question: any@k, is one gold memory among the first k; all@10, are all of them among the first ten; mrr, one by
+the rank of the first; ndcg@10. Unit turn: the very memory; unit session: its session, ranked by its best memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+import tempfile
+import time
+from datetime import datetime, timedelta
+from statistics import mean
+
+import smp
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
+    Turn = dict[str, str]
+
+HITS = 50  # enough to rank ten sessions
+PAGE = 20  # what a caller asks for; its time is the latency
+METRICS = ("any@1", "any@5", "any@10", "all@10", "mrr", "ndcg@10")
+FLOORS = {
+    ("LoCoMo", "turn"): {"any@5": 0.72, "any@10": 0.80},
+    ("LoCoMo", "session"): {"any@5": 0.92},
+    ("LongMemEval", "turn"): {"any@10": 0.72},
+    ("LongMemEval", "session"): {"any@5": 0.81, "any@10": 0.88},
+}
+
+
+class Question:
+    """What is asked, when, and which memories and sessions answer it. A memory is named by session and position."""
+
+    def __init__(
+        self, text: str, kind: str, at: str, memories: Iterable[tuple[str, int]], sessions: Iterable[str]
+    ) -> None:
+        self.text = text
+        self.kind = kind
+        self.at = at
+        self.gold = {"turn": set(memories), "session": set(sessions)}
+
+
+class Conversation:
+    """Sessions of turns that share a store, and the questions about them."""
+
+    def __init__(self, sessions: dict[str, list[Turn]], questions: list[Question]) -> None:
+        self.sessions = sessions
+        self.questions = questions
+
+
+# --- The data ------------------------------------------------------------------------------------------------------
+
+
+def locomo(folder: str) -> Iterator[Conversation]:
+    """Two people who talk for months. Asked the day after their last conversation."""
+    for each in _load(folder, "locomo-dev.json"):
+        sessions: dict[str, list[Turn]] = {}
+        places: dict[str, tuple[str, int]] = {}
+        for turn in each["turns"]:
+            turns = sessions.setdefault(turn["session"], [])
+            places[turn["id"]] = (turn["session"], len(turns))
+            turns.append({"role": "user", "author": turn["speaker"], "content": turn["text"], "created": turn["at"]})
+        last = max(turn["at"] for turn in each["turns"])
+        at = (datetime.fromisoformat(last) + timedelta(days=1)).isoformat()
+        yield Conversation(
+            sessions,
+            [
+                Question(asked["text"], asked["kind"], at, _placed(asked["evidence"], places), asked["sessions"])
+                for asked in each["questions"]
+            ],
+        )
+
+
+def longmemeval(folder: str) -> Iterator[Conversation]:
+    """A user and an assistant, many sessions on many matters, all in one haystack."""
+    data = _load(folder, "longmemeval-pool-dev.json")
+    first = min(session["at"] for session in data["sessions"] if session["at"])
+    sessions: dict[str, list[Turn]] = {}
+    places: dict[str, tuple[str, int]] = {}
+    for session in data["sessions"]:
+        created = session["at"] or first  # some distractors have no date
+        turns = sessions.setdefault(session["id"], [])
+        for turn in session["turns"]:
+            places[f"{session['id']}#{turn['n']}"] = (session["id"], len(turns))
+            turns.append({"role": turn["role"], "author": turn["role"], "content": turn["text"], "created": created})
+    questions = [
+        Question(asked["text"], asked["kind"], asked["at"], _placed(asked["evidence"], places), asked["sessions"])
+        for asked in data["questions"]
+    ]
+    yield Conversation(sessions, questions)
+
+
+def _load(folder: str, name: str) -> Any:
+    with open(os.path.join(folder, name), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def _placed(ids: list[str], places: dict[str, tuple[str, int]]) -> list[tuple[str, int]]:
+    return [places[id] for id in ids if id in places]
+
+
+SETS: dict[str, tuple[str, Callable[[str], Iterator[Conversation]]]] = {
+    "locomo": ("LoCoMo", locomo),
+    "longmemeval": ("LongMemEval", longmemeval),
+}
+
+
+# --- Writing and asking --------------------------------------------------------------------------------------------
+
+
+class Answer:
+    """How well one question was answered, by unit."""
+
+    def __init__(self, question: Question, hits: list[tuple[str, int]], milliseconds: float) -> None:
+        self.kind = question.kind
+        self.milliseconds = milliseconds
+        sessions = list(dict.fromkeys(session for session, _ in hits))
+        self.figures = {
+            unit: figures(ranked, question.gold[unit])
+            for unit, ranked in (("turn", hits), ("session", sessions))
+            if question.gold[unit]
+        }
+
+
+def figures(ranked: list[Any], gold: set[Any]) -> dict[str, float]:
+    right = [each in gold for each in ranked]
+    first = right.index(True) + 1 if any(right) else math.inf
+    gained = sum(1 / math.log2(place + 2) for place, is_right in enumerate(right[:10]) if is_right)
+    possible = sum(1 / math.log2(place + 2) for place in range(min(len(gold), 10)))
+    found = {f"any@{k}": float(first <= k) for k in (1, 5, 10)}
+    return {**found, "all@10": float(gold <= set(ranked[:10])), "mrr": 1 / first, "ndcg@10": gained / possible}
+
+
+def answers(conversation: Conversation, options: dict[str, Any], layout: str) -> Iterator[Answer]:
+    with tempfile.TemporaryDirectory(prefix="smp-retrieval-") as folder:
+        memory = smp.open(folder, layout=layout, config={"durability": "os"})
+        places = _write(memory, conversation)
+        memory.query("warm up", limit=1, track_access=False)
+        for question in conversation.questions:
+            start = time.perf_counter()
+            memory.query(question.text, limit=PAGE, at=question.at, track_access=False, **options)
+            milliseconds = (time.perf_counter() - start) * 1000
+            hits = memory.query(question.text, limit=HITS, at=question.at, track_access=False, **options)
+            yield Answer(question, [places[hit.record.session, hit.record.id] for hit in hits], milliseconds)
+        memory.close()
+
+
+def _write(memory: Any, conversation: Conversation) -> dict[tuple[str, str], tuple[str, int]]:
+    """Write all turns; returns where in the data each stored memory came from."""
+    places = {}
+    for name, turns in conversation.sessions.items():
+        session = memory.create_session(name, created=turns[0]["created"])
+        for position, record in enumerate(session.add_many([("conversation", turn) for turn in turns])):
+            places[name, record.id] = (name, position)
+    return places
+
+
+# --- The report ----------------------------------------------------------------------------------------------------
+
+
+def table(name: str, found: list[Answer], kinds: bool) -> Iterator[str]:
+    yield f"| {name} | unit | questions | {' | '.join(METRICS)} | p50 ms | p95 ms |"
+    yield "|---" * (len(METRICS) + 5) + "|"
+    groups = ["all", *(sorted({answer.kind for answer in found}) if kinds else [])]
+    for unit in ("turn", "session"):
+        for group in groups:
+            yield _line(group, unit, [answer for answer in found if group in ("all", answer.kind)])
+
+
+def _line(group: str, unit: str, found: list[Answer]) -> str:
+    scored = [answer.figures[unit] for answer in found if unit in answer.figures]
+    means = [f"{mean(each[metric] for each in scored):.3f}" for metric in METRICS] if scored else ["–"] * len(METRICS)
+    times = sorted(answer.milliseconds for answer in found)
+    latency = [f"{times[int(share * (len(times) - 1))]:.1f}" for share in (0.5, 0.95)]
+    return f"| {group} | {unit} | {len(scored)} | {' | '.join(means + latency)} |"
+
+
+def missed(name: str, found: list[Answer]) -> Iterator[str]:
+    for (data, unit), floors in FLOORS.items():
+        for metric, floor in floors.items() if data == name else ():
+            reached = mean(answer.figures[unit][metric] for answer in found if unit in answer.figures)
+            if reached < floor:
+                yield f"{name}, unit {unit}: {metric} is {reached:.3f}, to be reached: {floor}"
+
+
+def data_folder(given: str | None) -> str | None:
+    """Where the data are, or None."""
+    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "shared", "data")
+    folder = given or os.environ.get("SMP_BENCH_DATA") or beside
+    return folder if os.path.isfile(os.path.join(folder, "locomo-dev.json")) else None
+
+
+def arguments(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--data", metavar="FOLDER", help="where the data are (default: SMP_BENCH_DATA, ../shared/data)")
+    parser.add_argument("--only", choices=SETS, help="one set of data")
+    parser.add_argument("--mode", default="default", help="default, weighted or product")
+    parser.add_argument("--layout", default="jsonl", help="of the stores that are written")
+    parser.add_argument("--kinds", action="store_true", help="by kind of question, too")
+    parser.add_argument("--first", type=int, metavar="N", help="only the first N questions of each conversation")
+    parser.add_argument("--markdown", metavar="FILE", help="write the tables there as well")
+    return parser.parse_args(words)
+
+
+def main(words: list[str]) -> int:
+    given = arguments(words)
+    folder = data_folder(given.data)
+    if folder is None:
+        print("Retrieval is not measured: no data. Name the folder of locomo-dev.json by --data or SMP_BENCH_DATA.")
+        return 0
+    lines: list[str] = []
+    wrong: list[str] = []
+    for key in [given.only] if given.only else SETS:
+        name, conversations = SETS[key]
+        found: list[Answer] = []
+        for conversation in conversations(folder):
+            conversation.questions = conversation.questions[: given.first]
+            found += answers(conversation, {"mode": given.mode}, given.layout)
+        lines += [*table(name, found, given.kinds), ""]
+        wrong += missed(name, found)
+    text = "\n".join([*lines, *(wrong or ["All figures to be reached are reached."])])
+    print(text)
+    if given.markdown:
+        with open(given.markdown, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+    return 1 if wrong and given.mode == "default" and not given.first else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,293 @@
+"""Ask a session or a whole store. The ways to find, shared by both.
+
+    for hit in session.query("which database did we choose?"):
+        print(hit.relevance, hit.record.decision, hit.explain)
+
+A query is caught up with everything that was acknowledged before it, by any process. It takes no lock that a writer
+would wait for, and writes nothing that matters.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from smp.errors import InvalidQuery, MemoryNotFound, SessionNotFound
+from smp.model import ids
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import datetime
+
+    from smp.config import Config
+    from smp.model.hit import Hit, Hits, Related
+    from smp.model.record import Record
+    from smp.model.session_info import SessionInfo
+    from smp.query.agents import Agents
+    from smp.query.question import Question
+    from smp.query.summary import SessionSummary
+    from smp.query.timeline import Timeline
+    from smp.query.topics import Topics
+    from smp.store.file_store import FileStore
+    from smp.store.finder import Finder
+
+
+_LIMIT = 10_000  # hits, see `smp.query.question`
+
+
+class Asking:
+    """What a session and a store have in common when they are asked."""
+
+    def _asked_store(self) -> FileStore:
+        raise NotImplementedError
+
+    def _asked_sessions(self) -> list[str] | None:
+        """The sessions that are asked; None: all."""
+        raise NotImplementedError
+
+    def _asked_config(self) -> Config:
+        raise NotImplementedError
+
+    def _asked_at(self) -> datetime:
+        raise NotImplementedError
+
+    # -- asking
+
+    def query(self, text: str | Mapping[str, Any] | None = None, **asked: Any) -> Hits:
+        """Find memories, best first.
+
+        text      words as they come; `"a phrase"`, `prefix*`, `-without`. Any word may match, rare ones count more.
+        types, tags, all_tags, not_tags, agents, topic    one or several; a tag finds those below it, too
+        time      "last 24 hours", "since monday", "2026-01", ("2026-01-05", "2026-01-10"); or since=, until=
+        where     {"severity": "critical", "impact.score": {"greater": 3}}: any field, nested ones with dots
+        min_priority, min_importance, min_relevance, min_confidence, confidence, pinned
+        references, related_to (with depth and kinds), include_related
+        include_decayed, include_archived, include_deleted
+        sort      relevance, newest, oldest, priority, importance;  limit, offset
+        count_by  type, tag, agent, day, session, topic: `hits.counts`
+        mode      default, weighted or product;  at: the time of asking;  timeout in seconds
+        """
+        if text is not None and not isinstance(text, str) and hasattr(text, "keys"):
+            asked = {**text, **asked}
+        elif text is not None:
+            asked["text"] = text
+        from smp.query.question import Question
+
+        track = asked.pop("track_access", True)
+        scope = self._asked_sessions()
+        if scope is not None and asked.get("sessions") is None and asked.get("session") is None:
+            asked["sessions"] = scope
+        question = Question(asked, self._asked_at())
+        hits = self._answer(question)
+        if track:
+            self._note_access([hit.record for hit in hits], question.now)
+        return hits
+
+    def _answer(self, question: Question) -> Hits:
+        from smp.query.path import Query
+        from smp.query.ranking import Ranking
+
+        store, policy = self._asked_store(), self._policy()
+        store.check_open()
+        return store.indexer.answer(
+            question.sessions,
+            lambda finder: Query(question, finder, Ranking(question, finder, policy)).run(),
+            with_others=question.leads_elsewhere,
+        )
+
+    def _policy(self) -> Any:
+        from smp.decay.policies import policy_of
+
+        return policy_of(self._asked_config().decay)
+
+    def _note_access(self, records: list[Record], now: int) -> None:
+        config = self._asked_config()
+        if config["track_access"]:
+            self._asked_store().access.note([record.ref for record in records], now / 1e6)
+
+    def watch(
+        self, text: str | None = None, *, timeout: float | None = None, pause: float = 0.1, **asked: Any
+    ) -> Iterator[Hit]:
+        """Yield memories that match as any process writes them; for ever, or for so many seconds.
+
+        What is there already is not yielded. `for hit in memory.watch(types="finding"): …`
+        """
+        from smp.query.watch import watch
+
+        scope = self._asked_sessions()
+        if scope is not None:
+            asked["sessions"] = scope
+        if text:
+            asked["text"] = text
+        self._asked_store().check_open()
+        return watch(self._asked_store(), asked, self._asked_at, self._policy(), timeout, pause)
+
+    # -- shortcuts
+
+    def by_topic(self, topic: str, **asked: Any) -> Hits:
+        """Memories about a topic: those that say so, and those with the tag."""
+        return self.query(topic=topic, **asked)
+
+    def by_agent(self, agent: str, **asked: Any) -> Hits:
+        return self.query(agents=agent, **asked)
+
+    def by_type(self, type: str, **asked: Any) -> Hits:
+        return self.query(types=type, **asked)
+
+    def by_time_range(self, start: Any, end: Any = None, **asked: Any) -> Hits:
+        """Memories of a time: two times, or one range such as "last week"."""
+        return self.query(time=start if end is None else (start, end), **asked)
+
+    def priority(self, id: Any, at: Any = None) -> float:
+        """How present a memory is, 0 to 1, now or at a time: `session.priority("DEC-0001", at="2026-12-24")`."""
+        from smp.query.question import Question
+        from smp.query.ranking import facts_of
+
+        name = getattr(id, "ref", None) or id
+        if not isinstance(name, str):
+            raise InvalidQuery(f"id: give the id of a memory, not {name!r}.", field="id")
+        question = Question({"at": at}, self._asked_at())
+        sessions = self._asked_sessions()
+        session, memory_id = _split(name, sessions[0] if sessions else "")
+        store, policy = self._asked_store(), self._policy()
+        store.check_open()
+
+        def look(finder: Finder) -> float:
+            row = finder.row(session, memory_id)
+            if row is None:
+                raise MemoryNotFound(f"{memory_id} does not exist in session {session}.", id=memory_id, session=session)
+            return float(policy.priority(facts_of(row, finder.accesses([row.doc])), question.now))
+
+        return store.indexer.answer([session], look)
+
+    # -- what is there
+
+    def topics(self) -> Topics:
+        """What is talked about: topics and tags, the weightiest first."""
+        from smp.query.overview import topics
+
+        return topics(self._looked_over(), priority=self._priority_of(), across_sessions=self._is_many())
+
+    def timeline(self, by: str = "hour", *, time: Any = None, since: Any = None, until: Any = None) -> Timeline:
+        """What happened when; `time` is a range such as "last week"."""
+        from smp.query.overview import timeline
+        from smp.query.question import Question
+
+        asked = Question({"time": time, "since": since, "until": until}, self._asked_at()).time
+        start, end = (asked.start_time, asked.end_time) if asked is not None else (None, None)
+        return timeline(self._looked_over(), by=by, since=start, until=end, across_sessions=self._is_many())
+
+    def agents(self) -> Agents:
+        """Who took part, and with what."""
+        from smp.query.overview import agents
+
+        return agents(self._looked_over(), across_sessions=self._is_many())
+
+    def summarize(self) -> SessionSummary:
+        """Decisions, open findings, preferences and topics in a page. No model is needed."""
+        from smp.query.overview import summarize
+
+        return summarize(
+            self._looked_over(),
+            self._head(),
+            priority=self._priority_of(),
+            across_sessions=self._is_many(),
+        )
+
+    def _is_many(self) -> bool:
+        return self._asked_sessions() is None
+
+    def _head(self) -> SessionInfo | None:
+        return None
+
+    def _looked_over(self) -> list[Record]:
+        """All memories. Looking them over is not using them."""
+        raise NotImplementedError
+
+    def _priority_of(self) -> Callable[[Record], float]:
+        from smp.decay.facts import Facts
+        from smp.index.memories import microseconds
+        from smp.model.time import to_text
+
+        policy, now = self._policy(), microseconds(to_text(self._asked_at()))
+        return lambda record: float(policy.priority(Facts.of(record), now))
+
+    # -- what is near
+
+    def find_similar(self, what: Any, **asked: Any) -> Hits:
+        """Memories that say much the same as a text, or as the memory with an id; best first."""
+        record = self._record_meant(what)
+        text = record.text if record is not None else what
+        if not isinstance(text, str):
+            raise InvalidQuery(f"find_similar: give a text or the id of a memory, not {what!r}.", field="text")
+        return self._similar(text, record, asked)
+
+    def _similar(self, text: str, record: Record | None, asked: dict[str, Any]) -> Hits:
+        limit = asked.pop("limit", 20)
+        if not isinstance(limit, int) or not 0 <= limit < _LIMIT:
+            return self.query(similar_words(text), limit=limit, **asked)
+        hits = self.query(similar_words(text), limit=limit + 1, **asked)
+        if record is not None:
+            hits[:] = [hit for hit in hits if hit.record.ref != record.ref]
+        hits.more = hits.more or len(hits) > limit
+        del hits[limit:]
+        return hits
+
+    def _record_meant(self, what: Any) -> Record | None:
+        """The record, if it is one, or its id; None for any other text."""
+        if not isinstance(what, str):
+            found: Record | None = getattr(what, "record", what) if hasattr(what, "ref") else None
+            return found
+        session, _, memory_id = what.rpartition("/")
+        if not ids.is_valid(memory_id) or (session and not ids.is_valid(session)):
+            return None
+        try:
+            return self._find(session, memory_id)
+        except SessionNotFound:
+            return None
+
+    def _find(self, session: str, memory_id: str) -> Record | None:
+        sessions = self._asked_sessions()
+        if not session and sessions is None:
+            return None
+        name = session or (sessions or [""])[0]
+        trail = self._asked_store().session(name).view(lambda fold: fold.trails.get(memory_id))
+        record: Record | None = trail.record(name) if trail is not None else None
+        return record
+
+    def find_related(
+        self, id: Any, depth: int = 1, kinds: str | list[str] | None = None, **asked: Any
+    ) -> list[Related]:
+        """Memories that this one points to or that point to it, up to so many steps away, nearest first."""
+        from smp.model.hit import Related
+        from smp.query.question import Question
+
+        name = getattr(id, "ref", None) or id
+        asked = {"related_to": [name], "depth": depth, "kinds": kinds, **asked}
+        scope = self._asked_sessions()
+        question = Question({**asked, "sessions": asked.get("sessions")}, self._asked_at())
+        store = self._asked_store()
+        store.check_open()
+
+        def look(finder: Finder) -> list[Related]:
+            near = finder.related(question.related_to, scope[0] if scope else "", question.depth, question.kinds)
+            if not near and finder.row(*_split(name, scope[0] if scope else "")) is None:
+                raise MemoryNotFound(f"No memory {name} to start from.", id=name)
+            rows = finder.rows(list(near))
+            records = finder.records([rows[doc] for doc in near if doc in rows])
+            return [
+                Related(record, *near[doc][:2], finder.ref(near[doc][2]))
+                for doc, record in records.items()
+                if record is not None and (question.include_deleted or not record.deleted)
+            ]
+
+        return store.indexer.answer(question.sessions, look, with_others=True)
+
+
+def _split(name: str, scope: str) -> tuple[str, str]:
+    session, _, memory_id = name.rpartition("/")
+    return session or scope, memory_id
+
+
+def similar_words(text: str) -> str:
+    """The words of a text without anything that a question could read as a sign."""
+    return " ".join(text.replace('"', " ").replace("*", " ").split()).replace(" -", " ").lstrip("-")

@@ -1,0 +1,301 @@
+"""How present is it still, and by which rule? Four policies, each exactly as one of the designs states it.
+
+| policy | seed | in short |
+|---|---|---|
+| `smp` | 003 §7, 002 §4 | base × e^(-rate × days since it was touched) × e^(-0.01 × days of age) + use, and floors |
+| `half-life` | 004 §4.4 | 0.5^(hours of age ÷ half-life), at least 0.1; preferences do not fade |
+| `boosted` | 001 §6 | 0.5^(hours of age ÷ half-life) × (1 + 0.1 × uses + 0.2 × importance), at least 0.1 |
+| `simple` | 000 §5 | base × e^(-rate × whole days of age) + use |
+
+Where a design leaves something open:
+- A change counts as being touched, as a reading does; 003 counts from the last access alone.
+- "Unresolved decisions maintain higher priority" (003 §7.2): those whose status says that they are open stay at 0.7,
+  which 003 §7.3 calls high priority. A decision that is merely `active`, as all are at first, fades by its rate.
+- Preferences stay at 0.6 (002, 003), but those that are inferred, or no surer than that, may fade to 0.3 (003).
+- 001 states its boost twice, differently; the formula of §6.1 holds, and by SPEC 17 its half-lives. Importance is what
+  the memory says, or else what §5.3 derives from type, severity, impact and approval.
+- Types that a design does not know: by half-life 168 hours, its default; else a learning fades as slowly as a preference
+  ("learnings persist longer"), an artifact like a finding, a summary like a decision.
+
+Guarantees: pure; every result lies in 0..1; a memory from the future is new; `explain` gives the parts of exactly the
+number that `priority` gives.
+"""
+
+from __future__ import annotations
+
+from math import exp
+
+from smp.errors import InvalidConfig
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, Protocol
+
+    from smp.decay.facts import Facts
+
+    class Policy(Protocol):
+        """A rule of fading."""
+
+        name: str
+
+        def priority(self, facts: Facts, now: int) -> float:
+            """How present a memory is at a time, from 0 to 1."""
+
+        def explain(self, facts: Facts, now: int) -> dict[str, Any]:
+            """The parts of its priority, by name."""
+
+
+_DAY = 86_400_000_000
+_HOUR = 3_600_000_000
+
+# base priority, rate per day, boost per access (003 §7.2), floor (002 §4.2)
+RULES: dict[str, tuple[float, float, float, float]] = {
+    "conversation": (1.0, 0.05, 0.01, 0.1),
+    "decision": (0.95, 0.03, 0.02, 0.4),
+    "finding": (0.90, 0.04, 0.015, 0.3),
+    "preference": (0.85, 0.02, 0.03, 0.6),
+    "agent_state": (0.80, 0.06, 0.01, 0.0),
+    "artifact": (0.90, 0.04, 0.015, 0.3),
+    "learning": (0.80, 0.02, 0.01, 0.3),
+    "summary": (0.95, 0.03, 0.02, 0.4),
+}
+AGE_PENALTY = 0.01  # per day, 003 §7.1
+MOST_BOOST = 0.2
+RESOLVED_FASTER = 1.5
+HIGH_IMPACT_FLOOR = 0.9
+CRITICAL_FLOOR = 0.8
+UNRESOLVED_FLOOR = 0.7
+INFERRED_FLOOR = 0.3
+INFERRED = 0.6  # the confidence that the word inferred stands for
+_UNRESOLVED = frozenset(("open", "unresolved", "pending", "proposed", "in_progress"))
+_RESOLVED = frozenset(("resolved", "closed", "fixed", "done"))
+_GREAT = frozenset(("high", "critical"))
+
+HALF_LIFE_HOURS = {"conversation": 168, "decision": 720, "finding": 336, "preference": 1440, "other": 168}
+MINIMUM_FACTOR = 0.1
+_TYPE_IMPORTANCE = {"decision": 1.0, "finding": 0.8, "preference": 0.7}  # 001 §5.3; 0.5 for all others
+
+
+class Smp:
+    """003 §7 with the rules by type of §7.2 and the floors of 002 §4.2."""
+
+    name = "smp"
+    __slots__ = ("_rules",)
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._rules = _rules_with(settings)
+
+    def priority(self, facts: Facts, now: int) -> float:
+        if facts.pinned:
+            return 1.0
+        base, rate, boost, floor = self._rule(facts)
+        faded = base * exp(-rate * _days(_touched(facts), now) - AGE_PENALTY * _days(facts.created, now))
+        return min(1.0, max(_floor(facts, floor)[0], faded + _boost(facts, boost)))
+
+    def explain(self, facts: Facts, now: int) -> dict[str, Any]:
+        base, rate, boost, floor = self._rule(facts)
+        least, why = _floor(facts, floor)
+        since, age = _days(_touched(facts), now), _days(facts.created, now)
+        parts = {
+            "base": base,
+            "rate_per_day": rate,
+            "days_since_touched": since,
+            "time_factor": exp(-rate * since),
+            "days_of_age": age,
+            "age_penalty": exp(-AGE_PENALTY * age),
+            "access_boost": _boost(facts, boost),
+            "floor": least,
+            "floor_because": why,
+        }
+        return _explained(self, facts, now, parts)
+
+    def _rule(self, facts: Facts) -> tuple[float, float, float, float]:
+        base, rate, boost, floor = self._rules[facts.type]
+        if facts.type == "finding" and facts.status in _RESOLVED:
+            rate *= RESOLVED_FASTER
+        return base, rate, boost, floor
+
+
+class HalfLife:
+    """004 §4.4: half as present after each half-life, never below the minimum; preferences do not fade."""
+
+    name = "half-life"
+    __slots__ = ("_hours", "_minimum")
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._hours, self._minimum = _half_lives(settings)
+
+    def priority(self, facts: Facts, now: int) -> float:
+        if facts.pinned or facts.type == "preference":
+            return 1.0
+        half_life = self._hours.get(facts.type) or self._hours["other"]
+        return max(self._minimum, _halved(facts, now, half_life))
+
+    def explain(self, facts: Facts, now: int) -> dict[str, Any]:
+        fades = facts.type != "preference"
+        half_life = self._hours.get(facts.type) or self._hours["other"]
+        parts = {
+            "half_life_hours": half_life if fades else None,
+            "hours_of_age": _hours(facts.created, now),
+            "time_factor": _halved(facts, now, half_life) if fades else 1.0,
+            "floor": self._minimum,
+        }
+        return _explained(self, facts, now, parts)
+
+
+class Boosted:
+    """001 §6: fading by half-life, slowed by use and importance."""
+
+    name = "boosted"
+    __slots__ = ("_hours", "_minimum")
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._hours, self._minimum = _half_lives(settings)
+
+    def priority(self, facts: Facts, now: int) -> float:
+        if facts.pinned:
+            return 1.0
+        half_life = self._hours.get(facts.type) or self._hours["other"]
+        boosted = _halved(facts, now, half_life) * _multiplier(facts)
+        return min(1.0, max(self._minimum, boosted))
+
+    def explain(self, facts: Facts, now: int) -> dict[str, Any]:
+        half_life = self._hours.get(facts.type) or self._hours["other"]
+        parts = {
+            "half_life_hours": half_life,
+            "hours_of_age": _hours(facts.created, now),
+            "time_factor": _halved(facts, now, half_life),
+            "importance": importance_of(facts),
+            "boost_multiplier": _multiplier(facts),
+            "floor": self._minimum,
+        }
+        return _explained(self, facts, now, parts)
+
+
+class Simple:
+    """000 §5: by whole days of age, with a little for each use."""
+
+    name = "simple"
+    __slots__ = ("_rules",)
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._rules = _rules_with(settings)
+
+    def priority(self, facts: Facts, now: int) -> float:
+        if facts.pinned:
+            return 1.0
+        base, rate, *_ = self._rules[facts.type]
+        return min(1.0, base * exp(-rate * int(_days(facts.created, now))) + _boost(facts, 0.02))
+
+    def explain(self, facts: Facts, now: int) -> dict[str, Any]:
+        base, rate, *_ = self._rules[facts.type]
+        days = int(_days(facts.created, now))
+        parts = {
+            "base": base,
+            "rate_per_day": rate,
+            "days_of_age": days,
+            "time_factor": exp(-rate * days),
+            "access_boost": _boost(facts, 0.02),
+        }
+        return _explained(self, facts, now, parts)
+
+
+class Unfading:
+    """Fading is turned off: everything is as present as on its first day."""
+
+    name = "off"
+    __slots__ = ()
+
+    def priority(self, facts: Facts, now: int) -> float:
+        return 1.0
+
+    def explain(self, facts: Facts, now: int) -> dict[str, Any]:
+        return _explained(self, facts, now, {})
+
+
+POLICIES = {policy.name: policy for policy in (Smp, HalfLife, Boosted, Simple)}
+
+
+def policy_of(settings: Mapping[str, Any] | None = None) -> Policy:
+    """The policy that the section `decay` of the settings asks for; what it leaves out is as the designs have it."""
+    given = settings or {}
+    name = given.get("policy", Smp.name)
+    if name not in POLICIES:
+        raise InvalidConfig(
+            f"Bad value for the setting 'decay.policy': {repr(name)[:80]}. Allowed: one of {', '.join(POLICIES)}.",
+            key="decay.policy",
+        )
+    return POLICIES[name](given) if given.get("enabled", True) else Unfading()
+
+
+def importance_of(facts: Facts) -> float:
+    """How important a memory is: as it says, or else by its type, severity, impact and approval (001 §5.3)."""
+    if facts.importance is not None:
+        return facts.importance
+    score = _TYPE_IMPORTANCE.get(facts.type, 0.5)
+    if facts.severity == "critical" or facts.impact == "high":
+        score *= 1.3
+    if facts.approved:
+        score *= 1.2
+    return min(score, 1.0)
+
+
+# -- parts
+
+
+def _days(since: int, now: int) -> float:
+    return (now - since) / _DAY if now > since else 0.0
+
+
+def _hours(since: int, now: int) -> float:
+    return (now - since) / _HOUR if now > since else 0.0
+
+
+def _halved(facts: Facts, now: int, half_life: float) -> float:
+    return float(0.5 ** (_hours(facts.created, now) / half_life))
+
+
+def _touched(facts: Facts) -> int:
+    """When it was last written or read."""
+    read = facts.last_access
+    return facts.updated if read is None or read < facts.updated else read
+
+
+def _boost(facts: Facts, each: float) -> float:
+    return min(MOST_BOOST, facts.access_count * each)
+
+
+def _multiplier(facts: Facts) -> float:
+    return 1 + 0.1 * facts.access_count + 0.2 * importance_of(facts)
+
+
+def _floor(facts: Facts, floor: float) -> tuple[float, str]:
+    """Below what it does not fade, and why: the largest floor that applies."""
+    kind = facts.type
+    if kind == "finding" and facts.severity == "critical":
+        return max(floor, CRITICAL_FLOOR), "a critical finding"
+    if kind == "decision" and facts.impact in _GREAT:
+        return max(floor, HIGH_IMPACT_FLOOR), "a decision of high impact"
+    if kind == "decision" and facts.status in _UNRESOLVED:
+        return max(floor, UNRESOLVED_FLOOR), "an unresolved decision"
+    if kind == "preference" and facts.confidence is not None and facts.confidence <= INFERRED:
+        return min(floor, INFERRED_FLOOR), "an inferred preference"
+    return floor, "its type"
+
+
+def _rules_with(settings: Mapping[str, Any]) -> dict[str, tuple[float, float, float, float]]:
+    rates, floors = settings.get("rates", {}), settings.get("floors", {})
+    return {
+        kind: (base, rates.get(kind, rate), boost, floors.get(kind, floor))
+        for kind, (base, rate, boost, floor) in RULES.items()
+    }
+
+
+def _half_lives(settings: Mapping[str, Any]) -> tuple[dict[str, float], float]:
+    return {**HALF_LIFE_HOURS, **settings.get("half_life_hours", {})}, settings.get("minimum_factor", MINIMUM_FACTOR)
+
+
+def _explained(policy: Policy, facts: Facts, now: int, parts: dict[str, Any]) -> dict[str, Any]:
+    shown = {"pinned": True} if facts.pinned else parts
+    return {"policy": policy.name, **shown, "priority": policy.priority(facts, now)}

@@ -1,0 +1,82 @@
+"""Which memories were used, and when? Lines that readers append, without a lock and without a sync.
+
+    1768138200 session-2026-01-11-a1b2c3/DEC-0002
+
+Guarantees: reading never waits and never fails because of this; a memory is noted at most once a minute per process.
+Non-guarantees: what was noted in the last second before a crash may be lost. It is a hint for fading, nothing else;
+maintenance folds it into the files.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from smp.errors import StorageCorrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from smp.files.disk import Disk
+
+FILE = "access.log"
+_PAUSE_SECONDS = 60.0
+_FLUSH_SECONDS = 1.0
+_FLUSH_LINES = 200
+_REMEMBERED = 20_000
+
+
+class AccessLog:
+    def __init__(self, disk: Disk, folder: str) -> None:
+        self._disk = disk
+        self.path = os.path.join(folder, FILE)
+        self._noted: dict[str, float] = {}
+        self._lines: list[str] = []
+        self._flushed = 0.0
+
+    def note(self, names: Iterable[str], at_seconds: float) -> None:
+        """These memories (`session/ID`) were handed to somebody."""
+        for name in names:
+            last = self._noted.get(name)
+            if last is None or at_seconds - last >= _PAUSE_SECONDS:
+                if len(self._noted) >= _REMEMBERED:
+                    self._noted.clear()
+                self._noted[name] = at_seconds
+                self._lines.append(f"{int(at_seconds)} {name}\n")
+        now = time.monotonic()
+        if len(self._lines) >= _FLUSH_LINES or (self._lines and now - self._flushed >= _FLUSH_SECONDS):
+            self._flushed = now
+            self.flush()
+
+    def flush(self) -> None:
+        lines, self._lines = self._lines, []
+        if not lines:
+            return
+        system = self._disk.system
+        try:
+            descriptor = system.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            try:
+                system.write(descriptor, "".join(lines).encode())
+            finally:
+                system.close(descriptor)
+        except OSError:
+            pass  # a disk that is full or can only be read
+
+    def read(self, offset: int) -> tuple[list[tuple[str, int]], int]:
+        """What was noted behind an offset, and where to go on."""
+        try:
+            data = self._disk.read(self.path, offset)
+        except (OSError, StorageCorrupt):
+            return [], offset
+        end = data.rfind(b"\n") + 1
+        found = []
+        for line in data[:end].decode(errors="replace").splitlines():
+            seconds, _, name = line.partition(" ")
+            if seconds.isascii() and seconds.isdigit() and len(seconds) < 13:
+                found.append((name, int(seconds)))
+        return found, offset + end
+
+    def size_bytes(self) -> int:
+        found = self._disk.stat(self.path)
+        return 0 if found is None else found.st_size

@@ -1,0 +1,247 @@
+"""What does tantivy know of these words? The only module that talks to tantivy.
+
+Its files are in a folder of their own, named by the rows; one that the rows do not name is a leftover. Whatever tantivy
+says about damaged files becomes `Unusable`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from smp.index.rows import Unusable
+from smp.index.wanted import EXPANSIONS, Found, inverse_frequency
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Sequence
+
+    from smp.index.wanted import Wanted, Weights
+
+    Document = tuple[int, str, str, int, int]  # doc, terms, labels, created, facts
+
+PREFIX = "text-"
+_HEAP_BYTES = 48_000_000
+
+
+class Engine:
+    def __init__(self, path: str | None, *, create: bool) -> None:
+        """Open or create; no path: in RAM."""
+        import tantivy
+
+        self._path = path
+        try:
+            if path is not None and create:
+                _make_folder(path)
+            self._index = tantivy.Index(_schema(), path=path) if create else tantivy.Index.open(path or "")
+            tokenizer = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build()
+            self._index.register_tokenizer("whitespace", tokenizer)
+        except Exception as error:
+            raise Unusable(str(error)) from error
+        self._searcher: Any = None
+
+    def reload(self) -> None:
+        """See what was committed last, by any process."""
+        try:
+            self._index.reload()
+            self._searcher = self._index.searcher()
+        except Exception as error:
+            raise Unusable(str(error)) from error
+
+    def stamp(self) -> int:
+        """Of the last commit; 0 in RAM, where no other process commits."""
+        if self._path is None:
+            return 0
+        try:
+            with open(os.path.join(self._path, "meta.json"), encoding="utf-8") as file:
+                return int(json.load(file)["opstamp"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise Unusable(str(error)) from error
+
+    @property
+    def documents(self) -> int:
+        return int(self._searcher.num_docs)
+
+    def frequency(self, term: str) -> int:
+        return int(self._searcher.doc_freq("text", term))
+
+    def terms_from(self, beginning: str) -> list[str]:
+        return [term for term, _ in self._searcher.terms_with_prefix("text", beginning)]
+
+    def write(self, documents: Iterable[Document], removed: Iterable[int]) -> None:
+        """Take documents out and put others in, in one commit."""
+        import tantivy
+
+        try:
+            writer = self._index.writer(heap_size=_HEAP_BYTES, num_threads=1)
+            gone = sorted(set(removed))
+            if gone:  # not by a term: where that is a number, tantivy-py 0.27 deletes nothing and says nothing
+                writer.delete_documents_by_query(tantivy.Query.term_set_query(self._index.schema, "doc", gone))
+            for doc, terms, labels, created, facts in documents:
+                document = tantivy.Document()
+                document.add_text("text", terms)
+                document.add_text("label", labels)
+                document.add_unsigned("doc", doc)
+                document.add_integer("created", created)
+                document.add_unsigned("facts", facts)
+                writer.add_document(document)
+            writer.commit()
+            writer.wait_merging_threads()
+            for name in os.listdir(self._path) if self._path is not None else ():
+                os.chmod(os.path.join(self._path or "", name), 0o600)
+        except Exception as error:
+            raise Unusable(str(error)) from error
+
+    def search(self, wanted: Wanted, weights: Weights, limit: int, hidden: Container[int]) -> list[Found]:
+        """The best so many; those that are hidden are not among them, so that there may be fewer."""
+        query = _Translation(self, self._index.schema, weights).query(wanted)
+        if query is None:
+            return []
+        try:
+            hits = self._searcher.search(query, max(min(limit, self.documents), 1), count=False).hits
+            addresses = [address for _, address in hits]
+            docs = self._searcher.fast_field_values("doc", addresses)
+            times = self._searcher.fast_field_values("created", addresses)
+            facts = self._searcher.fast_field_values("facts", addresses)
+        except Exception as error:
+            raise Unusable(str(error)) from error
+        return [
+            Found(doc, hit[0], created, fact)
+            for hit, doc, created, fact in zip(hits, docs, times, facts, strict=True)
+            if doc not in hidden
+        ]
+
+
+def _make_folder(path: str) -> None:
+    """A folder for a new engine; those of earlier ones that came to nothing are removed."""
+    for name in os.listdir(os.path.dirname(path)):
+        if name.startswith(PREFIX):
+            shutil.rmtree(os.path.join(os.path.dirname(path), name), ignore_errors=True)
+    os.mkdir(path, 0o700)
+
+
+def _schema() -> Any:
+    import tantivy
+
+    builder = tantivy.SchemaBuilder()
+    builder.add_text_field("text", tokenizer_name="whitespace", index_option="position")
+    builder.add_text_field("label", tokenizer_name="whitespace", index_option="basic")
+    builder.add_unsigned_field("doc", fast=True, indexed=True)
+    builder.add_integer_field("created", fast=True)
+    builder.add_unsigned_field("facts", fast=True)
+    return builder.build()
+
+
+class _Translation:
+    """Our question in tantivy's words."""
+
+    def __init__(self, engine: Engine, schema: Any, weights: Weights) -> None:
+        import tantivy
+
+        self._schema = schema
+        self._weights = weights
+        self._boosts = _boosts(engine, weights)
+        self._query = tantivy.Query
+        self._must, self._should, self._not = tantivy.Occur.Must, tantivy.Occur.Should, tantivy.Occur.MustNot
+        self._integer = tantivy.FieldType.Integer
+
+    def query(self, wanted: Wanted) -> Any | None:
+        """None if nothing can match."""
+        parts: list[tuple[Any, Any]] = []
+        for group in self._groups(wanted):
+            if not group:
+                return None
+            parts.append((self._must, group[0] if len(group) == 1 else self._any(group)))
+        for labels in wanted.labels:
+            parts.append((self._must, self._constant(self._any([self._label(label) for label in labels]))))
+        for label in wanted.without:
+            parts.append((self._not, self._label(label)))
+        for words in wanted.excluded:
+            parts.append((self._not, self._phrase(words)))
+        if self._weights.excluded:
+            parts.append((self._not, self._one_of(self._weights.excluded)))
+        if wanted.since is not None or wanted.until is not None:
+            parts.append((self._must, self._constant(self._between(wanted.since, wanted.until))))
+        if not any(part[0] is self._must for part in parts):
+            parts.append((self._must, self._constant(self._query.all_query())))
+        return parts[0][1] if len(parts) == 1 and parts[0][0] is self._must else self._query.boolean_query(parts)
+
+    def _groups(self, wanted: Wanted) -> list[list[Any]]:
+        """Of each group of queries one must match: one phrase, one word of a pattern, any of the words."""
+        weighed: set[str] = set()  # each word counts once, however many phrases have it
+        groups = [[self._weighed_phrase(words, weighed)] for words in wanted.phrases]
+        groups += [self._pattern(terms) for terms in self._weights.patterns]
+        if wanted.terms and not groups:
+            groups.append(self._known(wanted.terms))
+        elif wanted.terms:  # beside a phrase that must be there, words only add to the score
+            extra = self._optional(self._known(term for term in wanted.terms if term not in weighed))
+            groups[0] = [self._query.boolean_query([(self._must, self._any(groups[0])), *extra])]
+        return groups
+
+    def _pattern(self, terms: Sequence[str]) -> list[Any]:
+        found = self._known(terms[:EXPANSIONS])
+        if len(terms) > EXPANSIONS:
+            found.append(self._constant(self._one_of(terms[EXPANSIONS:])))
+        return found
+
+    def _known(self, terms: Iterable[str]) -> list[Any]:
+        return [self._term(term) for term in terms if term in self._boosts]
+
+    def _one_of(self, terms: Sequence[str]) -> Any:
+        return self._query.term_set_query(self._schema, "text", list(terms))
+
+    def _optional(self, queries: list[Any]) -> list[tuple[Any, Any]]:
+        return [(self._should, query) for query in queries]
+
+    def _any(self, queries: list[Any]) -> Any:
+        return self._query.boolean_query(self._optional(queries))
+
+    def _constant(self, query: Any) -> Any:
+        return self._query.const_score_query(query, 0.0)
+
+    def _term(self, term: str) -> Any:
+        query = self._query.term_query(self._schema, "text", term)
+        boost = self._boosts[term]
+        return query if abs(boost - 1) < 1e-6 else self._query.boost_query(query, boost)
+
+    def _label(self, label: str) -> Any:
+        return self._query.term_query(self._schema, "label", label, index_option="basic")
+
+    def _phrase(self, words: Sequence[str]) -> Any:
+        if len(words) == 1:
+            return self._query.term_query(self._schema, "text", words[0])
+        return self._query.phrase_query(self._schema, "text", list(words))
+
+    def _weighed_phrase(self, words: Sequence[str], weighed: set[str]) -> Any:
+        """The phrase must be there; its words give the score."""
+        known = self._optional(self._known(word for word in dict.fromkeys(words) if word not in weighed))
+        weighed.update(words)
+        return self._query.boolean_query([(self._must, self._constant(self._phrase(words))), *known])
+
+    def _between(self, since: int | None, until: int | None) -> Any:
+        return self._query.range_query(
+            self._schema, "created", self._integer, since, until, include_lower=True, include_upper=until is None
+        )
+
+
+def _boosts(engine: Engine, weights: Weights) -> dict[str, float]:
+    """By how much our weight of a word differs from tantivy's, for the words that it has."""
+    boosts = {}
+    for term, weight in weights.of_term.items():
+        having = engine.frequency(term)
+        if having:
+            boosts[term] = weight / inverse_frequency(engine.documents, having)
+    return boosts
+
+
+_here: list[bool] = []
+
+
+def is_here() -> bool:
+    """Without tantivy (a platform for which there is no wheel) everything stays in the tail."""
+    if not _here:
+        import importlib.util
+
+        _here.append(importlib.util.find_spec("tantivy") is not None)
+    return _here[0]

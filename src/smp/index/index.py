@@ -1,0 +1,205 @@
+"""How do we find it fast? One object that takes memories in and answers for them.
+
+Guarantees: `take_in` and `replace` leave exactly the rows that a rebuild from the same files would leave (the tests
+compare them). All changes between `begin` and `commit` appear together.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from typing import TYPE_CHECKING, Any
+
+from smp.index.memories import Shape, facts_in
+from smp.index.rows import POSITION_BITS, Rows, Unusable
+from smp.index.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from smp.index.rows import Known
+    from smp.model.fold import Trail
+
+ROWS_FILE = "rows.sqlite"
+_PREFIX = "index-"
+_OF_ONE_INDEX = ("doc", "places", "author", "digest", "facts")  # with numbers that another one may give differently
+_MANY = 2000
+
+
+def current_folder(base: str) -> str:
+    """The folder of the index that all processes use, below a base; made if there is none.
+
+    Each index has a folder of its own: SQLite finds its files by their names, so a name must not be used again as long
+    as somebody has the old files open.
+    """
+    try:
+        os.makedirs(base, 0o700, exist_ok=True)
+        if not _folders(base):
+            os.mkdir(os.path.join(base, f"{_PREFIX}{time.time_ns():020}-{os.urandom(4).hex()}"), 0o700)
+        return os.path.join(base, _folders(base)[0])
+    except (OSError, IndexError) as error:
+        raise Unusable(str(error)) from error
+
+
+def discard(folder: str) -> None:
+    """Throw an index away; who has it open keeps its files until he sees that it is not there."""
+    gone = os.path.join(os.path.dirname(folder), f"gone-{os.urandom(4).hex()}")
+    try:
+        os.rename(folder, gone)
+    except OSError:
+        return
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def _folders(base: str) -> list[str]:
+    """The oldest is the one that counts: two processes may have made one at the same time."""
+    return sorted(name for name in os.listdir(base) if name.startswith(_PREFIX))
+
+
+class Index:
+    def __init__(self, folder: str | None) -> None:
+        """Open or create the index in a folder, or one in RAM."""
+        self.folder = folder
+        if folder is not None:
+            try:
+                os.makedirs(folder, 0o700, exist_ok=True)
+            except OSError as error:
+                raise Unusable(str(error)) from error
+        self.rows = Rows(":memory:" if folder is None else os.path.join(folder, ROWS_FILE))
+        self.text = Text(self.rows, folder)
+        self._fresh: list[tuple[int, str, str, int, int]] = []
+        self._gone: list[int] = []
+
+    def close(self) -> None:
+        self.rows.close()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether nobody has thrown it away."""
+        return self.folder is None or os.path.exists(self.folder)
+
+    @property
+    def is_private(self) -> bool:
+        return self.folder is None
+
+    @property
+    def waiting(self) -> int:
+        """How many memories are kept in RAM until `commit`."""
+        return len(self._fresh)
+
+    # -- transactions
+
+    def begin(self) -> None:
+        self.rows.begin()
+        self._fresh, self._gone = [], []
+
+    def commit(self, *, more_to_come: bool = False) -> None:
+        many = self.waiting > _MANY
+        try:
+            self.text.add(self._fresh, self._gone)
+            if not more_to_come:
+                self.rows.make_indexes()
+            self.rows.commit()
+            if many:
+                self.rows.save_space()
+        except BaseException:
+            self.roll_back()
+            raise
+        self._fresh, self._gone = [], []
+
+    def roll_back(self) -> None:
+        self.rows.roll_back()
+        self.rows.forget_names()
+        self.text.forget()
+        self._fresh, self._gone = [], []
+
+    # -- taking in
+
+    def extend(
+        self,
+        known: Known,
+        trails: Iterable[Trail],
+        places: Callable[[Trail], str],
+        before: dict[int, int] | None = None,
+    ) -> None:
+        """Memories that come after all others of their session; words that were there `before` are taken out of it."""
+        shapes = []
+        for trail in trails:
+            doc = known.number << POSITION_BITS | known.size
+            known.size += 1
+            shapes.append(Shape(doc, known.id, trail, self.rows.number_of, places(trail)))
+        self._put(known, shapes, before or {})
+
+    def amend(self, known: Known, trail: Trail, doc: int, places: Callable[[Trail], str]) -> None:
+        """A memory that is there has changed."""
+        self.rows.remove_details(doc)
+        self._gone.append(doc)
+        self._put(known, [Shape(doc, known.id, trail, self.rows.number_of, places(trail))], {})
+
+    def replace(self, known: Known, trails: Iterable[Trail], places: Callable[[Trail], str]) -> None:
+        """A whole session anew. What is as it was is left alone in the text index."""
+        first = known.number << POSITION_BITS
+        before = self.rows.remove_between(first, first | (1 << POSITION_BITS) - 1)
+        known.size = known.last = 0
+        self.extend(known, trails, places, before)
+        self._gone += before
+
+    def remove(self, known: Known) -> None:
+        self.replace(known, (), str)
+        self.rows.remove_session(known.number)
+
+    def _put(self, known: Known, shapes: list[Shape], before: dict[int, int]) -> None:
+        rows = self.rows
+        rows.put(shape.row for shape in shapes)
+        tags, topics, relations = [], [], []
+        for shape in shapes:
+            doc, created, updated = shape.row[0], shape.row[3], shape.row[4]
+            known.last = max(known.last, created, updated or 0)
+            tags += [(tag, created, doc) for tag in shape.tags]
+            if shape.topic:
+                topics.append((shape.topic, created, doc))
+            relations += [(doc, *relation) for relation in shape.relations]
+            if before.get(doc) == shape.row[15]:
+                del before[doc]
+            else:
+                self._fresh.append((doc, shape.terms, shape.labels, created, shape.facts))
+        if tags:
+            rows.do_many("INSERT OR IGNORE INTO tag VALUES (?,?,?)", tags)
+        if topics:
+            rows.do_many("INSERT OR IGNORE INTO topic VALUES (?,?,?)", topics)
+        if relations:
+            rows.do_many("INSERT OR IGNORE INTO relation VALUES (?,?,?,?)", relations)
+
+    def count_accesses(self, noted: Iterable[tuple[str, int]]) -> None:
+        """Memories (`session/ID`) that were used, and when, in seconds."""
+        for name, seconds in noted:
+            session, _, id = name.rpartition("/")
+            known = self.rows.session(session)
+            row = self.rows.by_id(known.number, id) if known is not None else None
+            if row is not None:
+                self.rows.do(
+                    "INSERT INTO access VALUES (?, 1, ?) ON CONFLICT(doc) DO UPDATE SET count = count + 1, "
+                    "last = max(last, excluded.last)",
+                    (row.doc, seconds * 1_000_000),
+                )
+
+    # -- looking
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything the index knows of the memories, for comparing two of them."""
+        names = self.rows.session_names()
+        found: dict[str, Any] = {}
+        for row in self.rows.select("1", (), "doc", -1):
+            values = {name: getattr(row, name) for name in row.__slots__ if name not in _OF_ONE_INDEX}
+            values["author"] = row.author and self.rows.name_of(row.author)
+            values["facts"] = facts_in(row.facts)[:3]
+            values["position"] = row.doc & (1 << POSITION_BITS) - 1
+            values["tags"] = [
+                tag for (tag,) in self.rows.all("SELECT tag FROM tag WHERE doc = ? ORDER BY 1", (row.doc,))
+            ]
+            values["relations"] = self.rows.all(
+                "SELECT kind, session, target FROM relation WHERE source = ?", (row.doc,)
+            )
+            found[f"{names[row.doc >> POSITION_BITS]}/{row.id}"] = values
+        return found

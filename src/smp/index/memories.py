@@ -1,0 +1,208 @@
+"""What does the index keep of a memory? Its row, its labels, its words. Pure.
+
+Labels are what a search may insist on: `s12` the session, `t1` the type, `a3` the author, `gauth.oauth` a tag and each
+tag above it, `oLogin` the topic, `x` deleted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from smp.decay.facts import impact_level
+from smp.index.rows import TYPE_NUMBERS
+from smp.index.words import joined_terms
+from smp.model.types import CONFIDENCE_WORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from smp.model.fold import Trail
+
+DELETED = "x"
+ROLES = {"user": 1, "assistant": 2, "system": 3, "tool": 4, "agent": 5}
+_SILENT = frozenset(
+    ["author_kind", "idempotency_key", "access", "visibility", "trust", "relations", "references", "turn_ref", "role"]
+)
+_SILENT_EVERYWHERE = frozenset(["confidence", "importance", "pinned", "format"])
+ROLE_NAMES = ("", *ROLES)
+_MANY_WORDS = 255
+_LONGEST_KEY = 300  # characters of a tag or topic that count
+_LARGEST = 1e300
+
+
+def facts_number(type_number: int, role: int, words: int, author: int) -> int:
+    """Type, role, length and author in one number, which the text index hands out with a candidate."""
+    return author << 16 | min(words, _MANY_WORDS) << 8 | role << 4 | type_number
+
+
+def facts_in(number: int) -> tuple[int, int, int, int]:
+    """Type, role, how many words (255: or more), author."""
+    return number & 15, number >> 4 & 15, number >> 8 & 255, number >> 16
+
+
+def microseconds(text: str) -> int:
+    """A canonical time as a number; a time that a person spoilt is the beginning of time."""
+    start = _seconds.get(text[:19])
+    if start is None:
+        start = _seconds_of(text)
+    fraction = text[20:-1]
+    return start + (int(fraction) if len(fraction) == _DIGITS and fraction.isdigit() else 0)
+
+
+_DIGITS = 6
+_seconds: dict[str, int] = {}  # many memories are written in one second
+_SECONDS_LIMIT = 10_000
+
+
+def _seconds_of(text: str) -> int:
+    from smp.model.time import EPOCH, to_moment
+
+    try:
+        since = to_moment(text) - EPOCH
+    except (ValueError, OverflowError):
+        return 0
+    found = (since.days * 86400 + since.seconds) * 1_000_000
+    if len(_seconds) >= _SECONDS_LIMIT:
+        _seconds.clear()
+    _seconds[text[:19]] = found
+    return found
+
+
+class Shape:
+    """All that the index keeps of one memory as it stands."""
+
+    __slots__ = ("facts", "labels", "relations", "row", "tags", "terms", "topic")
+
+    def __init__(self, doc: int, session: str, trail: Trail, number_of: Callable[[str], int], places: str) -> None:
+        data = trail.data()
+        kind = TYPE_NUMBERS[trail.first.type]
+        author = data.get("author")
+        number = number_of(author) if isinstance(author, str) and author else 0
+        created = microseconds(trail.first.at)
+        deleted = trail.deletion is not None
+        self.tags = [key for key in map(label_key, _list(data.get("tags"))) if key]
+        self.topic = label_key(data.get("topic")) or None
+        self.relations = list(_relations(data, session))
+        self.terms = f"{joined_terms(text_of(data))} {trail.first.id.lower()}".lstrip()
+        words = self.terms.count(" ") + 1
+        self.facts = facts_number(kind, _role(data.get("role")), words, number)
+        self.labels = self._labels(doc, kind, number, deleted)
+        self.row = (
+            doc,
+            trail.first.id,
+            kind,
+            created,
+            microseconds(trail.last.at) if trail.last is not trail.first else None,
+            number or None,
+            _number(data.get("importance")),
+            _confidence(data.get("confidence")),
+            1 if data.get("pinned") is True else None,
+            1 if deleted else None,
+            status_of(trail.first.type, data),
+            _word(data.get("severity")),
+            impact_level(data.get("impact")),
+            1 if data.get("approved_by") else None,
+            self.facts,
+            crc32(f"{self.terms}\0{self.labels}\0{self.facts}\0{created}".encode(errors="replace")),
+            places,
+        )
+
+    def _labels(self, doc: int, kind: int, author: int, deleted: bool) -> str:
+        labels = [f"s{doc >> 24}", f"t{kind}"]
+        if author:
+            labels.append(f"a{author}")
+        if self.topic:
+            labels += map(topic_label, _levels(self.topic))
+        for tag in self.tags:
+            labels += map(tag_label, _levels(tag))
+        if deleted:
+            labels.append(DELETED)
+        return " ".join(labels)
+
+
+def _role(role: Any) -> int:
+    """An agent may speak under its own name."""
+    return 0 if role is None else ROLES.get(role, ROLES["agent"]) if isinstance(role, str) else 0
+
+
+def label_key(name: Any) -> str:
+    """A tag or topic as the index knows it: case, white space and what comes after a long beginning do not count."""
+    return " ".join(name.casefold().split())[:_LONGEST_KEY] if isinstance(name, str) else ""
+
+
+def tag_label(tag: str) -> str:
+    return "g" + label_key(tag).replace(" ", "\u2423")
+
+
+def topic_label(topic: str) -> str:
+    return "o" + label_key(topic).replace(" ", "\u2423")
+
+
+def _levels(name: str) -> Iterator[str]:
+    """`a.b.c`: a, a.b, a.b.c."""
+    parts = name.split(".")
+    return (".".join(parts[: depth + 1]) for depth in range(len(parts)))
+
+
+def text_of(data: dict[str, Any]) -> str:
+    """Everything in a memory that somebody might search for. Its id is a term of its own, not words."""
+    return "\n".join(part for name, value in data.items() if name not in _SILENT for part in _texts(name, value))
+
+
+def _texts(name: str, value: Any) -> Iterator[str]:
+    if type(value) is str:
+        yield value
+    elif type(value) is list:
+        for item in value:
+            yield from _texts(name, item)
+    elif type(value) is dict:
+        for key, item in value.items():
+            if type(item) in (str, list, dict):
+                yield key
+            yield from _texts(key, item)
+    elif type(value) in (int, float) and name not in _SILENT_EVERYWHERE:
+        yield str(value)
+
+
+def status_of(type: str, data: dict[str, Any]) -> str | None:
+    """`status`, wherever a design put it; a finding without one is open."""
+    resolution = data.get("resolution")
+    inner = resolution.get("status") if isinstance(resolution, dict) else None
+    status = data.get("status") or inner
+    if status is None and type == "finding":
+        return "open"
+    return _word(status)
+
+
+def _relations(data: dict[str, Any], session: str) -> Iterator[tuple[str, str, str]]:
+    """Kind, session and id of what a memory points to; plain references are of the kind `references`."""
+    for relation in _list(data.get("relations")):
+        if isinstance(relation, dict):
+            yield from _pointer(relation.get("kind"), relation.get("target"), session)
+    for reference in _list(data.get("references")):
+        yield from _pointer("references", reference, session)
+    yield from _pointer("turn", data.get("turn_ref"), session)
+
+
+def _pointer(kind: Any, target: Any, session: str) -> Iterator[tuple[str, str, str]]:
+    if isinstance(kind, str) and isinstance(target, str) and target:
+        other, _, name = target.rpartition("/")
+        yield kind, other or session, name
+
+
+def _list(value: Any) -> list[Any]:
+    """What should be a list; a person may have typed one of its elements, or anything."""
+    return value if type(value) is list else [value] if type(value) is str else []
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if type(value) in (int, float) and -_LARGEST < value < _LARGEST else None
+
+
+def _confidence(value: Any) -> float | None:
+    return CONFIDENCE_WORDS.get(value) if isinstance(value, str) else _number(value)
+
+
+def _word(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None

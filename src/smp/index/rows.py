@@ -1,0 +1,348 @@
+"""Which memories are there, and where do they stand? The rows of the index, in SQLite.
+
+Guarantees: cursors and rows change together or not at all, also over processes and crashes. A database of another
+version, or one that SQLite calls damaged, raises `Unusable`; its owner throws it away.
+Non-guarantees: after a power loss the last changes may be missing, then the cursors are old, too.
+
+A memory's *doc* is its session's number and its position in the session: `number << 24 | position`. Neighbours in a
+conversation are neighbours in number.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+from smp.model.types import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+VERSION = 1
+POSITION_BITS = 24
+_LARGEST = 2**63 - 1  # that SQLite keeps; a person may type a larger one
+TYPES = list(KINDS)
+TYPE_NUMBERS = {name: number for number, name in enumerate(TYPES)}
+
+_SCHEMA = """
+CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE session(no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, files TEXT NOT NULL, seq INTEGER NOT NULL,
+    size INTEGER NOT NULL, whole INTEGER NOT NULL, last INTEGER NOT NULL);
+CREATE TABLE name(no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE memory(doc INTEGER PRIMARY KEY, id TEXT NOT NULL, type INTEGER NOT NULL, created INTEGER NOT NULL,
+    updated INTEGER, author INTEGER, importance REAL, confidence REAL, pinned INTEGER, deleted INTEGER,
+    status TEXT, severity TEXT, impact TEXT, approved INTEGER, facts INTEGER NOT NULL, digest INTEGER NOT NULL, places TEXT NOT NULL);
+CREATE TABLE tag(tag TEXT NOT NULL, created INTEGER NOT NULL, doc INTEGER NOT NULL, PRIMARY KEY(tag, created, doc))
+    WITHOUT ROWID;
+CREATE TABLE topic(topic TEXT NOT NULL, created INTEGER NOT NULL, doc INTEGER NOT NULL, PRIMARY KEY(topic, created, doc))
+    WITHOUT ROWID;
+CREATE TABLE relation(source INTEGER NOT NULL, kind TEXT NOT NULL, session TEXT NOT NULL, target TEXT NOT NULL,
+    PRIMARY KEY(source, kind, session, target)) WITHOUT ROWID;
+CREATE TABLE recent(doc INTEGER PRIMARY KEY, terms TEXT NOT NULL, labels TEXT NOT NULL, created INTEGER NOT NULL,
+    facts INTEGER NOT NULL);
+CREATE TABLE gone(doc INTEGER PRIMARY KEY);
+CREATE TABLE access(doc INTEGER PRIMARY KEY, count INTEGER NOT NULL, last INTEGER NOT NULL);
+"""
+
+# Made at the end of a large build: then each is sorted once, instead of being kept in order row by row.
+_INDEXES = (
+    "UNIQUE INDEX IF NOT EXISTS memory_id ON memory(doc >> 24, id)",
+    "INDEX IF NOT EXISTS memory_created ON memory(created)",
+    "INDEX IF NOT EXISTS memory_session ON memory(doc >> 24, created)",
+    "INDEX IF NOT EXISTS memory_type ON memory(type, created)",
+    "INDEX IF NOT EXISTS memory_author ON memory(author, created)",
+    "INDEX IF NOT EXISTS tag_doc ON tag(doc)",
+    "INDEX IF NOT EXISTS topic_doc ON topic(doc)",
+    "INDEX IF NOT EXISTS relation_target ON relation(session, target)",
+)
+
+COLUMNS = (
+    "doc, id, type, created, updated, author, importance, confidence, pinned, deleted, status, severity, "
+    "impact, approved, facts, digest, places"
+)
+
+
+class Unusable(Exception):
+    """The index cannot be used: damaged, of another version, or on a disk that does not take it."""
+
+
+class Busy(Exception):
+    """Another process is changing the index."""
+
+
+class Row:
+    """What the index knows of one memory."""
+
+    __slots__ = (
+        "approved",
+        "author",
+        "confidence",
+        "created",
+        "deleted",
+        "digest",
+        "doc",
+        "facts",
+        "id",
+        "impact",
+        "importance",
+        "pinned",
+        "places",
+        "severity",
+        "status",
+        "type",
+        "updated",
+    )
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        (
+            self.doc,
+            self.id,
+            self.type,
+            self.created,
+            self.updated,
+            self.author,
+            self.importance,
+            self.confidence,
+            self.pinned,
+            self.deleted,
+            self.status,
+            self.severity,
+            self.impact,
+            self.approved,
+            self.facts,
+            self.digest,
+            self.places,
+        ) = values
+
+
+class Known:
+    """What the index knows of one session."""
+
+    __slots__ = ("files", "id", "last", "number", "seq", "size", "whole")
+
+    def __init__(self, number: int, id: str, files: str, seq: int, size: int, whole: int, last: int) -> None:
+        self.number = number
+        self.id = id
+        self.files: dict[str, list[Any]] = json.loads(files)
+        self.seq = seq  # the largest number of an entry that was taken in
+        self.size = size  # how many positions are given out
+        self.last = last  # when something was last written in it, microseconds
+        self.whole = bool(whole)  # False: the session must be read whole when it changes
+
+
+class Rows:
+    def __init__(self, path: str) -> None:
+        """Open or create; `:memory:` for one that lives with its object."""
+        self.path = path
+        try:
+            if path != ":memory:":
+                _create(path)
+            self._db = sqlite3.connect(path, timeout=0.0, isolation_level=None, check_same_thread=False)
+        except (sqlite3.Error, OSError) as error:
+            raise Unusable(str(error)) from error
+        try:
+            self._set_up()
+        except (sqlite3.Error, Unusable) as error:
+            self.close()
+            if _is_lock(error):
+                raise Busy from error
+            raise Unusable(str(error)) from error
+        self._has_indexes = False
+        self._numbers: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+
+    def _set_up(self) -> None:
+        self._db.execute("PRAGMA busy_timeout = 200")
+        self._db.execute("PRAGMA mmap_size = 268435456")
+        self._db.execute("PRAGMA cache_size = -16000")
+        if self.version() == 0:
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("BEGIN IMMEDIATE")
+            if self.version() == 0:  # another process may have been quicker
+                for statement in _SCHEMA.split(";"):
+                    self._db.execute(statement)
+                self._db.execute(f"PRAGMA user_version = {VERSION}")
+            self._db.execute("COMMIT")
+        if self.version() != VERSION:
+            raise Unusable(f"the index has version {self.version()}, not {VERSION}")
+        self._db.execute("PRAGMA synchronous = NORMAL")
+
+    def version(self) -> int:
+        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
+
+    def data_version(self) -> int:
+        """Changes when another connection has committed."""
+        return int(self._db.execute("PRAGMA data_version").fetchone()[0])
+
+    def close(self) -> None:
+        self._db.close()
+
+    # -- transactions
+
+    def begin(self) -> None:
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if _is_lock(error):
+                raise Busy from error
+            raise
+
+    def commit(self) -> None:
+        self._db.execute("COMMIT")
+
+    def make_indexes(self) -> None:
+        """Make those that are missing; a no-op if none is."""
+        if not self._has_indexes:
+            for index in _INDEXES:
+                self._db.execute(f"CREATE {index}")
+            self._has_indexes = True
+
+    def save_space(self) -> None:
+        """After much was written: bring it from the log of changes into the file itself."""
+        if self.path != ":memory:":
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def roll_back(self) -> None:
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+    # -- whatever else
+
+    def all(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+        return self._db.execute(sql, values).fetchall()
+
+    def each(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Any]:
+        return self._db.execute(sql, values)
+
+    def one(self, sql: str, values: Sequence[Any] = ()) -> Any:
+        """The first value of the first row, or None."""
+        row = self._db.execute(sql, values).fetchone()
+        return row[0] if row is not None else None
+
+    def do(self, sql: str, values: Sequence[Any] = ()) -> None:
+        self._db.execute(sql, values)
+
+    def do_many(self, sql: str, values: Iterable[Sequence[Any]]) -> None:
+        self._db.executemany(sql, values)
+
+    # -- meta
+
+    def meta(self, key: str, otherwise: Any = None) -> Any:
+        value = self.one("SELECT value FROM meta WHERE key = ?", (key,))
+        return otherwise if value is None else value
+
+    def set_meta(self, key: str, value: Any) -> None:
+        self.do("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+    # -- sessions
+
+    def sessions(self) -> dict[str, Known]:
+        return {row[1]: Known(*row) for row in self.each("SELECT no, id, files, seq, size, whole, last FROM session")}
+
+    def session(self, id: str) -> Known | None:
+        found = self.all("SELECT no, id, files, seq, size, whole, last FROM session WHERE id = ?", (id,))
+        return Known(*found[0]) if found else None
+
+    def new_session(self, id: str) -> Known:
+        number = int(self.meta("last_session", 0)) + 1
+        self.set_meta("last_session", number)  # numbers are not used again: tantivy may still know the old ones
+        self.do("INSERT INTO session VALUES (?, ?, '{}', 0, 0, 1, 0)", (number, id))
+        return Known(number, id, "{}", 0, 0, 1, 0)
+
+    def save_session(self, known: Known) -> None:
+        self.do(
+            "UPDATE session SET files = ?, seq = ?, size = ?, whole = ?, last = ? WHERE no = ?",
+            (
+                json.dumps(known.files, separators=(",", ":")),
+                min(known.seq, _LARGEST),
+                known.size,
+                int(known.whole),
+                known.last,
+                known.number,
+            ),
+        )
+
+    def remove_session(self, number: int) -> None:
+        self.do("DELETE FROM session WHERE no = ?", (number,))
+
+    def session_names(self) -> dict[int, str]:
+        return dict(self.each("SELECT no, id FROM session"))
+
+    # -- names of authors and files, which come again and again
+
+    def number_of(self, name: str) -> int:
+        number = self._numbers.get(name)
+        if number is None:
+            number = self.known_number(name)
+            if number is None:
+                number = self._db.execute("INSERT INTO name(name) VALUES (?)", (name,)).lastrowid
+            self._numbers[name] = int(number or 0)
+        return int(number or 0)
+
+    def known_number(self, name: str) -> int | None:
+        found = self.one("SELECT no FROM name WHERE name = ?", (name,))
+        return None if found is None else int(found)
+
+    def name_of(self, number: int) -> str:
+        name = self._names.get(number)
+        if name is None:
+            name = self._names[number] = str(self.one("SELECT name FROM name WHERE no = ?", (number,)))
+        return name
+
+    def forget_names(self) -> None:
+        """Numbers given out in a transaction that was rolled back do not hold."""
+        self._numbers.clear()
+        self._names.clear()
+
+    # -- memories
+
+    def put(self, values: Iterable[Sequence[Any]]) -> None:
+        self.do_many(f"INSERT OR REPLACE INTO memory({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", values)
+
+    def by_id(self, number: int, id: str) -> Row | None:
+        found = self.all(f"SELECT {COLUMNS} FROM memory WHERE doc >> 24 = ? AND id = ?", (number, id))
+        return Row(found[0]) if found else None
+
+    def by_docs(self, docs: Sequence[int]) -> dict[int, Row]:
+        found: dict[int, Row] = {}
+        for start in range(0, len(docs), 500):
+            part = docs[start : start + 500]
+            marks = ",".join("?" * len(part))
+            for values in self.each(f"SELECT {COLUMNS} FROM memory WHERE doc IN ({marks})", part):
+                found[values[0]] = Row(values)
+        return found
+
+    def select(self, where: str, values: Sequence[Any], order: str, limit: int, offset: int = 0) -> list[Row]:
+        sql = f"SELECT {COLUMNS} FROM memory WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?"
+        return [Row(found) for found in self.each(sql, (*values, limit, offset))]
+
+    def remove_between(self, first: int, last: int) -> dict[int, int]:
+        """Take out the memories of a range of docs; which ones there were, and the digest of each one's words."""
+        docs = dict(self.each("SELECT doc, digest FROM memory WHERE doc BETWEEN ? AND ?", (first, last)))
+        for table, column in (("memory", "doc"), ("relation", "source")):
+            self.do(f"DELETE FROM {table} WHERE {column} BETWEEN ? AND ?", (first, last))
+        for table in ("tag", "topic"):
+            self.do_many(f"DELETE FROM {table} WHERE doc = ?", ((doc,) for doc in docs))
+        return docs
+
+    def remove_details(self, doc: int) -> None:
+        """Before a memory is put again: its tags, topic and relations."""
+        for table, column in (("tag", "doc"), ("topic", "doc"), ("relation", "source")):
+            self.do(f"DELETE FROM {table} WHERE {column} = ?", (doc,))
+
+
+def _create(path: str) -> None:
+    """Make the file if it is not there; what SQLite puts beside it has the same permissions.
+
+    One that is there is not opened: to close it again would take away the locks that SQLite has on it in this process.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        pass
+
+
+def _is_lock(error: Exception) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and ("locked" in str(error) or "busy" in str(error))

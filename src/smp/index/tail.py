@@ -1,0 +1,122 @@
+"""Which of the newest memories speak of these words? Posting lists in RAM, scored as tantivy scores its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smp.index.wanted import Found
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from smp.index.wanted import Wanted, Weights
+
+_K1, _B = 1.2, 0.75
+_EXACT_LENGTHS = 40
+
+
+class _Recent:
+    __slots__ = ("created", "facts", "labels", "length", "terms", "tokens")
+
+    def __init__(self, terms: str, labels: str, created: int, facts: int) -> None:
+        self.terms = f" {terms} "
+        self.labels = frozenset(labels.split())
+        self.created = created
+        self.facts = facts
+        self.tokens = terms.count(" ") + 1 if terms else 0
+        self.length = _rounded_length(self.tokens)
+
+
+class Tail:
+    def __init__(self) -> None:
+        self._docs: dict[int, _Recent] = {}
+        self._postings: dict[str, dict[int, int]] = {}
+        self.tokens = 0
+
+    def __len__(self) -> int:
+        return len(self._docs)
+
+    def __contains__(self, doc: object) -> bool:
+        return doc in self._docs
+
+    def load(self, rows: Mapping[int, tuple[str, str, int, int]]) -> None:
+        """Hold exactly these: doc -> (terms, labels, created, facts)."""
+        known = self._docs
+        fresh = [doc for doc, row in rows.items() if doc not in known or known[doc].terms[1:-1] != row[0]]
+        for doc in [doc for doc in known if doc not in rows] + [doc for doc in fresh if doc in known]:
+            self._take_out(doc)
+        for doc in fresh:
+            self._put_in(doc, _Recent(*rows[doc]))
+        for doc, (_, labels, created, facts) in rows.items():
+            recent = known[doc]
+            recent.labels, recent.created, recent.facts = frozenset(labels.split()), created, facts
+
+    def _put_in(self, doc: int, recent: _Recent) -> None:
+        self._docs[doc] = recent
+        self.tokens += recent.tokens
+        for term in recent.terms.split():
+            posting = self._postings.get(term)
+            if posting is None:
+                posting = self._postings[term] = {}
+            posting[doc] = posting.get(doc, 0) + 1
+
+    def _take_out(self, doc: int) -> None:
+        recent = self._docs.pop(doc)
+        self.tokens -= recent.tokens
+        for term in set(recent.terms.split()):
+            posting = self._postings[term]
+            del posting[doc]
+            if not posting:
+                del self._postings[term]
+
+    def terms(self) -> Iterable[str]:
+        return self._postings
+
+    def frequency(self, term: str) -> int:
+        """How many of its documents have a term."""
+        return len(self._postings.get(term, ()))
+
+    def search(self, wanted: Wanted, weights: Weights, mean_length: float) -> list[Found]:
+        scores: dict[int, float] = {}
+        for term, weight in weights.of_term.items():
+            for doc, count in self._postings.get(term, {}).items():
+                norm = _K1 * (1 - _B + _B * self._docs[doc].length / mean_length)
+                scores[doc] = scores.get(doc, 0.0) + weight * (1 + _K1) * count / (count + norm)
+        if not weights.of_term and not wanted.terms and not wanted.patterns:
+            scores = dict.fromkeys(self._docs, 0.0)
+        if weights.patterns:
+            having = [self._having(group) for group in weights.patterns]
+            scores = {doc: scores.get(doc, 0.0) for doc in set.intersection(*having)}
+        excluded = self._having(weights.excluded)
+        return [
+            Found(doc, score, self._docs[doc].created, self._docs[doc].facts)
+            for doc, score in scores.items()
+            if doc not in excluded and _fits(self._docs[doc], wanted)
+        ]
+
+    def _having(self, terms: Iterable[str]) -> set[int]:
+        """The docs that have one of these."""
+        return {doc for term in terms for doc in self._postings.get(term, ())}
+
+
+def _fits(recent: _Recent, wanted: Wanted) -> bool:
+    """What tantivy does for its documents."""
+    if wanted.since is not None and recent.created < wanted.since:
+        return False
+    if wanted.until is not None and recent.created >= wanted.until:
+        return False
+    labels, terms = recent.labels, recent.terms
+    if any(labels.isdisjoint(group) for group in wanted.labels) or not labels.isdisjoint(wanted.without):
+        return False
+    if not all(f" {' '.join(words)} " in terms for words in wanted.phrases):
+        return False
+    return not any(f" {' '.join(words)} " in terms for words in wanted.excluded)
+
+
+def _rounded_length(length: int) -> int:
+    """Tantivy keeps lengths in one byte: exact up to 40, then in steps that double every eight."""
+    if length < _EXACT_LENGTHS:
+        return length
+    rest = length - 24
+    bits = rest.bit_length() - 4
+    return ((rest >> bits) << bits) + 24

@@ -1,0 +1,187 @@
+"""Which memories speak of these words, and how much? Words in tantivy, and the newest ones in a tail beside it.
+
+A commit of tantivy takes tens of milliseconds, so memories first go into the *tail*: rows of the table `recent`, held
+in RAM as posting lists. When the tail is long enough it is merged into tantivy in one go. Both are scored by BM25 with
+the same figures (documents, document frequencies, mean length), so a memory's score does not depend on where it is.
+
+Docs in `gone` are hidden until the next merge takes them out of tantivy: what was removed, and the old state of what was
+changed, whose new state is in the tail.
+
+Guarantees: tantivy commits before SQLite does, so what the rows say is in tantivy is there; what a crash left twice
+counts once.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from smp.index.engine import PREFIX, Engine, is_here
+from smp.index.rows import Unusable
+from smp.index.tail import Tail
+from smp.index.wanted import EXPANSIONS, Found, Wanted, Weights, inverse_frequency
+from smp.index.words import beginning, matcher
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from smp.index.engine import Document
+    from smp.index.rows import Rows
+
+__all__ = ["Found", "Text", "Wanted"]
+TAIL_LIMIT = 1500
+_RECENT = "SELECT doc, terms, labels, created, facts FROM recent"
+
+
+class Text:
+    def __init__(self, rows: Rows, folder: str | None) -> None:
+        """What belongs to these rows; `folder` None keeps tantivy's files in RAM, too."""
+        self._rows = rows
+        self._folder = folder
+        self._engine: Engine | None = None  # once something was merged
+        self._generation = -1  # of the merge that the engine knows
+        self._checked_generation = -1  # of the merge that was compared with tantivy's own stamp
+        self._tokens = self._token_docs = 0  # in the engine
+        self._tail = Tail()
+        self._tail_version = -1
+        self._gone: set[int] = set()
+
+    # -- keeping up
+
+    def refresh(self) -> None:
+        """Know what the rows know; called inside a transaction, or alone."""
+        generation = int(self._rows.meta("generation", 0))
+        if generation != self._generation:
+            if generation:
+                self._opened(generation).reload()
+            self._tokens, self._token_docs = int(self._rows.meta("tokens", 0)), int(self._rows.meta("token_docs", 0))
+            self._generation = generation
+        version = int(self._rows.meta("tail_version", 0))
+        if version != self._tail_version:
+            self._tail.load({row[0]: row[1:] for row in self._rows.each(_RECENT)})
+            self._gone = {doc for (doc,) in self._rows.each("SELECT doc FROM gone")}
+            self._tail_version = version
+
+    def forget(self) -> None:
+        """The transaction was rolled back: what we believe may not hold."""
+        self._generation = self._tail_version = self._checked_generation = -1
+        self._tail, self._gone = Tail(), set()
+
+    def _opened(self, generation: int) -> Engine:
+        if self._engine is None or not generation:  # without one: what an earlier attempt wrote does not count
+            self._engine = Engine(self._path(new=not generation), create=not generation)
+        return self._engine
+
+    def _path(self, *, new: bool) -> str | None:
+        if self._folder is None:
+            return None
+        if new:
+            self._rows.set_meta("text_folder", f"{PREFIX}{os.urandom(4).hex()}")
+        return os.path.join(self._folder, str(self._rows.meta("text_folder", "")))
+
+    # -- taking in
+
+    def add(self, fresh: list[Document], gone: Iterable[int]) -> None:
+        """Take in new docs and hide old ones; inside the rows' transaction."""
+        rows = self._rows
+        gone = list(gone)
+        if not fresh and not gone:
+            return
+        rows.do_many("DELETE FROM recent WHERE doc = ?", ((doc,) for doc in gone))
+        if rows.meta("generation"):
+            rows.do_many("INSERT OR IGNORE INTO gone VALUES (?)", ((doc,) for doc in gone))
+        self._check_stamp()
+        rows.set_meta("tail_version", int(rows.meta("tail_version", 0)) + 1)
+        waiting = int(rows.one("SELECT (SELECT count(*) FROM recent) + (SELECT count(*) FROM gone)") or 0)
+        if waiting + len(fresh) > TAIL_LIMIT and is_here():
+            self.merge(fresh)
+        else:
+            rows.do_many("INSERT OR REPLACE INTO recent VALUES (?,?,?,?,?)", fresh)
+
+    def _check_stamp(self) -> None:
+        """Whether tantivy holds what the rows say, no more: a merge may have died before the rows were committed."""
+        generation = int(self._rows.meta("generation", 0))
+        if generation not in (0, self._checked_generation):
+            if self._opened(generation).stamp() != self._rows.meta("stamp"):
+                raise Unusable("the text index is ahead of the rows")
+            self._checked_generation = generation
+
+    def merge(self, fresh: Sequence[Document] = ()) -> None:
+        """Put the tail, and what is new, into tantivy; inside the rows' transaction, which commits after it."""
+        rows = self._rows
+        generation = int(rows.meta("generation", 0))
+        new = {document[0] for document in fresh}
+        documents = [*(row for row in rows.all(_RECENT) if row[0] not in new), *fresh]
+        removed = [doc for (doc,) in rows.each("SELECT doc FROM gone")] + [document[0] for document in documents]
+        self._opened(generation).write(documents, removed if generation else ())
+        tokens = sum(len(document[1].split()) for document in documents) + int(rows.meta("tokens", 0))
+        count = len(documents) + int(rows.meta("token_docs", 0))
+        stamp = self._opened(generation + 1).stamp()
+        for key, value in (("tokens", tokens), ("token_docs", count), ("generation", generation + 1), ("stamp", stamp)):
+            rows.set_meta(key, value)
+        rows.do("DELETE FROM recent")
+        rows.do("DELETE FROM gone")
+
+    # -- searching
+
+    def search(self, wanted: Wanted, limit: int) -> list[Found]:
+        """The best candidates, best first. Fewer than asked for means that there are no more."""
+        weights = self._weights(wanted)
+        found = self._tail.search(wanted, weights, self._mean_length())
+        if self._engine is not None and self._generation > 0:
+            hidden = _Hidden(self._gone, self._tail)
+            found += self._engine.search(wanted, weights, limit + len(self._gone), hidden)
+        found.sort(key=_by_score)
+        return found[:limit]
+
+    def document_frequency(self, term: str) -> int:
+        there = self._engine.frequency(term) if self._engine is not None and self._generation > 0 else 0
+        return self._tail.frequency(term) + there
+
+    @property
+    def documents(self) -> int:
+        there = self._engine.documents if self._engine is not None and self._generation > 0 else 0
+        return len(self._tail) + there
+
+    def _mean_length(self) -> float:
+        """As tantivy sees it, so that a memory in the tail has the score that it would have there."""
+        if self._tokens and self._generation > 0:
+            return self._tokens / max(self._token_docs, 1)
+        return self._tail.tokens / max(len(self._tail), 1) or 1.0
+
+    def _weights(self, wanted: Wanted) -> Weights:
+        """How much each word weighs, over tantivy and the tail together."""
+        patterns = [self._terms_like(pattern) for pattern in wanted.patterns]
+        excluded = list({term for pattern in wanted.excluded_patterns for term in self._terms_like(pattern)})
+        terms = dict.fromkeys(wanted.terms)
+        for group in (*wanted.phrases, *(group[:EXPANSIONS] for group in patterns)):
+            terms.update(dict.fromkeys(group))
+        count = self.documents
+        weigh = 1 + wanted.rarity
+        of_term = {term: inverse_frequency(count, self.document_frequency(term)) ** weigh for term in terms}
+        return Weights(of_term, patterns, excluded)
+
+    def _terms_like(self, pattern: str) -> list[str]:
+        """The terms that a pattern means, the most frequent first."""
+        means = matcher(pattern)
+        found = {term for term in self._tail.terms() if means(term)}
+        if self._engine is not None and self._generation > 0:
+            found.update(term for term in self._engine.terms_from(beginning(pattern)) if means(term))
+        return sorted(found, key=lambda term: (-self.document_frequency(term), term))
+
+
+class _Hidden:
+    """What tantivy still knows, but the rows know better."""
+
+    __slots__ = ("_gone", "_tail")
+
+    def __init__(self, gone: set[int], tail: Tail) -> None:
+        self._gone = gone
+        self._tail = tail
+
+    def __contains__(self, doc: object) -> bool:
+        return doc in self._gone or doc in self._tail
+
+
+def _by_score(found: Found) -> tuple[float, int]:
+    return -found.score, found.doc

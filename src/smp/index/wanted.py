@@ -1,0 +1,80 @@
+"""What is searched for in the text index, and what is found? Plain values."""
+
+from __future__ import annotations
+
+from math import log
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXPANSIONS = 60  # of a pattern: so many of its most frequent words count for the score; all others match, too
+
+
+class Wanted:
+    """What to search for: terms that may occur, and labels that must or must not."""
+
+    __slots__ = (
+        "excluded",
+        "excluded_patterns",
+        "labels",
+        "patterns",
+        "phrases",
+        "rarity",
+        "since",
+        "terms",
+        "until",
+        "without",
+    )
+
+    def __init__(
+        self,
+        terms: Sequence[str] = (),
+        phrases: Sequence[Sequence[str]] = (),
+        patterns: Sequence[str] = (),
+        excluded: Sequence[Sequence[str]] = (),
+        excluded_patterns: Sequence[str] = (),
+        labels: Sequence[Sequence[str]] = (),
+        without: Sequence[str] = (),
+        since: int | None = None,
+        until: int | None = None,
+        rarity: float = 0.0,
+    ) -> None:
+        self.terms = terms  # any of them
+        self.phrases = phrases  # all of them
+        self.patterns = patterns  # all of them: `auth*`
+        self.excluded = excluded  # none of these words or phrases
+        self.excluded_patterns = excluded_patterns
+        self.labels = labels  # of each group at least one
+        self.without = without  # none of these labels
+        self.since = since  # microseconds, included
+        self.until = until  # not included
+        self.rarity = rarity  # above 0: rare words count for more than BM25 says
+
+
+class Weights:
+    """What a search needs to know of the words: how much each weighs, and which ones a pattern means."""
+
+    __slots__ = ("excluded", "of_term", "patterns")
+
+    def __init__(self, of_term: dict[str, float], patterns: list[list[str]], excluded: list[str]) -> None:
+        self.of_term = of_term
+        self.patterns = patterns  # for each pattern its terms, the most frequent first
+        self.excluded = excluded  # the terms of all excluded patterns
+
+
+class Found:
+    """One candidate."""
+
+    __slots__ = ("created", "doc", "facts", "score")
+
+    def __init__(self, doc: int, score: float, created: int, facts: int) -> None:
+        self.doc = doc
+        self.score = score
+        self.created = created
+        self.facts = facts
+
+
+def inverse_frequency(documents: int, having: int) -> float:
+    """BM25's weight of a word that so many of the documents have."""
+    return log(1 + (max(documents - having, 0) + 0.5) / (having + 0.5))

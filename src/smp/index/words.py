@@ -1,0 +1,402 @@
+"""Which terms stand for a text, and which terms does a question ask for?
+
+A text becomes terms twice, when it is indexed and when it is asked for, and both must agree; so both are here, and
+whatever searches (the text engine, the tail that it has not seen yet) works on these terms and knows no language.
+
+- Words of any script; case, accents, width, zero-width characters and English endings do not count.
+- Identifiers, paths, addresses and numbers of versions stand in the text's stream as their parts, so that phrases hold,
+  and whole after its end: `auth_service.py` is `auth servic py … auth_service.py`.
+- Scripts without spaces, and Hangul, whose words grow endings: each pair of characters, then the last one alone. So any
+  part of such a run is found by its pairs, and a single character as the beginning of a pair.
+- Nothing is cut off and every input is taken. A term holds no white space, no lone surrogate, and at most
+  `LONGEST_WHOLE` characters.
+
+Pure. Speed comes from a memo of what stands between white space: few such pieces are new.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable
+
+LONGEST_WORD = 100  # characters; a longer one is no word: it is cut into pieces of this length
+LONGEST_WHOLE = 300  # characters; longer addresses and paths are found by their parts
+MEMO_CHARACTERS = 4_000_000
+_ENTRY_CHARACTERS = 100  # what an entry of the memo costs besides its text
+_AT_ONCE = 10_000  # pieces between two looks at the memo's size
+
+_INSIDE = "._-/\\:@+#~%?&='"  # may stand inside an identifier, path, address or number
+_AROUND = ".,;:!?\"'()[] "
+_NEVER_INSIDE = frozenset('"(),;<>[]{}|!^`$')  # a pattern with one of these could mean no term
+_SPACELESS = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\ua9e0-\ua9ff\uaa60-\uaa7f"  # Thai, Lao, Burmese, Khmer
+    "\u1100-\u11ff\u3005-\u3007\u3040-\u318f\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f"  # kana, bopomofo, Han
+    "\uac00-\ud7ff\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U0003ffff"  # Hangul, more Han
+)
+_COMPLETIONS = ("", "e", "s", "es", "ed", "d", "ing", "ng", "g", "ion", "on", "tion", "ation", "ational", "ment", "ent",
+                "ness", "ess", "able", "le", "ly", "y", "ies", "er", "ity", "ty", "ive", "ize", "ous", "ful", "al", "ism",
+                "ist", "ance", "ence", "ications")  # fmt: skip
+STOP_WORDS = frozenset(
+    """a about above after again against all also am an and ani any anyth are aren as at be becaus been befor below
+    between both but by can cannot could couldn did didn do doe does doesn doing don done down dure each either els ever
+    few for from further get give go got had hadn has hasn have haven he her here herself him himself his how i if in
+    into is isn it it itself just let me mine more most mustn my myself need no nor not of off on onc one onli or other
+    our ourselv out over own pleas rather s same shan she should shouldn so some someth still such t tell than that the
+    their them themselv then there these they thing this those through to too under until up upon us veri was wasn we
+    were weren what whatev when where which while who whom whose whi will with won would wouldn you your yourself
+    yourselv ll re ve d m""".split()  # noqa: SIM905
+)
+
+
+class TextQuery(NamedTuple):
+    """What a question asks for, in terms. Only `words` are weighed one by one; phrases and patterns are wishes."""
+
+    words: tuple[str, ...] = ()  # any may match, each counted once
+    phrases: tuple[tuple[str, ...], ...] = ()  # terms that follow each other in the text's stream
+    patterns: tuple[str, ...] = ()  # `auth*`, `a*b`; also for a single Han character; see `matcher`
+    excluded: tuple[tuple[str, ...], ...] = ()  # words and phrases that must not be there
+    excluded_patterns: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return any(self[:])
+
+
+class _Memo(dict[str, str]):
+    """The stream of each piece between white space as one text, and the wholes of those that have any."""
+
+    def __init__(self) -> None:
+        self.wholes: dict[str, str] = {}
+        self.room = MEMO_CHARACTERS
+
+    def __missing__(self, piece: str) -> str:
+        stream, wholes = _analyse(piece)
+        if wholes:
+            self.wholes[piece] = " ".join(wholes)
+        self[piece] = text = " ".join(stream)
+        self.room -= _ENTRY_CHARACTERS + len(piece) + len(text)
+        return text
+
+
+_memo = _Memo()
+
+
+def terms(text: str) -> list[str]:
+    """The terms of a text for the index: its stream in order, then its wholes."""
+    return joined_terms(text).split()
+
+
+def joined_terms(text: str) -> str:
+    """The same terms as one text with blanks between them, for an engine that splits at white space."""
+    pieces = text.split()
+    if len(pieces) <= _AT_ONCE:
+        return " ".join(_streams_and_wholes(pieces))
+    parts = [_streams_and_wholes(pieces[start : start + _AT_ONCE]) for start in range(0, len(pieces), _AT_ONCE)]
+    return " ".join([*(part[0] for part in parts), *(whole for part in parts for whole in part[1:])])
+
+
+def _streams_and_wholes(pieces: list[str]) -> list[str]:
+    memo = _memo_with_room()
+    found = [" ".join(filter(None, map(memo.__getitem__, pieces)))]  # phrases are compared with one blank between terms
+    if not memo.wholes.keys().isdisjoint(pieces):
+        found += map(memo.wholes.__getitem__, filter(memo.wholes.__contains__, pieces))
+    return found
+
+
+def _memo_with_room() -> _Memo:
+    """A full memo is left to whoever still uses it, so that threads need no lock."""
+    global _memo  # noqa: PLW0603 - a cache; a lost race costs some words analysed again
+    if _memo.room < 0:
+        _memo = _Memo()
+    return _memo
+
+
+def _analyse(piece: str) -> tuple[list[str], tuple[str, ...]]:
+    """The stream and the wholes of what stands between white space."""
+    bare = piece.strip(".,;:!?\"'()[]*`")
+    if bare.isascii() and bare.isalpha() and (bare[1:].islower() or len(bare) == 1) and len(bare) <= LONGEST_WORD:
+        return [stem(bare.lower())], ()
+    stream: list[str] = []
+    wholes: dict[str, None] = {}
+    for chunk in _chunks(piece):
+        _take(chunk, stream, wholes)
+    return stream, tuple(wholes)
+
+
+def _take(chunk: str, stream: list[str], wholes: dict[str, None]) -> None:
+    words = [word for word in _split_words(chunk) if word]
+    if len(words) > 1 or chunk[-1:] in "+#":
+        _add_wholes(chunk, wholes)
+    for word in words:
+        parts = _parts(word)
+        stream += parts
+        if len(parts) > 1 and len(word) <= LONGEST_WORD and word.isascii():
+            wholes[stem(word.lower())] = None
+
+
+def _add_wholes(chunk: str, wholes: dict[str, None]) -> None:
+    """`src/auth/o_auth.py`: itself and `o_auth.py`, because people name files without their folders."""
+    names = [chunk, *(_pattern("[/\\\\:?&=@#]+").split(chunk))]
+    for name in names:
+        if len(name) <= LONGEST_WHOLE and _pattern("[._+#~%'\\-/\\\\:?&=@]").search(name):
+            wholes[name.casefold()] = None
+
+
+def _chunks(piece: str) -> list[str]:
+    """Identifiers, paths and words, without the punctuation around them; `C++` and `C#` keep theirs."""
+    text = piece if piece.isascii() else _folded(piece)
+    if "'" in text:
+        text = _pattern("(?<=[^\\W_])'(?:s|t|re|ve|ll|d|m)(?![\\w'])", ignore_case=True).sub("", text)
+    found = []
+    for chunk in _pattern('[^\\s\\0-\\x20"(),;<>\\[\\]{}|!*^`$\\x7f]+').findall(text):
+        core = chunk.strip(_INSIDE)
+        tail = _pattern("(?:\\+\\+|#)(?=[^\\w]*$)").search(chunk) if len(core) < 4 else None
+        if core:
+            found.append(core + tail.group() if tail else core)
+    return found
+
+
+def _split_words(chunk: str) -> list[str]:
+    return [chunk] if chunk.isalnum() else _pattern(f"[{_escape(_INSIDE)}]+").split(chunk)
+
+
+def _parts(word: str) -> list[str]:
+    """The terms of a word: `getUserName` is three, a run of Han its pairs."""
+    if not word.isascii():
+        return [term for run in _pattern(f"[{_SPACELESS}]+|[^{_SPACELESS}]+").findall(word) for term in _run(run)]
+    if len(word) > LONGEST_WORD:
+        return _cut(word.lower())
+    if word.islower() and word.isalpha():
+        return [stem(word)]
+    return [stem(part.lower()) for part in _humps(word)]
+
+
+def _run(run: str) -> list[str]:
+    if _is_spaceless(run[0]):
+        return [*map("".join, pairwise(run)), run[-1]]
+    return [stem(part) for part in _cut(run.casefold())]
+
+
+def _is_spaceless(character: str) -> bool:
+    return character > "\u0dff" and _pattern(f"[{_SPACELESS}]").match(character) is not None
+
+
+def _humps(word: str) -> list[str]:
+    """`getUserName` → get User Name; `OAuth2` → OAuth 2; `iPhone`, `v2`, `2nd` and `3f9ac` stay."""
+    if not _pattern("[A-Za-z]*[a-z0-9][A-Z]|[A-Z]{2,}[a-z]|[A-Za-z]{2,}[0-9]+$").match(word):
+        return [word]
+    piece = "[A-Z]{2,}(?=[A-Z][a-z])|(?<![A-Za-z])[a-z]?[A-Z]{1,2}[a-z]+|[A-Z]?[a-z]{2,}|[A-Z]{2,}|[A-Za-z]|[0-9]+"
+    return _pattern(piece).findall(word)
+
+
+def _cut(word: str) -> list[str]:
+    return [word[start : start + LONGEST_WORD] for start in range(0, len(word), LONGEST_WORD)]
+
+
+def stem(word: str) -> str:
+    """A folded word without its English ending."""
+    return _stemmer()(word)
+
+
+@cache
+def _stemmer() -> Callable[[str], str]:
+    import Stemmer  # type: ignore[import-not-found]  # a C extension without stubs
+
+    stem_word: Callable[[str], str] = Stemmer.Stemmer("english", 0).stemWord
+    return stem_word
+
+
+@cache
+def _pattern(expression: str, ignore_case: bool = False) -> re.Pattern[str]:
+    import re
+
+    return re.compile(expression, re.IGNORECASE if ignore_case else 0)
+
+
+def _escape(text: str) -> str:
+    import re
+
+    return re.escape(text)
+
+
+# --- Questions -----------------------------------------------------------------------------------------------------
+
+
+def plain(text: str) -> TextQuery:
+    """A text asked for as it stands: nothing in it is syntax."""
+    query = _Reading()
+    for piece in text.split():
+        query.take_words(piece)
+    return query.result()
+
+
+def parse(text: str) -> TextQuery:
+    """What a person typed: words, "phrases", prefix*, wild*cards, -excluded words and "phrases". Never fails."""
+    query = _Reading()
+    for minus, phrase, piece in _pattern(r'(?<!\S)(-?)"([^"]+)"|(\S+)').findall(_pattern("[“”„]").sub('"', text)):
+        if phrase:
+            query.take_phrase(phrase, bool(minus))
+        elif _is_exclusion(piece):
+            query.take_excluded(piece[1:])
+        elif _is_wild(piece):
+            query.take_wild(piece)
+        else:
+            query.take_words(piece)
+    return query.result()
+
+
+def _is_exclusion(piece: str) -> bool:
+    """`-draft`, but not `-`, `--force`, `-5` or an option such as `-v`."""
+    return piece[0] == "-" and piece[1:2].isalpha() and (piece[2:3].isalnum() or piece[1] > "\x7f")
+
+
+def _is_wild(piece: str) -> bool:
+    """`auth*`, but not `**bold**`, `*` and `x:[*`."""
+    if "*" not in piece or "**" in piece or not any(map(str.isalnum, piece)):
+        return False
+    return _NEVER_INSIDE.isdisjoint(piece.strip(_AROUND))
+
+
+class _Reading:
+    """A question while it is read."""
+
+    def __init__(self) -> None:
+        self.words: dict[str, None] = {}
+        self.phrases: dict[tuple[str, ...], None] = {}
+        self.patterns: dict[str, None] = {}
+        self.excluded: dict[tuple[str, ...], None] = {}
+        self.excluded_patterns: dict[str, None] = {}
+
+    def take_words(self, piece: str) -> None:
+        stream, wholes = _analyse(piece)
+        before = ""
+        for term in stream:
+            if not _is_single(term):
+                self.words[term] = None
+            elif not _is_rest(term, before):
+                self.patterns[term + "*"] = None
+            before = term
+        self.words.update(dict.fromkeys(wholes))
+
+    def take_phrase(self, text: str, excluded: bool) -> None:
+        stream = _asked_stream(text)
+        if len(stream) == 1 and _is_single(stream[0]):
+            (self.excluded_patterns if excluded else self.patterns)[stream[0] + "*"] = None
+        elif stream:
+            (self.excluded if excluded else self.phrases)[stream] = None
+
+    def take_excluded(self, piece: str) -> None:
+        if _is_wild(piece):
+            self.take_wild(piece, True)
+        else:
+            self.take_phrase(piece, True)
+
+    def take_wild(self, piece: str, excluded: bool = False) -> None:
+        text = _folded(piece).casefold().strip(_AROUND)
+        if _pattern(f"[{_SPACELESS}]{{2}}").search(text):
+            self.take_phrase(text, excluded)  # in pairs, any part of it can be found anyway
+        else:
+            (self.excluded_patterns if excluded else self.patterns)[text] = None
+
+    def result(self) -> TextQuery:
+        others = (tuple(self.phrases), tuple(self.patterns), tuple(self.excluded), tuple(self.excluded_patterns))
+        rare = tuple(word for word in self.words if word not in STOP_WORDS)
+        return TextQuery(rare if rare or self.phrases or self.patterns else tuple(self.words), *others)
+
+
+def _asked_stream(text: str) -> tuple[str, ...]:
+    """A phrase's stream. The last character of a run that ends it is dropped: the text's run may go on."""
+    stream = [term for piece in text.split() for term in _analyse(piece)[0]]
+    if len(stream) > 1 and _is_rest(stream[-1], stream[-2]):
+        stream.pop()
+    return tuple(stream)
+
+
+def _is_single(term: str) -> bool:
+    return len(term) == 1 and _is_spaceless(term)
+
+
+def _is_rest(term: str, before: str) -> bool:
+    """Whether it is the single character that closes a run of pairs."""
+    return _is_single(term) and len(before) == 2 and before[1] == term and _is_spaceless(before)
+
+
+# --- Patterns ------------------------------------------------------------------------------------------------------
+
+
+def matcher(pattern: str) -> Callable[[str], object]:
+    """Tells of a term whether the pattern means it. Only `*` is special.
+
+    Terms are stems, so what was typed may be longer than they are: `authentica*` means `authent`, too.
+    """
+    expression = ".*".join(map(_escape, pattern.split("*")))
+    import re
+
+    return re.compile("|".join([expression, *_stems_meant(pattern)])).fullmatch
+
+
+def beginning(pattern: str) -> str:
+    """What all terms that the pattern means begin with; may be empty."""
+    begun = pattern.partition("*")[0]
+    for each in _stems_meant(pattern):
+        while not each.startswith(begun):
+            begun = begun[:-1]
+    return begun
+
+
+def _stems_meant(pattern: str) -> tuple[str, ...]:
+    """Stems of words that begin as a prefix does, but that do not begin so themselves."""
+    begun = pattern[:-1]
+    if pattern[-1:] != "*" or not (begun.isascii() and begun.isalpha()):
+        return ()
+    stems = {stem(begun + ending) for ending in _COMPLETIONS}
+    return tuple(sorted(each for each in stems if not each.startswith(begun)))
+
+
+# --- Characters beyond ASCII ---------------------------------------------------------------------------------------
+
+
+class _Folding(dict[int, str | None]):
+    """What becomes of a decomposed character: itself, nothing, a separator, or a word of its own."""
+
+    def __missing__(self, code: int) -> str | None:
+        self[code] = kept = _fold_character(chr(code))
+        return kept
+
+
+def _fold_character(character: str) -> str | None:
+    import unicodedata
+
+    category = unicodedata.category(character)
+    if category == "Cf" or _is_vowel_point(character):
+        return None
+    if character in "‘’ʼ":
+        return "'"
+    if character in "‐‑":
+        return "-"
+    if category == "So":
+        return f" {character} "
+    return " " if category[0] in "PZSC" and not character.isascii() else character
+
+
+def _is_vowel_point(character: str) -> bool:
+    """Accents and the points of Hebrew and Arabic, which people leave out; in other scripts marks are letters."""
+    return "\u0300" <= character <= "\u036f" or (
+        "\u0591" <= character <= "\u0670"
+        and (character <= "\u05c7" or character >= "\u064b" or character == "\u0640")
+        and not character.isalnum()
+    ) or "\ufe00" <= character <= "\ufe0f" or character == "\u0640"  # fmt: skip
+
+
+_folding = _Folding()
+
+
+def _folded(text: str) -> str:
+    """The text with equal-looking characters made equal; case is kept, because identifiers are split by it."""
+    from unicodedata import normalize
+
+    return normalize("NFC", normalize("NFKD", text).translate(_folding))

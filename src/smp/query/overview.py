@@ -1,0 +1,26 @@
+"""What is there, all in all? Topics, timeline, agents and a summary of some memories. Pure: no disk, no clock, no LLM.
+
+Each takes any records, of one session or of many, skips deleted ones, and gives a result that can be gone through, has
+`to_dict()` in the shape that the seeds show, and is the same for the same records in whatever order they come.
+"""
+
+from __future__ import annotations
+
+from smp.query.agents import Agent, Agents, agents
+from smp.query.summary import SessionSummary, summarize
+from smp.query.timeline import Event, Timeline, timeline
+from smp.query.topics import Topic, Topics, topics
+
+__all__ = [
+    "Agent",
+    "Agents",
+    "Event",
+    "SessionSummary",
+    "Timeline",
+    "Topic",
+    "Topics",
+    "agents",
+    "summarize",
+    "timeline",
+    "topics",
+]

@@ -1,0 +1,237 @@
+"""How good is each candidate, and why? Words, neighbours, time and fading become one relevance.
+
+The weighing is pure and in `smp.query.score`, the fading in `smp.decay`; here they get what they need to know.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from smp.decay.facts import Facts
+from smp.decay.policies import importance_of
+from smp.index.memories import ROLE_NAMES, facts_in
+from smp.index.rows import POSITION_BITS, TYPES
+from smp.index.words import terms
+from smp.query import score
+from smp.query.when import find_ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from smp.decay.policies import Policy
+    from smp.index.rows import Row
+    from smp.index.select import Conditions
+    from smp.index.text import Found
+    from smp.index.words import TextQuery
+    from smp.query.question import Question
+    from smp.store.finder import Finder
+
+FADED = 0.1  # below this priority a memory counts as decayed
+_IDLE_DAYS = 30
+_IDLE_SHARE = 0.02  # how far a session that nobody writes any more moves down in questions to all of them
+_DAY, _HOUR = 86_400_000_000, 3_600_000_000
+_SPARE = 10
+_SENTENCE_WORDS = 3
+
+
+class Judged:
+    """A candidate with all that is known of it before its record is read."""
+
+    __slots__ = ("explain", "facts", "priority", "relevance", "row")
+
+    def __init__(
+        self, row: Row, facts: Facts, priority: float, relevance: float, explain: Callable[[], dict[str, float]]
+    ) -> None:
+        self.row = row
+        self.facts = facts
+        self.priority = priority
+        self.relevance = relevance
+        self.explain = explain  # the parts of its relevance
+
+
+class Ranking:
+    """How one question judges."""
+
+    def __init__(self, question: Question, finder: Finder, policy: Policy) -> None:
+        self._question = question
+        self._finder = finder
+        self._policy = policy
+
+    def of_rows(self, rows: Iterable[Row]) -> Iterator[Judged]:
+        """Judge rows that were found without words: what is most present is most relevant."""
+        rows = list(rows)
+        accesses = self._finder.accesses([row.doc for row in rows])
+        for row in rows:
+            facts = facts_of(row, accesses)
+            priority = self._policy.priority(facts, self._question.now)
+            yield Judged(row, facts, priority, priority, dict)
+
+    def of_found(self, found: list[Found], text: TextQuery, conditions: Conditions, enough: int) -> list[Judged]:
+        """Judge what the text engine found, and only as many as can be among the best `enough`.
+
+        The first so many by words are judged by everything; the others come after them, by their words alone. So the
+        order of the first pages does not depend on how far somebody leafs.
+        """
+        by_default = self._question.mode == "default"
+        front = found[: score.CANDIDATES] if by_default else found
+        candidates = [_candidate(each.doc, each.score, each.created, each.facts) for each in front]
+        if _is_sentence(text, conditions):
+            candidates += self._turns_beside(candidates, conditions)
+        asked = self._asked(candidates, text)
+        judgements = score.judge(candidates, asked)
+        judged: list[Judged] = []
+        size = enough + _SPARE if by_default else len(judgements)
+        for start in range(0, len(judgements), max(size, 1)):
+            if by_default and _is_decided(judged, enough, judgements[start].relevance):
+                return judged
+            judged += self._judge(judgements[start : start + size], conditions, asked)
+        if len(judged) < enough and len(found) > len(front):
+            known = {each.doc for each in candidates}
+            judged += self._behind(judged, [each for each in found[len(front) :] if each.doc not in known], conditions)
+        return judged
+
+    def _behind(self, judged: list[Judged], others: list[Found], conditions: Conditions) -> Iterator[Judged]:
+        """What comes after all that was judged."""
+        bound = min((each.relevance for each in judged), default=1.0)
+        best = others[0].score or 1.0 if others else 1.0
+        rows = self._finder.rows([each.doc for each in others])
+        accesses = self._finder.accesses(list(rows))
+        for each in others:
+            row = rows.get(each.doc)
+            if row is not None and conditions.fit(row):
+                facts = facts_of(row, accesses)
+                relevance = bound * each.score / best
+                priority = self._policy.priority(facts, self._question.now)
+                yield Judged(row, facts, priority, relevance, _Told({"text": relevance}))
+
+    def _judge(
+        self, judgements: list[score.Judgement], conditions: Conditions, asked: score.Asked
+    ) -> Iterator[Judged]:
+        """Count in what only the rows know."""
+        rows = self._finder.rows([each.candidate.doc for each in judgements])
+        accesses = self._finder.accesses(list(rows))
+        last = self._finder.last_written(rows) if self._question.sessions is None else {}
+        judge = self._by_default if self._question.mode == "default" else self._by_mode
+        for each in judgements:
+            row = rows.get(each.candidate.doc)
+            if row is not None and conditions.fit(row):
+                yield judge(row, each, facts_of(row, accesses), asked, last.get(row.doc >> POSITION_BITS))
+
+    def _by_default(
+        self, row: Row, judgement: score.Judgement, facts: Facts, asked: score.Asked, last: int | None
+    ) -> Judged:
+        now = self._question.now
+        priority = self._policy.priority(facts, now)
+        fading = score.faded(1.0, priority)
+        idle = 1.0 if last is None else _of_idle_session(last, now)
+
+        def explain() -> dict[str, float]:
+            parts = {**judgement.explain(), "fading": fading}
+            return parts if last is None else {**parts, "session_idle": idle}
+
+        return Judged(row, facts, priority, judgement.relevance * fading * idle, explain)
+
+    def _by_mode(
+        self, row: Row, judgement: score.Judgement, facts: Facts, asked: score.Asked, last: int | None
+    ) -> Judged:
+        """One of the modes of the designs."""
+        priority = self._policy.priority(facts, self._question.now)
+        parts = self._parts_of_mode(judgement.candidate.match, facts, priority, asked)
+        relevance = sum(parts.values()) if self._question.mode == "weighted" else prod(parts.values())
+        return Judged(row, facts, priority, min(1.0, relevance), _Told(parts))
+
+    def _parts_of_mode(self, match: float, facts: Facts, priority: float, asked: score.Asked) -> dict[str, float]:
+        now = self._question.now
+        text = score.text_match(match, asked.full_match)
+        used = facts.last_access
+        if self._question.mode == "weighted":
+            unused = None if used is None else (now - used) / _HOUR
+            return score.weighted(text, (now - facts.created) / _DAY, importance_of(facts), unused)
+        unused_hours = (now - (used or facts.updated)) / _HOUR
+        importance = facts.importance if facts.importance is not None else importance_of(facts)
+        return score.product(text, priority, importance, unused_hours)
+
+    # -- what the question says beside its words
+
+    def _asked(self, candidates: Sequence[score.Candidate], text: TextQuery) -> score.Asked:
+        finder, question = self._finder, self._question
+        documents = finder.documents
+        words = {*text.words, *(word for phrase in text.phrases for word in phrase)}
+        full = score.full_match(score.inverse_frequency(documents, finder.document_frequency(word)) for word in words)
+        authors = {each.author for each in candidates if isinstance(each.author, int) and each.author}
+        named = [number for number in authors if score.is_named(terms(finder.author(number)), words)]
+        ranges = [(each.start, each.end) for each in find_ranges(question.text, question.now)]
+        return score.Asked(full, named, ranges, score.asks_of_machine(question.text))
+
+    def _turns_beside(self, candidates: list[score.Candidate], conditions: Conditions) -> list[score.Candidate]:
+        """Turns beside the best ones: an answer often has none of the question's words."""
+        turns = [each for each in candidates if each.role]
+        rows = self._finder.rows(score.neighbours(turns)) if turns else {}
+        known = {each.doc for each in candidates}
+        return [
+            _candidate(doc, 0.0, row.created, row.facts)
+            for doc, row in rows.items()
+            if doc not in known and TYPES[row.type] == "conversation" and conditions.admit(row)
+        ]
+
+    # -- the answer
+
+    @staticmethod
+    def has_faded(judged: Judged) -> bool:
+        return judged.priority < FADED
+
+    def explain(self, judged: Judged) -> dict[str, Any]:
+        """The parts of a hit's relevance, and those of its priority."""
+        parts: dict[str, Any] = {name: round(value, 4) for name, value in judged.explain().items()}
+        parts["priority"] = self._policy.explain(judged.facts, self._question.now)
+        return parts
+
+
+class _Told(dict[str, float]):
+    """Parts that are known already."""
+
+    def __call__(self) -> dict[str, float]:
+        return self
+
+
+def facts_of(row: Row, accesses: dict[int, tuple[int, int]]) -> Facts:
+    count, last = accesses.get(row.doc, (0, None))
+    return Facts(
+        TYPES[row.type],
+        row.created,
+        row.updated,
+        importance=row.importance,
+        pinned=bool(row.pinned),
+        status=row.status,
+        severity=row.severity,
+        impact=row.impact,
+        confidence=row.confidence,
+        approved=bool(row.approved),
+        access_count=count,
+        last_access=last,
+    )
+
+
+def _candidate(doc: int, match: float, created: int, facts: int) -> score.Candidate:
+    _, role, words, author = facts_in(facts)
+    return score.Candidate(doc, match, created, author, ROLE_NAMES[role], words)
+
+
+def _is_sentence(text: TextQuery, conditions: Conditions) -> bool:
+    """Whether somebody asks in plain words. Who gives a word or two, or insists on more, wants those very words."""
+    others = text.phrases or text.patterns or text.excluded or text.excluded_patterns
+    return len(text.words) >= _SENTENCE_WORDS and not others and not conditions.asks_for_labels
+
+
+def _is_decided(judged: list[Judged], enough: int, best_left: float) -> bool:
+    """Whether nothing that is left can be among the best so many: fading only moves it further down."""
+    if len(judged) < enough:
+        return False
+    return sorted((each.relevance for each in judged), reverse=True)[enough - 1] > best_left
+
+
+def _of_idle_session(last: int, now: int) -> float:
+    idle_days = max(now - last, 0) / _DAY
+    return 1 - _IDLE_SHARE * min(idle_days / _IDLE_DAYS, 1.0)
+

@@ -1,0 +1,217 @@
+"""What do the files hold that meets a question? The index's answers, in the terms of the query path.
+
+One finder serves one question: it stands for the index as it was when the question was asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smp.index.rows import POSITION_BITS, TYPE_NUMBERS, Row
+from smp.index.select import Conditions, Selection, counted
+from smp.index.text import Found, Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from smp.index.index import Index
+    from smp.index.words import TextQuery
+    from smp.model.record import Record
+    from smp.query.question import Question
+    from smp.store.indexer import Indexer
+
+_ORDERS = {"newest": "created DESC, doc DESC", "oldest": "created, doc"}
+
+
+class Finder:
+    def __init__(self, indexer: Indexer, index: Index) -> None:
+        self._indexer = indexer
+        self._index = self.index = index
+        self._rows = index.rows
+
+    # -- what is asked for, in the index's numbers
+
+    def conditions(self, question: Question) -> Conditions:
+        asked = Conditions()
+        asked.sessions = None if question.sessions is None else self._session_numbers(question.sessions)
+        asked.types = [TYPE_NUMBERS[name] for name in question.types]
+        if question.agents:
+            found = [self._rows.known_number(name) for name in question.agents]
+            asked.agents = [number for number in found if number is not None]
+        asked.tags, asked.all_tags, asked.not_tags = question.tags, question.all_tags, question.not_tags
+        asked.topics = question.topics
+        if question.time is not None:
+            asked.since, asked.until = question.time.start, question.time.end
+        asked.min_importance, asked.min_confidence = question.min_importance, question.min_confidence
+        asked.confidence, asked.pinned = question.confidence, question.pinned
+        asked.include_deleted = bool(question.include_deleted)
+        if question.references:
+            asked.docs = {doc for id in question.references for _, doc in self._sources(*_split(id, question.scope))}
+        if question.related_to:
+            related = set(self.related(question.related_to, question.scope, question.depth, question.kinds))
+            asked.docs = related if asked.docs is None else asked.docs & related
+        return asked
+
+    def _session_numbers(self, names: Iterable[str]) -> list[int]:
+        found = [self._rows.session(name) for name in names]
+        return [known.number for known in found if known is not None]
+
+    # -- candidates
+
+    def search(self, text: TextQuery, conditions: Conditions, limit: int, rarity: float) -> list[Found]:
+        """The best matches of a text that meet all that labels can state, best first."""
+        wanted = Wanted(
+            text.words,
+            text.phrases,
+            text.patterns,
+            text.excluded,
+            text.excluded_patterns,
+            conditions.labels(),
+            conditions.without(),
+            conditions.since,
+            conditions.until,
+            rarity,
+        )
+        return self._index.text.search(wanted, limit)
+
+    def select(self, conditions: Conditions, order: str, limit: int, offset: int = 0) -> list[Row]:
+        """Rows that meet all conditions, by time; a limit of -1 means all."""
+        if conditions.impossible:
+            return []
+        selection = Selection(self._rows, conditions)
+        return self._rows.select(selection.where, selection.values, _ORDERS[order], limit, offset)
+
+    def rows(self, docs: Sequence[int]) -> dict[int, Row]:
+        return self._rows.by_docs(docs)
+
+    def row(self, session: str, id: str) -> Row | None:
+        known = self._rows.session(session)
+        return self._rows.by_id(known.number, id) if known is not None else None
+
+    def document_frequency(self, term: str) -> int:
+        return self._index.text.document_frequency(term)
+
+    @property
+    def documents(self) -> int:
+        return self._index.text.documents
+
+    def author(self, number: int | None) -> str:
+        return self._rows.name_of(number) if number else ""
+
+    def author_numbers(self, names: Iterable[str]) -> dict[str, int]:
+        found = {name: self._rows.known_number(name) for name in names}
+        return {name: number for name, number in found.items() if number is not None}
+
+    def accesses(self, docs: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """How often memories were used, and when last."""
+        found: dict[int, tuple[int, int]] = {}
+        for start in range(0, len(docs), 500):
+            part = docs[start : start + 500]
+            marks = ",".join("?" * len(part))
+            for doc, count, last in self._rows.each(
+                f"SELECT doc, count, last FROM access WHERE doc IN ({marks})", part
+            ):
+                found[doc] = (count, last)
+        return found
+
+    def last_written(self, docs: Iterable[int]) -> dict[int, int]:
+        """When the sessions of these memories were last written, by number."""
+        numbers = list({doc >> POSITION_BITS for doc in docs})
+        found: dict[int, int] = {}
+        for start in range(0, len(numbers), 500):
+            part = numbers[start : start + 500]
+            marks = ",".join("?" * len(part))
+            found.update(self._rows.each(f"SELECT no, last FROM session WHERE no IN ({marks})", part))
+        return found
+
+    def sizes(self) -> dict[str, int]:
+        """How many memories each session ever had."""
+        return dict(self._rows.each("SELECT id, size FROM session"))
+
+    def docs_from(self, positions: dict[str, int]) -> set[int]:
+        """The memories of some sessions from a position on."""
+        docs: set[int] = set()
+        for name, position in positions.items():
+            known = self._rows.session(name)
+            if known is not None:
+                first = known.number << POSITION_BITS
+                docs.update(range(first | position, first | known.size))
+        return docs
+
+    # -- counting
+
+    def counts(self, by: str, conditions: Conditions, docs: Iterable[int] | None = None) -> dict[str, int]:
+        """How many memories meet the conditions, or are among these, by type, tag, agent, day, session or topic."""
+        if docs is None:
+            if conditions.impossible:
+                return {}
+            selection = Selection(self._rows, conditions)
+            return counted(self._rows, by, selection.where, selection.values)
+        total: dict[str, int] = {}
+        docs = list(docs)
+        for start in range(0, len(docs), 500):
+            part = docs[start : start + 500]
+            for name, count in counted(self._rows, by, f"doc IN ({','.join('?' * len(part))})", part).items():
+                total[name] = total.get(name, 0) + count
+        return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
+
+    # -- relations
+
+    def related(
+        self, names: Iterable[str], scope: str, depth: int, kinds: Sequence[str] = ()
+    ) -> dict[int, tuple[int, str, int]]:
+        """All memories up to so many steps away, either way: doc -> (steps, kind, the doc it was reached from)."""
+        edge: list[int] = []
+        for name in names:
+            row = self.row(*_split(name, scope))
+            if row is not None:
+                edge.append(row.doc)
+        seen = set(edge)
+        found: dict[int, tuple[int, str, int]] = {}
+        for step in range(1, depth + 1):
+            reached: list[int] = []
+            for doc in edge:
+                for kind, other in self._neighbours(doc):
+                    if other not in seen and (not kinds or kind in kinds):
+                        seen.add(other)
+                        found[other] = (step, kind, doc)
+                        reached.append(other)
+            edge = reached
+        return found
+
+    def _neighbours(self, doc: int) -> list[tuple[str, int]]:
+        found: list[tuple[str, int]] = []
+        for kind, session, target in self._rows.all(
+            "SELECT kind, session, target FROM relation WHERE source = ?", (doc,)
+        ):
+            row = self.row(session, target)
+            if row is not None:
+                found.append((kind, row.doc))
+        own = self._rows.all("SELECT id FROM memory WHERE doc = ?", (doc,))
+        if own:
+            found += self._sources(self.session_of(doc), own[0][0])
+        return found
+
+    def _sources(self, session: str, id: str) -> list[tuple[str, int]]:
+        """Who points to a memory."""
+        found = self._rows.all("SELECT kind, source FROM relation WHERE session = ? AND target = ?", (session, id))
+        return [(kind, doc) for kind, doc in found]
+
+    def session_of(self, doc: int) -> str:
+        return str(self._rows.one("SELECT id FROM session WHERE no = ?", (doc >> POSITION_BITS,)) or "")
+
+    def ref(self, doc: int) -> str:
+        """The name of a memory across sessions."""
+        row = self.rows([doc]).get(doc)
+        return f"{self.session_of(doc)}/{row.id if row is not None else ''}"
+
+    # -- records
+
+    def records(self, rows: Iterable[Row]) -> dict[int, Record | None]:
+        """The memories themselves, from the files."""
+        return self._indexer.reader.records(self._index, rows)
+
+
+def _split(name: str, scope: str) -> tuple[str, str]:
+    session, _, id = name.rpartition("/")
+    return session or scope, id

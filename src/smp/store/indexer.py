@@ -1,0 +1,479 @@
+"""Does the index know what the files hold? The only module that knows both.
+
+Before every answer the index is caught up: the files of the sessions asked for are looked at; what is new is read from
+where the index stopped, and taken in. So every process finds its own and others' acknowledged writes, and edits by
+hand. In a store with very many sessions not all files are looked at each time: `smp.files.marks` tell which sessions
+were written by SMP, and the others are looked at a few times per second, which is when edits by hand are seen.
+
+A damaged or missing index is made anew by whoever gets its lock. While that goes on, and where no index can be kept (a
+disk that is full or can only be read), a private one is made in RAM of the sessions asked for. What the index says is
+never handed out by itself: records come from the files, from where the index says they stand.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sqlite3
+import threading
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from smp.errors import SMPError, from_os_error
+from smp.files.disk import Spans
+from smp.files.increment import TICK_NS, IncrementReader
+from smp.files.layouts.layout import PRIVATE
+from smp.files.marks import changed_slots, slot_of
+from smp.files.system import RealSystem
+from smp.index.index import Index, current_folder, discard
+from smp.index.rows import Busy, Unusable
+from smp.model import ids
+from smp.model.fold import Trail
+from smp.store.finder import Finder
+from smp.store.looks import Looks
+from smp.store.record_reader import RecordReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from smp.index.rows import Known
+    from smp.model.entry import Entry
+    from smp.store.file_store import FileStore
+
+T = TypeVar("T")
+
+FOLDER = "index"
+_ALWAYS_LOOK_SECONDS = 0.0015  # as long as a look at all files takes no longer than this, it is taken every time
+_LOOK_PAUSES = 20  # otherwise so many times as long passes between two
+_SHORTEST_PAUSE_SECONDS = 0.25
+_PATIENCE_SECONDS = 2.0  # with another process that is at work on the index
+_CHUNK_MEMORIES = 20_000  # of a large rebuild: what is kept in RAM before it is committed
+_COUNT_PAUSE_SECONDS = 2.0
+_left_to_parents: list[Any] = []  # SQLite's files must be neither used nor closed by a child that was forked
+_TRIES = 5
+_FEW = 8
+
+
+class Indexer:
+    def __init__(self, store: FileStore) -> None:
+        self._store = store
+        self._mutex = threading.RLock()
+        self._index: Index | None = None
+        self._is_private = False
+        self._looks = Looks(store)
+        self._indexed: set[str] = set()
+        self._names: list[str] = []
+        self._base_seen: tuple[int, ...] = ()
+        self._slots: dict[int, list[str]] = {}
+        self._marks = b""
+        self._looked_at = -1e9
+        self._look_seconds = 0.0
+        self._seen_version = -1
+        self._counted_at = -1e9
+        self._pid = os.getpid()
+        self.reader = RecordReader(store, self._distrust)
+
+    def _distrust(self, session: str) -> None:
+        self._looks.forget(session)
+
+    @property
+    def folder(self) -> str:
+        return os.path.join(self._store.root, PRIVATE, FOLDER)
+
+    @property
+    def mutex(self) -> threading.RLock:
+        """Whoever looks at the index holds it. A child made by `fork` has one of its own."""
+        if self._pid != os.getpid():
+            _left_to_parents.append(self._index)
+            self._mutex, self._index, self._pid = threading.RLock(), None, os.getpid()
+        return self._mutex
+
+    # -- answering
+
+    def caught_up(self, sessions: list[str] | None, progress: Callable[[str, int], None] | None = None) -> Index:
+        """The index, knowing all that was acknowledged in these sessions (None: all) before the call. Hold `mutex`."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        for attempt in range(_TRIES):
+            try:
+                index = self._opened()
+                self._catch_up(index, sessions, deadline, progress)
+                self._count_accesses(index)
+                self._refresh(index)
+                return index
+            except Busy:
+                return self._private(sessions)
+            except SMPError:
+                raise
+            except OSError as error:
+                raise from_os_error(error, self._store.root, "looking for memories") from error
+            except BaseException as error:
+                if not is_damage(error) or (self._index is not None and self._index.is_private):
+                    raise
+                self._discard()
+                if attempt + 2 >= _TRIES:
+                    return self._private(sessions)
+        raise AssertionError("the last attempt returns")
+
+    def answer(self, sessions: list[str] | None, work: Callable[[Finder], T], *, with_others: bool = False) -> T:
+        """Let something look for its answer in these sessions (None: all), in one state of the index.
+
+        What a damaged index gives rise to is not passed on: it is thrown away, and the work is done once more.
+        """
+        with self.mutex:
+            for _ in range(2):
+                finder = self.finder(sessions, with_others=with_others)
+                index = finder.index
+                try:
+                    return self._undisturbed(index, finder, work)
+                except SMPError:
+                    raise
+                except BaseException as error:
+                    if index.is_private or not is_damage(error):
+                        raise
+                    self._discard()
+            return work(Finder(self, self._private(None if with_others else sessions)))
+
+    def _undisturbed(self, index: Index, finder: Finder, work: Callable[[Finder], T]) -> T:
+        """Rows and text as they are at one moment, whatever other processes do meanwhile."""
+        index.rows.do("BEGIN")
+        try:
+            index.rows.meta("generation")
+            self._refresh(index)
+            return work(finder)
+        finally:
+            index.rows.roll_back()
+
+    def finder(self, sessions: list[str] | None, *, with_others: bool = False) -> Finder:
+        """What answers one question about these sessions (None: all). Hold `mutex` as long as it is used."""
+        index = self.caught_up(None if with_others else sessions)
+        for name in sessions or ():
+            if index.rows.session(name) is None:
+                raise self._store.no_session(name)
+        return Finder(self, index)
+
+    def _opened(self) -> Index:
+        if self._index is not None and self._is_private:
+            self.close()  # another process may have finished its work
+        if self._index is not None and not self._index.is_there:
+            self.close()  # another process threw it away
+        if self._index is None:
+            on_disk = isinstance(self._store.disk.system, RealSystem)
+            self._index = Index(current_folder(self.folder) if on_disk else None)
+            self._indexed = set(self._index.rows.sessions())
+            self._counted_at = -1e9
+            self._looks = Looks(self._store)
+            self._names, self._marks, self._looked_at, self._seen_version = [], b"", -1e9, -1
+        return self._index
+
+    def _private(self, sessions: list[str] | None) -> Index:
+        """An index in RAM of what is asked for, made on the spot."""
+        self.close()
+        index = self._index = Index(None)
+        self._is_private = True
+        names = self._store.session_ids() if sessions is None else sessions
+        index.begin()
+        for name in names:
+            self._take_in(index, name)
+        index.commit()
+        index.text.refresh()
+        return index
+
+    def _refresh(self, index: Index) -> None:
+        version = index.rows.data_version()
+        if version != self._seen_version:
+            index.text.refresh()
+            self._seen_version = version
+
+    def _count_accesses(self, index: Index) -> None:
+        """Take in what readers noted, now and then; if another process is at work, next time."""
+        now = time.monotonic()
+        if now - self._counted_at < _COUNT_PAUSE_SECONDS:
+            return
+        self._counted_at = now
+        log = self._store.access
+        offset, size = int(index.rows.meta("access_offset", 0)), log.size_bytes()
+        if size == offset:
+            return
+        try:
+            index.begin()
+        except Busy:
+            return
+        try:
+            offset = int(index.rows.meta("access_offset", 0))
+            noted, end = log.read(offset if offset <= size else 0)
+            index.count_accesses(noted)
+            index.rows.set_meta("access_offset", end)
+            index.commit()
+        except BaseException:
+            index.roll_back()
+            raise
+        self._seen_version = -1
+
+    def _discard(self) -> None:
+        """Throw the index away, so that the next attempt makes a new one. Another process may still have it open."""
+        try:
+            folder = self._index.folder if self._index is not None else current_folder(self.folder)
+        except Unusable:
+            folder = None
+        self.close()
+        if folder is not None:
+            discard(folder)
+
+    def close(self) -> None:
+        index, self._index, self._is_private = self._index, None, False
+        if index is not None:
+            try:
+                index.close()
+            except sqlite3.Error:
+                pass
+
+    def rebuild(self, progress: Callable[[str, int], None] | None = None) -> int:
+        """Make the index anew; how many memories it holds."""
+        with self.mutex:
+            self._discard()
+            index = self.caught_up(None, progress)
+            return int(index.rows.one("SELECT count(*) FROM memory") or 0)
+
+    # -- what has changed
+
+    def _catch_up(
+        self,
+        index: Index,
+        sessions: list[str] | None,
+        deadline: float,
+        progress: Callable[[str, int], None] | None,
+    ) -> None:
+        marks = self._store.marks.read() if sessions is None else b""
+        stale = self._stale(sessions, marks)
+        if stale:
+            known = index.rows.sessions() if len(stale) > _FEW else {name: index.rows.session(name) for name in stale}
+            stale = [name for name in stale if not self._is_caught_up(name, known.get(name))]
+        if stale:
+            self._take_in_all(index, stale, deadline, progress)
+        if sessions is None:
+            self._marks = marks
+
+    def _stale(self, sessions: list[str] | None, marks: bytes) -> list[str]:
+        """Sessions that do not look as they did when the index was caught up with them."""
+        if sessions is not None:
+            return [name for name in sessions if self._looks.has_changed(name)]
+        since = time.monotonic() - self._looked_at
+        if self._look_seconds > _ALWAYS_LOOK_SECONDS and since < max(
+            _SHORTEST_PAUSE_SECONDS, _LOOK_PAUSES * self._look_seconds
+        ):
+            changed = changed_slots(self._marks, marks) if marks != self._marks else set()
+            if not changed or (
+                self._base_identity() == self._base_seen and all(slot in self._slots for slot in changed)
+            ):
+                return [name for slot in changed for name in self._slots[slot] if self._looks.has_changed(name)]
+        return self._look_at_all()
+
+    def _look_at_all(self) -> list[str]:
+        started = time.monotonic()
+        names = self._session_ids()
+        stale = [name for name in names if self._looks.has_changed(name)]
+        stale += self._indexed.difference(names)
+        self._looked_at = time.monotonic()
+        self._look_seconds = self._looked_at - started
+        return stale
+
+    def _session_ids(self) -> list[str]:
+        """The sessions that are there; listed only if their folder has changed."""
+        now = self._base_identity()
+        if now != self._base_seen or not self._names:
+            self._names = self._store.session_ids()
+            self._base_seen = now if now and _is_settled(now) and not self._has_empty_folders() else ()
+            self._slots = {}
+            for name in self._names:
+                self._slots.setdefault(slot_of(name), []).append(name)
+        return self._names
+
+    def _has_empty_folders(self) -> bool:
+        """Whether there are folders that a first file makes sessions, which nothing but a look inside can tell."""
+        store = self._store
+        if not store.layout.info_file:
+            return False
+        folders = store.disk.folders(os.path.join(store.root, store.layout.sessions))
+        return any(ids.is_valid(name) for name in set(folders).difference(self._names))
+
+    def _base_identity(self) -> tuple[int, ...]:
+        """Of the folder of the sessions: it differs when there is a new one."""
+        return self._looks.identity(os.path.join(self._store.root, self._store.layout.sessions))
+
+    def _is_caught_up(self, name: str, known: Known | None) -> bool:
+        """Whether the index knows a session as it is, thanks to another process or an earlier one."""
+        if known is None or not known.files:
+            return False
+        paths = self._looks.of(name)
+        if not self._looks.agree(name, known.files, paths):
+            return False
+        now = time.time_ns()
+        waiting = [cursor for cursor in known.files.values() if not cursor[8]]
+        if any(now - max(cursor[2], cursor[3]) > TICK_NS for cursor in waiting):
+            return False  # now is the time to compare its digest
+        if not waiting:
+            self._looks.remember(name, paths)
+        return True
+
+    def _reader(self, name: str, known: Known | None) -> IncrementReader:
+        store = self._store
+        cursors = known.files if known is not None and known.whole else None
+        return IncrementReader(store.disk, store.layout, store.root, name, cursors)
+
+    # -- taking in
+
+    def _take_in_all(
+        self,
+        index: Index,
+        names: list[str],
+        deadline: float,
+        progress: Callable[[str, int], None] | None,
+    ) -> None:
+        self._begin(index, deadline)
+        paused = gc.isenabled()
+        gc.disable()  # entries hold no cycles; to look for some again and again costs a third of the time
+        try:
+            done = 0
+            for name in names:
+                done += self._take_in(index, name)
+                if progress is not None:
+                    progress(name, done)
+                if index.waiting > _CHUNK_MEMORIES:
+                    index.commit(more_to_come=True)
+                    self._begin(index, deadline)
+            index.commit()
+        except BaseException:
+            index.roll_back()
+            for name in names:
+                self._looks.forget(name)
+            raise
+        finally:
+            if paused:
+                gc.enable()
+        self._seen_version = -1
+
+    @staticmethod
+    def _begin(index: Index, deadline: float) -> None:
+        while True:
+            try:
+                index.begin()
+                return
+            except Busy:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.002)
+
+    def _take_in(self, index: Index, name: str) -> int:
+        """Bring one session up to date; how many memories were taken in."""
+        store = self._store
+        known = index.rows.session(name)
+        if not store.layout.exists(store.disk, store.root, name):
+            if known is not None:
+                index.remove(known)
+            self._looks.forget(name)
+            self._indexed.discard(name)
+            return 0
+        self._indexed.add(name)
+        if known is None:
+            known = index.rows.new_session(name)
+        size = known.size
+        paths = self._looks.of(name)
+        reader = self._read(name, known)
+        if not self._grow(index, known, reader):
+            if reader.reread or known.files:
+                reader = self._read(name, None)
+            index.replace(known, reader.fold.trails.values(), self._places(index, reader))
+            known.whole = not reader.fold.orphans
+            known.seq = 0
+            size = 0
+        known.seq = max(known.seq, reader.fold.seq)
+        known.files = dict(reader.cursors())
+        index.rows.save_session(known)
+        if all(cursor[8] for cursor in known.files.values()) and self._looks.agree(name, known.files, paths):
+            self._looks.remember(name, paths)
+        else:
+            self._looks.forget(name)
+        return known.size - size
+
+    def _read(self, name: str, known: Known | None) -> IncrementReader:
+        """Read what is new, in a state that all files had at one time: positions follow the order of writing."""
+        reader = self._reader(name, known)
+        for attempt in range(_TRIES):
+            before = reader.identities()
+            reader.catch_up()
+            if reader.is_overlaid:
+                self._finish_plan(name, attempt)
+                reader = self._reader(name, known)
+            elif before == reader.identities():
+                break
+        return reader
+
+    def _finish_plan(self, name: str, attempt: int) -> None:
+        """A transaction is on its way into the files; if its writer died, we do it."""
+        time.sleep(0.002 * attempt)
+        if attempt == 2:
+            try:
+                self._store.session(name).exclusively("finishing a transaction", lambda: None)
+            except (SMPError, OSError):
+                pass  # a disk that can only be read: records are then read through the plan
+
+    def _grow(self, index: Index, known: Known, reader: IncrementReader) -> bool:
+        """Take in what was appended; False if that is not all that happened."""
+        fold = reader.fold
+        if reader.reread or not known.whole or not known.files:
+            return False
+        if any(not cursor[8] and not reader.has_digest(file) for file, cursor in known.files.items()):
+            return False  # somebody changed it within the tick in which it was read
+        fresh = [trail.first for trail in fold.trails.values()] + [
+            entry for entries in fold.orphans.values() for entry in entries
+        ]
+        if any(entry.seq <= known.seq for entry in fresh):
+            return False
+        number = known.number
+        if any(index.rows.by_id(number, id) is not None for id in fold.trails):
+            return False
+        amended = {id: index.rows.by_id(number, id) for id in fold.orphans}
+        if None in amended.values():
+            return False
+        places = self._places(index, reader)
+        changed: list[tuple[Trail, int]] = []
+        with Spans(self._store.disk) as spans:
+            for id, row in amended.items():
+                assert row is not None
+                trail = self.reader.trail(index, known.id, row, spans)
+                if trail is None:
+                    return False
+                for entry in sorted(fold.orphans[id], key=_number):
+                    trail.append(entry)
+                changed.append((trail, row.doc))
+        index.extend(known, fold.trails.values(), places)
+        for trail, doc in changed:
+            index.amend(known, trail, doc, places)
+        return True
+
+    @staticmethod
+    def _places(index: Index, reader: IncrementReader) -> Callable[[Trail], str]:
+        start = len(reader.folder) + 1
+        number_of = index.rows.number_of
+
+        def places(trail: Trail) -> str:
+            parts = []
+            for entry in trail.entries:
+                first, end = entry.place
+                parts.append(f"{number_of(entry.file[start:])}:{first}:{end - first}")
+            return " ".join(parts)
+
+        return places
+
+
+def _number(entry: Entry) -> int:
+    return entry.seq
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether damaged rows or files of the index may be the reason; tantivy panics where Python would raise."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def _is_settled(identity: tuple[int, ...]) -> bool:
+    return time.time_ns() - max(identity[2:]) > TICK_NS

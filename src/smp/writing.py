@@ -1,0 +1,174 @@
+"""Write into a session. The ways to write, shared by a session and a transaction.
+
+Every method checks what it is given before anything happens; an error names the field.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from smp.errors import InvalidRecord
+from smp.model.time import to_text
+from smp.model.types import KINDS, kind_of
+from smp.write import validate
+from smp.write.batch import Add, Change, Delete, Relate, Restore, Wish, id_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from smp.model.record import AgentState, Artifact, Decision, Finding, Learning, Preference, Record, Turn
+    from smp.model.types import Kind
+
+
+class Writing:
+    """The ways to write, shared by a session (each stores at once) and a transaction (all are stored together)."""
+
+    _author: str | None = None
+    _user: str | None  # of the session
+    _content_limit: int
+
+    def _do(self, wish: Wish, doing: str) -> Any:
+        raise NotImplementedError
+
+    def add(self, type: str, data: Mapping[str, Any] | str | None = None, **fields: Any) -> Any:
+        """Add a memory of any type: `add("decision", {"decision": "Use OAuth", "tags": ["auth"]})`."""
+        kind = kind_of(type)
+        return self._add(kind, {**given_fields(kind, data), **fields})
+
+    def add_turn(self, role: str, content: str, **fields: Any) -> Turn:
+        """Add a turn of a conversation; `role` is user, assistant, system, tool or an agent's name."""
+        fields["role"], fields["content"] = role, content
+        result: Turn = self._add(KINDS["conversation"], fields)
+        return result
+
+    def add_decision(self, decision: str, **fields: Any) -> Decision:
+        """Add a decision: `add_decision("Use OAuth 2.0", rationale="…", author="architect", tags=["auth"])`."""
+        fields["decision"] = decision
+        result: Decision = self._add(KINDS["decision"], fields)
+        return result
+
+    def add_finding(self, finding: str, **fields: Any) -> Finding:
+        """Add a finding: `add_finding("No MFA required", severity="critical", author="veritas")`."""
+        fields["finding"] = finding
+        result: Finding = self._add(KINDS["finding"], fields)
+        return result
+
+    def add_preference(self, key: str | None = None, value: Any = None, **fields: Any) -> Preference:
+        """Add a preference; the same `key` again updates it: `add_preference("response_style", "concise")`."""
+        fields["key"], fields["value"] = key, value
+        result: Preference = self._add(KINDS["preference"], fields)
+        return result
+
+    def update_agent_state(self, agent: str, state: Any, **fields: Any) -> AgentState:
+        """Replace what an agent knows about its own work; earlier states stay in its history."""
+        fields.setdefault("author", agent)
+        fields["agent"], fields["state"] = agent, state
+        result: AgentState = self._add(KINDS["agent_state"], fields)
+        return result
+
+    def add_artifact(self, name: str | None = None, content: str | None = None, **fields: Any) -> Artifact:
+        """Add something that was made: `add_artifact("report.md", "# Report …")`; or only its `path`."""
+        fields["name"], fields["content"] = name, content
+        result: Artifact = self._add(KINDS["artifact"], fields)
+        return result
+
+    def add_learning(self, learning: str, **fields: Any) -> Learning:
+        """Add a pattern that an agent learned."""
+        fields["learning"] = learning
+        result: Learning = self._add(KINDS["learning"], fields)
+        return result
+
+    def update(self, id: Any, expected_revision: int | None = None, *, by: str | None = None, **changes: Any) -> Any:
+        """Change fields of a memory; None removes one. With `expected_revision`, only if nobody was quicker."""
+        author = changes.pop("updated_by", None) or by or self._author
+        return self._do(Change(id_or_wish(id), changes, author, expected_revision, self._content_limit), "updating")
+
+    def resolve(
+        self, id: Any, resolution: Any = None, *, by: str | None = None, status: str = "resolved", **fields: Any
+    ) -> Any:
+        """Close a finding or a decision: `resolve("FIND-0001", "MFA added", by="user")`."""
+        at = to_text(self._now())
+        author = by or self._author
+
+        def resolved(record: Record) -> dict[str, Any]:
+            if record.type not in ("finding", "decision"):
+                raise InvalidRecord(
+                    f"{record.id}: only findings and decisions can be resolved.", field="id", id=record.id
+                )
+            details = dict(resolution) if isinstance(resolution, dict) else {"action_taken": resolution}
+            details = {"status": status, "resolved_at": at, "resolved_by": author, **details, **fields}
+            return {
+                "status": status,
+                "resolution": {name: value for name, value in details.items() if value is not None},
+            }
+
+        return self._do(Change(id_or_wish(id), resolved, author, None, self._content_limit), "resolving")
+
+    def relate(self, source: Any, target: Any, kind: str = "relates_to", *, by: str | None = None) -> Any:
+        """Relate two memories: `relate("DEC-0002", "FIND-0001", "resolves")`; the target may be `session/ID`."""
+        wish = Relate(id_or_wish(source), id_or_wish(target), kind, by or self._author, self._content_limit)
+        return self._do(wish, "relating")
+
+    def pin(self, id: Any, *, by: str | None = None) -> Any:
+        """Keep a memory from fading."""
+        return self._set_pinned(id, True, by)
+
+    def unpin(self, id: Any, *, by: str | None = None) -> Any:
+        return self._set_pinned(id, None, by)
+
+    def _set_pinned(self, id: Any, pinned: bool | None, by: str | None) -> Any:
+        change = Change(
+            id_or_wish(id), {"pinned": pinned}, by or self._author, None, self._content_limit, may_touch_turns=True
+        )
+        return self._do(change, "pinning" if pinned else "unpinning")
+
+    def delete(self, id: Any, reason: str | None = None, *, by: str | None = None) -> Any:
+        """Hide a memory at once; `restore` brings it back."""
+        return self._do(Delete(id_or_wish(id), by or self._author, reason), "deleting")
+
+    def restore(self, id: Any, reason: str | None = None, *, by: str | None = None) -> Any:
+        return self._do(Restore(id_or_wish(id), by or self._author, reason), "restoring")
+
+    def _now(self) -> datetime:
+        raise NotImplementedError
+
+    def _add(self, kind: Kind, given: dict[str, Any]) -> Any:
+        return self._do(Add(self._draft(kind, given)), kind.adding)
+
+    def _draft(self, kind: Kind, given: dict[str, Any]) -> validate.Draft:
+        draft = validate.draft(kind, given, self._content_limit)
+        data = draft.data
+        if "author" not in data:
+            author = self._default_author(data.get("role"))
+            if author is not None:
+                draft.data = data = {"author": author, **data}
+        if "author_kind" not in data:
+            role = data.get("role")
+            if role in ("system", "tool"):
+                data["author_kind"] = role
+            elif role is None and self._user is not None and data.get("author") == self._user:
+                data["author_kind"] = "user"
+        return draft
+
+    def _default_author(self, role: str | None) -> str | None:
+        if role is None:
+            return self._author
+        if role == "user":
+            return self._user or "user"
+        return self._author or role
+
+
+def given_fields(kind: Kind, data: Any) -> dict[str, Any]:
+    """The fields that a caller gives: a mapping, or only the text that says it all."""
+    if isinstance(data, str):
+        return {kind.text: data}
+    if data is None or hasattr(data, "keys"):
+        return dict(data or {})
+    raise InvalidRecord(
+        f"data: give the fields of a {kind.name}, or its text, not {type(data).__name__}.", field="data"
+    )
+
+
+def id_or_wish(target: Any) -> Wish | str:
+    return target if isinstance(target, Wish) else id_of(target)

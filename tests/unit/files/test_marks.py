@@ -1,0 +1,102 @@
+"""The table that tells which sessions were written: nothing acknowledged is missed, damage costs a look."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from smp.files.marks import FILE, Marks, changed_slots, slot_of
+from smp.files.memory_system import MemorySystem
+from smp.files.system import RealSystem
+from smp.testing import FaultySystem
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    return str(tmp_path)
+
+
+def test_a_mark_changes_its_slot_and_no_other(folder: str) -> None:
+    writer, reader = Marks(RealSystem(), folder), Marks(RealSystem(), folder)
+    seen = b""
+    for session in ("s1", "s2", "s1", "Ünïcode", "s1"):
+        writer.set(session)
+        now = reader.read()
+        assert changed_slots(seen, now) == {slot_of(session)}
+        assert changed_slots(now, reader.read()) == set()
+        seen = now
+    for marks in (writer, reader):
+        marks.close()
+        marks.close()
+
+
+def test_several_writers_are_seen_by_who_came_first(folder: str) -> None:
+    reader = Marks(RealSystem(), folder)
+    assert reader.read() == b""
+    writers = [Marks(RealSystem(), folder) for _ in range(3)]
+    for writer, session in zip(writers, ("a", "b", "c"), strict=True):
+        writer.set(session)
+    assert changed_slots(b"", reader.read()) == {slot_of(name) for name in "abc"}
+    for marks in (reader, *writers):
+        marks.close()
+
+
+def test_a_folder_that_is_not_there_fails_nobody(tmp_path: Path) -> None:
+    marks = Marks(RealSystem(), str(tmp_path / "nothing"))
+    marks.set("s1")
+    assert marks.read() == b""
+    marks.close()
+
+
+def test_a_disk_that_does_not_take_it_fails_no_write() -> None:
+    system = FaultySystem(fail_at=1, sticky=True)
+    marks = Marks(system, "/")
+    marks.set("s1")
+    assert marks.read() == b""
+    system.heal()
+    marks.set("s1")
+    assert changed_slots(b"", marks.read()) == {slot_of("s1")}
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 13, 4096, 40_000])
+def test_a_table_that_was_cut_or_grew_costs_a_look(folder: str, size: int) -> None:
+    marks = Marks(RealSystem(), folder)
+    marks.set("s1")
+    before = marks.read()
+    path = Path(folder, FILE)
+    path.write_bytes(bytes([7]) * size)
+    now = marks.read()
+    slots = changed_slots(before, now)
+    assert slots == changed_slots(now, before)
+    assert all(0 <= slot < 4096 for slot in slots)
+    assert slot_of("s1") in slots or size >= (slot_of("s1") + 1) * 8
+    again = path.write_bytes(bytes([9]) * (size + 3))
+    assert again
+    changed_slots(now, marks.read())
+    marks.close()
+
+
+def test_a_table_that_was_removed_is_found_again(folder: str) -> None:
+    """Who has the old file open must see what is written to the new one."""
+    reader = Marks(RealSystem(), folder)
+    first = Marks(RealSystem(), folder)
+    first.set("s1")
+    before = reader.read()
+    Path(folder, FILE).unlink()
+    second = Marks(RealSystem(), folder)
+    second.set("s2")
+    assert slot_of("s2") in changed_slots(before, reader.read())
+    before = reader.read()
+    for _ in range(64):  # a writer looks for the new one now and then
+        first.set("s3")
+    assert slot_of("s3") in changed_slots(before, reader.read())
+    for marks in (reader, first, second):
+        marks.close()
+
+
+def test_in_ram() -> None:
+    system = MemorySystem()
+    one, other = Marks(system, "/"), Marks(system, "/")
+    one.set("s1")
+    assert changed_slots(b"", other.read()) == {slot_of("s1")}

@@ -1,0 +1,309 @@
+"""The tail and tantivy answer alike: the same memories, the same scores, for the same words and conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from smp.index import text as text_module
+from smp.index.rows import Rows, Unusable
+from smp.index.text import Found, Text, Wanted
+from smp.index.words import joined_terms, parse
+from tests.crash.stories import depth
+
+DOCUMENTS = {
+    1: "Use OAuth2 for the login, see auth_service.py",
+    2: "The login is slow - very slow indeed",
+    3: "Logins are slow in src/auth/auth_service.py and slow elsewhere",
+    4: "数据库连接池的大小",
+    5: "データベースの接続",
+    6: "데이터베이스를 연결합니다",
+    7: "การเชื่อมต่อฐานข้อมูล",
+    8: "FIND-001 is about getUserName() and C++",
+    9: "",
+    10: "long " * 60 + "login",
+    11: "Zürich café naïve — login; slow",
+}
+LABELS = {doc: f"s{doc % 2} t{doc % 3} " + ("x" if doc == 3 else f"ga ga.{doc}") for doc in DOCUMENTS}
+
+
+def rows_of(documents: dict[int, str]) -> list[tuple[int, str, str, int, int]]:
+    return [(doc, joined_terms(text), LABELS.get(doc, ""), doc * 100, doc) for doc, text in documents.items()]
+
+
+class Both:
+    """One text index that never merges, one that has merged everything, one in between."""
+
+    def __init__(self, documents: dict[int, str], patch: pytest.MonkeyPatch, folder: Path | None = None) -> None:
+        rows = rows_of(documents)
+        self.all: list[Text] = []
+        for limit, parts in ((10**9, [rows]), (-1, [rows]), (-1, [rows[:3], rows[3:]]), (len(rows) // 2, [rows[: len(rows) // 2 + 1], rows[len(rows) // 2 + 1 :]])):  # fmt: skip
+            patch.setattr(text_module, "TAIL_LIMIT", limit)
+            index = Text(Rows(":memory:"), None)
+            for part in parts:
+                index.add(part, [])
+                index.refresh()
+            self.all.append(index)
+        assert len(self.all[0]._tail) == len(rows)
+        assert len(self.all[1]._tail) == 0
+        if len(rows) > 3:
+            assert 0 < len(self.all[3]._tail) < len(rows)
+
+    def search(self, wanted: Wanted, limit: int = 1000) -> list[Found]:
+        answers = [index.search(wanted, limit) for index in self.all]
+        first = {found.doc: found for found in answers[0]}
+        for number, answer in enumerate(answers):
+            assert {found.doc for found in answer} == first.keys()
+            for found in answer:
+                if number < 3 and len(wanted.patterns) + bool(wanted.phrases) < 2:  # where some are here and some are there, the mean length is that of those in tantivy
+                    assert found.score == pytest.approx(first[found.doc].score, rel=1e-3, abs=1e-4)
+                assert (found.created, found.facts) == (first[found.doc].created, first[found.doc].facts)
+        return answers[0]
+
+    def docs(self, wanted: Wanted) -> list[int]:
+        return sorted(found.doc for found in self.search(wanted))
+
+    def ask(self, text: str, **more: Any) -> list[int]:
+        return self.docs(wanted_for(text, **more))
+
+    def close(self) -> None:
+        for index in self.all:
+            index._rows.close()
+
+
+def wanted_for(text: str, **more: Any) -> Wanted:
+    asked = parse(text)
+    return Wanted(asked.words, asked.phrases, asked.patterns, asked.excluded, asked.excluded_patterns, **more)
+
+
+@pytest.fixture(scope="module")
+def both() -> Iterator[Both]:
+    with pytest.MonkeyPatch.context() as patch:
+        both = Both(DOCUMENTS, patch)
+        yield both
+        both.close()
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("login", [1, 2, 3, 10, 11]),
+        ("LOGINS", [1, 2, 3, 10, 11]),
+        ("login slow", [1, 2, 3, 10, 11]),
+        ("zurich", [11]),
+        ("CAFE naive", [11]),
+        ("nothing", []),
+        # identifiers whole and in parts
+        ("auth_service.py", [1, 3]),
+        ("service", [1, 3]),
+        ("src/auth/auth_service.py", [1, 3]),
+        ('"src/auth/auth_service.py"', [3]),
+        ("OAuth2", [1]),
+        ("oauth", [1]),
+        ("FIND-001", [8]),
+        ("getUserName", [8]),
+        ("username", []),
+        ("user", [8]),
+        ("C++", [8]),
+        # parts of a run without spaces
+        ("数据库", [4]),
+        ("库连", [4]),
+        ("连接池", [4]),
+        ("池", [4]),
+        ("接", [4, 5]),
+        ("ベース", [5]),
+        ("데이터", [6]),
+        ("연결", [6]),
+        ("ฐานข้อมูล", [7]),
+        ("ข้อมูล", [7]),
+        # phrases
+        ('"login is slow"', [2]),
+        ('"slow very"', [2]),
+        ('"slow indeed slow"', []),
+        ('"is slow" "very slow"', [2]),
+        ('"login slow"', [11]),
+        ('"数据库连接"', [4]),
+        # prefixes and patterns
+        ("log*", [1, 2, 3, 10, 11]),
+        ("o*2", [1]),
+        ("auth_*", [1, 3]),
+        ("*service.py", [1, 3]),
+        ("zzz*", []),
+        ("log* slo*", [2, 3, 11]),
+        # without
+        ("login -slow", [1, 10]),
+        ('login -"very slow"', [1, 3, 10, 11]),
+        ("-login", [4, 5, 6, 7, 8, 9]),
+        ("login -slo*", [1, 10]),
+        ("-数据", [1, 2, 3, 5, 6, 7, 8, 9, 10, 11]),
+        ("login -auth_service.py", [2, 10, 11]),
+    ],
+)
+def test_found_in_both(both: Both, question: str, expected: list[int]) -> None:
+    assert both.ask(question) == expected
+
+
+def test_labels_in_both(both: Both) -> None:
+    assert both.ask("login", labels=[["s1"]]) == [1, 3, 11]
+    assert both.ask("login", labels=[["s1"], ["t0", "t1"]]) == [1, 3]
+    assert both.ask("login", without=["x"]) == [1, 2, 10, 11]
+    assert both.ask("login", labels=[["ga"]], without=["ga.2"]) == [1, 10, 11]
+    assert both.ask("login", labels=[["nothing"]]) == []
+    assert both.docs(Wanted(labels=[["x"]])) == [3]
+    assert both.docs(Wanted()) == sorted(DOCUMENTS)
+
+
+def test_times_in_both(both: Both) -> None:
+    """Half-open, and open at either end."""
+    assert both.ask("login", since=200) == [2, 3, 10, 11]
+    assert both.ask("login", since=201, until=1001) == [3, 10]
+    assert both.ask("login", until=300) == [1, 2]
+    assert both.ask("login", since=-(2**60), until=2**60) == [1, 2, 3, 10, 11]
+    assert both.ask("login", since=300, until=300) == []
+    assert both.docs(Wanted(since=1000)) == [10, 11]
+
+
+def test_a_limit_leaves_the_best(both: Both) -> None:
+    best = both.all[0].search(wanted_for("login slow"), 1000)
+    assert [found.doc for found in best][:2] != []
+    for index in both.all[:3]:
+        for limit in (1, 2, 3):
+            found = index.search(wanted_for("login slow"), limit)
+            assert len(found) == limit
+            assert found[0].score == pytest.approx(best[0].score, rel=1e-3)
+
+
+def test_a_score_does_not_depend_on_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_module, "TAIL_LIMIT", 20)
+    index = Text(Rows(":memory:"), None)
+    texts = ["login", "login slow " + "and more " * 30, "slow slow slow", "another thing", "login again and again"]
+    for start in (0, 100):
+        index.add([(start + n, joined_terms(text), "", 0, 0) for n, text in enumerate(texts * 3)], [])
+        index.refresh()
+    assert len(index._tail) == 0
+    index.add([(1000 + n, joined_terms(text), "", 0, 0) for n, text in enumerate(texts)], [])
+    index.refresh()
+    assert len(index._tail) == 5
+    scores = {found.doc: found.score for found in index.search(wanted_for("login slow"), 1000)}
+    for number in (0, 1, 2, 4):
+        assert scores[1000 + number] == pytest.approx(scores[number], rel=1e-3)
+    index._rows.close()
+
+
+def test_all_words_weigh_more_than_one(both: Both) -> None:
+    scores = {found.doc: found.score for found in both.search(wanted_for("login slow"))}
+    assert scores[2] > scores[1]
+    assert scores[11] > scores[10]
+
+
+def test_a_pattern_with_very_many_words_means_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = Both({number: f"word{number:03}x common" for number in range(150)} | {900: "other common"}, monkeypatch)
+    assert len(both.ask("wor*")) == 150
+    assert both.ask("common -wor*") == [900]
+    assert both.ask("wor* -word1*") == list(range(100))
+    both.close()
+
+
+words = st.sampled_from("login slow auth_service.py 数据库 OAuth2 the café - run running data base getUser x".split())
+bodies = st.lists(words, max_size=50).map(" ".join)
+asked = st.lists(
+    st.one_of(words, st.lists(words, min_size=1, max_size=3).map(lambda some: f'"{" ".join(some)}"'), words.map(lambda word: f"-{word}"), words.map(lambda word: f"{word[:2]}*")),
+    min_size=1, max_size=3,
+).map(" ".join)  # fmt: skip
+
+
+@settings(max_examples=depth(12, 300), deadline=None)
+@given(st.lists(bodies, min_size=1, max_size=12), st.lists(asked, min_size=1, max_size=6))
+def test_any_texts_and_questions(documents: list[str], questions: list[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        both = Both(dict(enumerate(documents, 1)), patch)
+        for question in questions:
+            both.ask(question)
+        both.close()
+
+
+# -- changing
+
+
+@pytest.mark.parametrize("limit", [-1, 2, 10**9])
+def test_a_changed_memory_is_not_found_by_its_old_words(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    """tantivy-py 0.27 deletes nothing by a term that is a number: the old state stayed and was found for ever."""
+    monkeypatch.setattr(text_module, "TAIL_LIMIT", limit)
+    index = Text(Rows(":memory:"), None)
+
+    def put(doc: int, text: str) -> None:
+        index.add([(doc, joined_terms(text), "t1", 0, 0)], [doc])
+        index.refresh()
+
+    def ask(text: str) -> list[int]:
+        return [found.doc for found in index.search(wanted_for(text), 100)]
+
+    for doc in range(1 << 24, (1 << 24) + 5):
+        put(doc, "alpha")
+    for turn in range(4):
+        for doc in range(1 << 24, (1 << 24) + 5):
+            put(doc, f"beta turn{turn}x")
+        assert sorted(ask("beta")) == list(range(1 << 24, (1 << 24) + 5))
+        assert ask("alpha") == []
+        assert ask(f'"turn{turn - 1}x"') == []
+        assert index.documents >= 5
+    index.add([], [1 << 24, (1 << 24) + 1])
+    index.refresh()
+    assert sorted(ask("beta")) == list(range((1 << 24) + 2, (1 << 24) + 5))
+    index._rows.close()
+
+
+def test_another_object_sees_what_was_merged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(text_module, "TAIL_LIMIT", 2)
+    one, other = (Text(Rows(str(tmp_path / "rows.sqlite")), str(tmp_path)) for _ in range(2))
+    for number in range(1, 9):
+        writer, reader = (one, other) if number % 2 else (other, one)
+        writer._rows.begin()
+        writer.add([(number, joined_terms(f"alpha w{number}w"), "", 0, 0)], [])
+        writer._rows.commit()
+        for each in (reader, writer):
+            each.refresh()
+            assert sorted(found.doc for found in each.search(wanted_for("alpha"), 100)) == list(range(1, number + 1))
+            assert [found.doc for found in each.search(wanted_for(f"w{number}w"), 100)] == [number]
+    one._rows.close()
+    other._rows.close()
+
+
+def test_a_merge_that_died_before_its_rows_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Otherwise a memory that was changed, and changed back by hand, would be found by words that it never kept."""
+    monkeypatch.setattr(text_module, "TAIL_LIMIT", 0)
+    index = Text(Rows(str(tmp_path / "rows.sqlite")), str(tmp_path))
+    index._rows.begin()
+    index.add([(1, joined_terms("alpha"), "", 0, 0)], [])
+    index._rows.commit()
+    index._rows.begin()
+    index.add([(1, joined_terms("beta"), "", 0, 0)], [1])
+    index._rows.close()  # as if killed: tantivy has committed, SQLite has not
+    again = Text(Rows(str(tmp_path / "rows.sqlite")), str(tmp_path))
+    again.refresh()
+    again._rows.begin()
+    with pytest.raises(Unusable):
+        again.add([(2, joined_terms("gamma"), "", 0, 0)], [])
+    again._rows.close()
+
+
+def test_a_merge_that_was_rolled_back_counts_for_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """tantivy has committed, SQLite has not; the next attempt begins anew."""
+    monkeypatch.setattr(text_module, "TAIL_LIMIT", 1)
+    index = Text(Rows(str(tmp_path / "rows.sqlite")), str(tmp_path))
+    for attempt in range(2):
+        index._rows.begin()
+        index.add([(1, joined_terms("alpha"), "", 0, 0), (2, joined_terms("beta"), "", 0, 0)], [])
+        if attempt == 1:
+            index._rows.commit()
+        else:
+            index._rows.roll_back()
+            index.forget()
+        index.refresh()
+    assert [found.doc for found in index.search(wanted_for("alpha"), 100)] == [1]
+    index._rows.close()

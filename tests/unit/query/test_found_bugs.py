@@ -1,0 +1,138 @@
+"""Bugs of finding that were found, each by its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import smp
+from smp.testing import FrozenClock
+from tests.conformance.places import by_hand, decisions_file, opened
+
+
+def new_session(**options: Any) -> smp.SessionMemory:
+    return smp.open(":memory:", clock=FrozenClock(), **options).create_session("s1")
+
+
+def with_line(root: Path, layout: str, **fields: str) -> smp.SessionMemory:
+    """A session with one decision of SMP's and one that a person typed."""
+    with smp.open(root, layout=layout, clock=FrozenClock()) as memory:
+        memory.create_session("s1").add_decision("alpha by SMP")
+        memory.query("alpha")
+    with decisions_file(root, layout).open("a") as file:
+        file.write(by_hand(layout, "DEC-0900", "alpha by hand", **fields))
+    return opened(root)
+
+
+HAND: list[tuple[str, str]] = [
+    ("tags", "5"), ("tags", '"abc"'), ("tags", '[1, "two x", "x"]'), ("tags", '["a\\u00a0x t1 s1"]'), ("relations", "5"), ("relations", '{"a": 1}'),
+    ("references", '{"a": 1}'), ("references", "[1, null]"), ("author", "5"), ("author", '["a"]'), ("topic", '["x"]'), ("topic", '"x x t1"'),
+    ("importance", "1" + "0" * 400), ("confidence", "1" + "0" * 400), ("importance", '"high"'), ("confidence", "{}"), ("impact", '["x", 5]'), ("severity", "5"),
+    ("status", '["x"]'), ("resolution", "5"), ("pinned", '"yes"'), ("approved_by", "5"), ("own", "[" * 90 + "]" * 90), ("own", '"\\u0000"'), ("role", '["x"]'),
+    ("seq", "99999999999999999999999"), ("seq", "-5"), ("revision", '"x"'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(HAND)))
+@pytest.mark.parametrize("layout", ["jsonl", "log"])
+def test_whatever_a_person_typed_is_found_and_hides_nothing(tmp_path: Path, layout: str, number: int) -> None:
+    """`tags: 5` and numbers of 400 digits stopped every query; a tag with ` x` in it looked like a deletion."""
+    name, value = HAND[number]
+    session = with_line(tmp_path / "store", layout, **{name: value})
+    there = sorted(record.id for record in session.records())
+    assert sorted(session.query("alpha").ids) == there
+    for sort in ("newest", "priority", "importance"):
+        assert sorted(session.query(sort=sort).ids) == there
+    session.query(count_by=["type", "tag", "agent", "day", "topic", "session"])
+    session.find_similar("DEC-0001")
+    session.add_decision("alpha again")
+    assert len(session.query("alpha")) == len(there) + 1
+    assert not session.memory.store.indexer.caught_up(None).is_private
+    session.memory.close()
+
+
+def test_a_phrase_with_a_dash_between_its_words() -> None:
+    session = new_session()
+    session.add_decision("first - second")
+    assert session.query('"first second"').ids == ["DEC-0001"]
+
+
+def test_a_day_before_1970_is_counted_as_that_day() -> None:
+    session = new_session()
+    session.add_decision("x", created="1969-12-31T23:59:59.5Z")
+    assert session.query(count_by="day").counts == {"day": {"1969-12-31": 1}}
+    assert session.query(time="1969-12-31").ids == session.query("x", time="1969-12-31").ids == ["DEC-0001"]
+
+
+def test_topics_mean_the_same_with_and_without_words() -> None:
+    session = new_session()
+    session.add_decision("alpha", topic="auth.login")
+    session.add_decision("alpha", topic="Two  Words")
+    for topic, wanted in (("auth", ["DEC-0001"]), ("AUTH.Login", ["DEC-0001"]), ("two words", ["DEC-0002"]), ("two", [])):
+        assert session.query(topic=topic).ids == session.query("alpha", topic=topic).ids == wanted
+
+
+@pytest.mark.parametrize("how", [{"related_to": "DEC-0001", "depth": 2}, {"include_related": True}])
+def test_relations_through_other_sessions_are_caught_up(tmp_path: Path, how: dict[str, Any]) -> None:
+    with smp.open(tmp_path / "store") as memory, smp.open(tmp_path / "store") as other:
+        session = memory.create_session("s1")
+        session.add_decision("alpha")
+        session.add_decision("beta")
+        session.query("alpha")
+        elsewhere = other.create_session("s2")
+        elsewhere.add_decision("between", references=["s1/DEC-0001"])
+        elsewhere.relate("DEC-0001", "s1/DEC-0002")
+        if "related_to" in how:
+            assert session.query(**how).ids == ["DEC-0002"]
+        else:
+            (hit,) = session.query("alpha", **how)
+            assert [record.ref for record in hit.related] == ["s2/DEC-0001"]
+
+
+@pytest.mark.parametrize("tail", [10, 10**6])
+def test_pages_of_very_many_hits_overlap_nowhere(monkeypatch: pytest.MonkeyPatch, tail: int) -> None:
+    """More than are judged at first, with very different priorities: a later page must not shift the earlier ones."""
+    monkeypatch.setattr("smp.index.text.TAIL_LIMIT", tail)
+    session = new_session()
+    session.add_many(
+        [
+            ("decision", {"decision": "alpha " + "more " * (n % 7), "importance": n % 11 / 10, "created": f"2025-{n % 12 + 1:02}-01T00:00:00Z"})
+            for n in range(700)
+        ]
+    )  # fmt: skip
+    whole = session.query("alpha", limit=10_000, track_access=False).ids
+    assert len(set(whole)) == 700
+    for size in (90, 250):
+        paged: list[str] = []
+        while True:
+            page = session.query("alpha", limit=size, offset=len(paged), track_access=False)
+            paged += page.ids
+            if not page.more:
+                break
+        assert sorted(paged) == sorted(whole)
+        assert len(set(paged)) == len(paged)
+
+
+def test_since_with_words_in_tantivy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """tantivy-py refuses an open end that is not included, and the index was thrown away for it."""
+    monkeypatch.setattr("smp.index.text.TAIL_LIMIT", 0)
+    session = new_session()
+    session.add_decision("alpha")
+    session.query("alpha")
+    for asked in ({"since": "2025"}, {"until": "2027"}, {"time": "2026"}, {"since": "2025", "until": "2027"}):
+        assert session.query("alpha", **asked).ids == ["DEC-0001"]
+
+
+def test_a_session_whose_folder_was_there_before_its_first_file(tmp_path: Path) -> None:
+    with smp.open(tmp_path / "store") as memory:
+        memory.create_session("s1").add_decision("alpha")
+        folder = tmp_path / "store/sessions/by-hand"
+        folder.mkdir()
+        import time
+
+        time.sleep(0.06)
+        assert len(memory.query("alpha")) == 1
+        (folder / "decisions.jsonl").write_text(by_hand("jsonl", "DEC-0001", "alpha by hand"))
+        assert len(memory.query("alpha")) == 2

@@ -1,0 +1,261 @@
+"""Signals become a relevance."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from smp.query import score
+from smp.query.score import Asked, Candidate, Judgement, judge
+
+
+def doc(session: int, position: int) -> int:
+    return session << score.SESSION_SHIFT | position
+
+
+def order(candidates: list[Candidate], asked: Asked | None = None) -> list[int]:
+    return [each.candidate.doc for each in judge(candidates, asked or Asked())]
+
+
+def by_doc(candidates: list[Candidate], asked: Asked | None = None) -> dict[int, Judgement]:
+    return {each.candidate.doc: each for each in judge(candidates, asked or Asked())}
+
+
+def test_nothing_found() -> None:
+    assert judge([], Asked()) == []
+    assert score.neighbours([]) == []
+
+
+def test_a_full_match_alone_in_its_session_has_almost_all_there_is() -> None:
+    (found,) = judge([Candidate(doc(1, 0), 8.0, 0)], Asked(8.0))
+    assert found.strength == found.worth == 1.0
+    assert found.parts[1] == found.parts[3] == found.parts[4] == 0.0
+    assert found.relevance == pytest.approx((score.TEXT + score.SESSION) / (score.TEXT + score.CONTEXT + score.SESSION))
+
+
+def test_a_better_text_comes_first() -> None:
+    assert order([Candidate(doc(1, 0), 2.0, 0), Candidate(doc(2, 0), 3.0, 0)]) == [doc(2, 0), doc(1, 0)]
+
+
+def test_equals_are_ordered_by_time_and_then_by_place() -> None:
+    same = [Candidate(doc(1, 0), 2.0, 5), Candidate(doc(2, 0), 2.0, 9), Candidate(doc(3, 0), 2.0, 9)]
+    assert order(same) == [doc(3, 0), doc(2, 0), doc(1, 0)]
+
+
+def test_a_weak_best_answer_is_less_relevant_than_a_strong_one() -> None:
+    found = Candidate(doc(1, 0), 2.0, 0)
+    weak, strong = judge([found], Asked(8.0))[0], judge([found], Asked(2.0))[0]
+    assert weak.strength == 0.25
+    assert weak.relevance < strong.relevance
+    assert judge([found], Asked())[0].strength == 1.0
+
+
+def test_neighbours_help_a_short_memory_more_than_a_long_one() -> None:
+    def with_words(words: int) -> Judgement:
+        return by_doc([Candidate(doc(1, 4), 9.0, 0), Candidate(doc(1, 5), 1.0, 0, words=words)])[doc(1, 5)]
+
+    assert with_words(15).parts[1] > with_words(60).parts[1] > with_words(250).parts[1] > 0
+
+
+def test_what_came_before_explains_more_than_what_follows() -> None:
+    found = by_doc([Candidate(doc(1, at), match, 0, words=20) for at, match in ((3, 1.0), (4, 9.0), (5, 1.0))])
+    assert found[doc(1, 5)].parts[1] > found[doc(1, 3)].parts[1] > 0
+
+
+def test_another_session_is_no_neighbour() -> None:
+    last, first = doc(1, (1 << score.SESSION_SHIFT) - 9), doc(2, 0)
+    found = by_doc([Candidate(last, 9.0, 0, words=5), Candidate(first, 1.0, 0, words=5)])
+    assert found[first].parts[1] == 0.0
+
+
+def test_a_session_with_a_good_text_lifts_its_others() -> None:
+    far = [Candidate(doc(1, 0), 9.0, 0), Candidate(doc(1, 50), 2.0, 0), Candidate(doc(2, 0), 3.0, 0)]
+    assert order(far) == [doc(1, 0), doc(1, 50), doc(2, 0)]
+
+
+DAY = 86_400_000_000
+
+
+def test_who_is_asked_for() -> None:
+    two = [Candidate(doc(1, 0), 3.0, 10, "joe"), Candidate(doc(2, 0), 3.0, 20, "ann")]
+    assert order(two, Asked(authors=["joe"])) == [doc(1, 0), doc(2, 0)]
+    assert order(two, Asked(authors=["eve"])) == [doc(2, 0), doc(1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        (10, 11, 1.0),
+        (None, 11, 1.0),
+        (9, None, 1.0),
+        (9, 10, 0.5),
+        (11, 12, 0.5),
+        (12, 13, 0.5),
+        (13, 14, 0.0),
+        (6, 8, 0.0),
+    ],
+)
+def test_when_is_asked_for(start: int | None, end: int | None, expected: float) -> None:
+    """In days. A day or two beside it counts half."""
+    asked = Asked(ranges=[(start and start * DAY, end and end * DAY), (1000 * DAY, None)])
+    (found,) = judge([Candidate(doc(1, 0), 3.0, 10 * DAY)], asked)
+    whole = score.TEXT + score.CONTEXT + score.SESSION + score.TIME
+    assert found.parts[4] == pytest.approx(score.TIME / whole * expected)
+
+
+def test_a_time_that_is_asked_for_is_no_filter() -> None:
+    exact, poor = Candidate(doc(1, 0), 9.0, 10 * DAY), Candidate(doc(2, 0), 0.5, 20 * DAY)
+    assert order([exact, poor], Asked(ranges=[(15 * DAY, 25 * DAY)])) == [doc(1, 0), doc(2, 0)]
+
+
+def test_a_machines_turn_steps_back_unless_it_is_asked_for() -> None:
+    two = [Candidate(doc(1, 0), 3.0, 0, role="user"), Candidate(doc(2, 0), 3.3, 0, role="assistant")]
+    assert order(two) == [doc(1, 0), doc(2, 0)]
+    assert order(two, Asked(of_machine=True)) == [doc(2, 0), doc(1, 0)]
+    assert by_doc(two)[doc(2, 0)].worth == score.BY_MACHINE
+
+
+def test_a_few_words_are_worth_less() -> None:
+    worths = [judge([Candidate(doc(1, 0), 3.0, 0, words=words)], Asked())[0].worth for words in (0, 4, 8, 16, 99, 100)]
+    assert worths == sorted(worths)
+    assert worths[0] == 0.0
+    assert worths[-1] == 1.0
+
+
+def test_neighbours_of_the_best_that_are_not_known() -> None:
+    found = [Candidate(doc(1, 5), 9.0, 0), Candidate(doc(1, 6), 8.0, 0), Candidate(doc(2, 0), 7.0, 0)]
+    assert score.neighbours(found) == [doc(1, 4), doc(1, 7), doc(2, 1)]
+    many = [Candidate(doc(number, 5), 100.0 - number, 0) for number in range(1, 60)]
+    assert len(score.neighbours(many)) == 2 * score.EXPANDED
+
+
+def test_a_neighbour_without_any_word_can_be_the_answer() -> None:
+    found = [
+        Candidate(doc(1, 4), 9.0, 0, "ann", words=12),  # What genre is your screenplay?
+        Candidate(doc(1, 5), 0.0, 0, "joe", words=14),  # A mix of drama and romance!
+        Candidate(doc(2, 0), 4.0, 0, "joe", words=14),
+    ]
+    assert order(found, Asked(authors=["joe"]))[:2] == [doc(1, 4), doc(1, 5)]
+
+
+def test_candidates_that_all_match_nothing() -> None:
+    assert {each.relevance for each in judge([Candidate(1, 0.0, 0), Candidate(2, 0.0, 0)], Asked(5.0))} == {0.0}
+
+
+def test_fading_moves_but_never_hides() -> None:
+    assert score.faded(0.8, 1.0) == 0.8
+    assert score.faded(0.8, 0.0) == pytest.approx(0.8 * (1 - score.FADING))
+    assert score.faded(0.8, -1.0) == score.faded(0.8, 0.0)
+    assert score.faded(0.8, 7.0) == 0.8
+
+
+def test_an_explanation_adds_up() -> None:
+    found = by_doc(
+        [Candidate(doc(1, 4), 9.0, 0, words=12), Candidate(doc(1, 5), 3.0, 0, "joe", words=9)], Asked(20.0, ["joe"])
+    )
+    for each in found.values():
+        parts = each.explain()
+        factors = parts.pop("strength") * parts.pop("worth")
+        assert tuple(parts) == score.PARTS
+        assert sum(parts.values()) * factors == pytest.approx(each.relevance)
+
+
+candidates = st.lists(
+    st.builds(
+        Candidate,
+        st.integers(0, 3).flatmap(lambda session: st.integers(0, 12).map(lambda place: doc(session, place))),
+        st.floats(0, 30),
+        st.integers(0, 100),
+        st.sampled_from(["joe", "ann", None]),
+        st.sampled_from(["user", "assistant", "tool", None]),
+        st.integers(0, 400),
+    ),
+    unique_by=lambda each: each.doc,
+    max_size=30,
+)
+questions = st.builds(
+    Asked,
+    st.floats(0, 50),
+    st.sets(st.sampled_from(["joe", "eve"])),
+    st.lists(st.tuples(st.none() | st.integers(0, 50), st.none() | st.integers(50, 100)), max_size=2),
+    st.booleans(),
+)
+
+
+@given(candidates, questions, st.randoms())
+def test_bounded_and_independent_of_the_order(found: list[Candidate], asked: Asked, shuffle: random.Random) -> None:
+    judged = judge(found, asked)
+    assert len(judged) == len(found)
+    assert all(0.0 <= each.relevance <= 1.0 for each in judged)
+    assert [each.relevance for each in judged] == sorted((each.relevance for each in judged), reverse=True)
+    again = list(found)
+    shuffle.shuffle(again)
+    assert judge(again, asked) == judged
+
+
+@given(candidates.filter(len), questions)
+def test_a_better_text_never_lowers_a_memory(found: list[Candidate], asked: Asked) -> None:
+    first = found[0]
+    before = by_doc(found, asked)[first.doc].relevance
+    better = Candidate(first.doc, first.match + 5.0, first.created, first.author, first.role, first.words)
+    after = by_doc([better, *found[1:]], asked)[first.doc].relevance
+    if all(each.doc >> score.SESSION_SHIFT != first.doc >> score.SESSION_SHIFT for each in found[1:]):
+        assert after >= before - 1e-9
+
+
+def test_rare_words_count_for_more() -> None:
+    rare, common = score.inverse_frequency(10_000, 3), score.inverse_frequency(10_000, 4_000)
+    assert rare == pytest.approx(math.log(1 + 9997.5 / 3.5))
+    assert score.boost(rare) > score.boost(common)
+    assert score.full_match([rare, common]) == pytest.approx(rare**1.3 + common**1.3)
+    assert score.full_match([]) == 0.0
+    assert score.inverse_frequency(5, 9) > 0
+
+
+def test_the_match_of_a_text() -> None:
+    assert score.text_match(2.0, 8.0) == 0.25
+    assert score.text_match(9.0, 8.0) == 1.0
+    assert score.text_match(9.0, 0.0) == 0.0
+
+
+def test_authors_are_named_by_their_first_name() -> None:
+    assert score.is_named(["carolin"], {"carolin", "support"})
+    assert score.is_named(["mary", "ann", "smith"], ("mary", "dog"))
+    assert not score.is_named(["mary", "smith"], {"smith"})
+    assert not score.is_named([], {"smith"})
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("Which restaurant did you recommend?", True),
+        ("What was your advice?", True),
+        ("Was it you?", True),
+        ("What have we decided about the login?", True),
+        ("Where do I keep my old sneakers?", False),
+        ("What did Caroline research?", False),
+        ("youth hostels", False),
+        ("", False),
+    ],
+)
+def test_questions_about_what_the_assistant_said(question: str, expected: bool) -> None:
+    assert score.asks_of_machine(question) is expected
+
+
+def test_the_weighted_mode_of_001() -> None:
+    new = score.weighted(1.0, 0.0, 1.0, 0.0)
+    assert new == {"text": 0.4, "time": 0.3, "importance": 0.2, "access": 0.1}
+    old = score.weighted(0.5, 10.0, 0.5, None)
+    assert old == pytest.approx({"text": 0.2, "time": 0.3 * math.exp(-1), "importance": 0.1, "access": 0.05})
+    assert score.weighted(0, 0, 0, 20.0)["access"] == pytest.approx(0.1 * math.exp(-1))
+    assert score.weighted(0, -5, 0, -5) == score.weighted(0, 0, 0, 0)
+
+
+def test_the_product_mode_of_004() -> None:
+    assert score.product(0.5, 0.8, 0.9, 30.0) == {"importance": 0.9, "decay": 0.8, "recency": 1.0, "text": 0.5}
+    assert score.product(0.5, 0.8, 0.9, 23.0)["recency"] == 1.5
+    assert score.product(0.5, 0.01, 0.9, 23.0)["decay"] == 0.1

@@ -1,0 +1,145 @@
+"""Where can a person read what a session is about?"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+import smp
+from smp.files.disk import TEMPORARY, Disk
+from smp.files.memory_system import MemorySystem
+from smp.files.system import RealSystem
+from smp.query.overview import agents, timeline, topics
+from smp.store.overview_files import FILES, FOLDER, NOTICE, to_yaml, write_overviews
+from smp.testing import FaultySystem
+
+
+def told(system: MemorySystem) -> smp.SessionMemory:
+    session = smp.open(":memory:", layout="markdown", system=system).create_session("s", user="ada")
+    session.add_turn("user", "How do customers log in?")
+    session.add_decision("Use OAuth 2.0", author="architect", tags=["auth", "security.login"])
+    return session
+
+
+def write(system: MemorySystem, session: smp.SessionMemory) -> list[str]:
+    return write_overviews(Disk(system), session.folder, session.records())
+
+
+def content(system: MemorySystem, session: smp.SessionMemory, name: str) -> str:
+    return Disk(system).read(os.path.join(session.folder, FOLDER, name)).decode()
+
+
+def test_the_files_hold_the_overviews_and_say_who_made_them() -> None:
+    session = told(system := MemorySystem())
+    assert write(system, session) == ["topics.yaml", "timeline.yaml", "agents.yaml"]
+    assert Disk(system).names(os.path.join(session.folder, "indexes")) == sorted(FILES)
+    for name, overview in zip(FILES, (topics, timeline, agents), strict=True):
+        text = content(system, session, name)
+        assert text == NOTICE + to_yaml(overview(session.records()))
+        assert text.splitlines()[0].startswith("# Made by SMP")
+        assert list(yaml.safe_load(text)) == list(overview([]).to_dict())
+
+
+def test_a_file_is_written_only_when_its_text_changed() -> None:
+    session = told(system := MemorySystem())
+    write(system, session)
+    assert write(system, session) == []
+    session.add_finding("No rate limit", author="veritas")
+    assert write(system, session) == list(FILES)
+
+
+def test_edits_are_overwritten_and_missing_files_made_again() -> None:
+    session = told(system := MemorySystem())
+    write(system, session)
+    disk, folder = Disk(system), os.path.join(session.folder, FOLDER)
+    before = content(system, session, "topics.yaml")
+    disk.replace(os.path.join(folder, "topics.yaml"), b"mine: [")
+    disk.remove(os.path.join(folder, "agents.yaml"))
+    assert write(system, session) == ["topics.yaml", "agents.yaml"]
+    assert content(system, session, "topics.yaml") == before
+
+
+def test_readers_checks_and_conversions_do_not_mind_the_files() -> None:
+    session = told(system := MemorySystem())
+    before = session.records()
+    write(system, session)
+    Disk(system).replace(os.path.join(session.folder, FOLDER, "topics.yaml"), b"- id: DEC-0009\n  broken: [\n")
+    with smp.open(":memory:", system=system) as memory:
+        again = memory.session("s")
+        assert again.records() == before
+        assert [problem.code for problem in again.validate().problems] == []
+        assert again.repair().actions == []
+        memory.convert("jsonl")
+    for layout in ("markdown", "log"):
+        with smp.open(":memory:", system=system) as memory:
+            assert [each.id for each in memory.sessions()] == ["s"]
+            assert memory.session("s").records() == before
+            memory.convert(layout)
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO, errno.EDQUOT])
+@pytest.mark.parametrize("sticky", [True, False])
+def test_a_disk_that_fails_at_any_call_does_no_harm(error: int, sticky: bool) -> None:
+    fail_at = 0
+    while True:
+        system = FaultySystem(error=error, sticky=sticky)
+        session = told(system)
+        records = session.records()
+        fail_at += 1
+        system.fail_at = system.calls + fail_at
+        changed = write(system, session)
+        if system.calls < system.fail_at:
+            assert changed == list(FILES)
+            break
+        system.heal()
+        for name in changed:
+            assert content(system, session, name).startswith(NOTICE)
+        write(system, session)
+        assert write(system, session) == []
+        assert not [
+            name for name in Disk(system).names(os.path.join(session.folder, FOLDER)) if name.endswith(TEMPORARY)
+        ]
+        assert session.records() == records
+    assert fail_at > 10
+
+
+def test_a_file_in_the_way_does_no_harm() -> None:
+    session = told(system := MemorySystem())
+    disk = Disk(system)
+    disk.write_new(os.path.join(session.folder, FOLDER), b"a note")
+    assert write(system, session) == []
+    disk.remove(os.path.join(session.folder, FOLDER))
+    disk.make_folder(os.path.join(session.folder, FOLDER, "topics.yaml"))
+    assert write(system, session) == []
+
+
+def test_a_session_that_is_gone_is_not_brought_back() -> None:
+    session = told(system := MemorySystem())
+    records, disk = session.records(), Disk(system)
+    disk.remove_tree(session.folder)
+    assert write_overviews(disk, session.folder, records) == []
+    assert not disk.exists(session.folder)
+
+
+def test_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
+    memory = smp.open(str(tmp_path / "store"), layout="markdown")
+    session = memory.create_session("s")
+    session.add_decision("Use OAuth 2.0", tags=["auth"])
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    folder = Path(session.folder) / FOLDER
+    folder.mkdir()
+    (folder / "topics.yaml").symlink_to(victim)
+    assert write_overviews(Disk(RealSystem()), session.folder, session.records()) == list(FILES)
+    assert victim.read_text() == "precious"
+    assert not (folder / "topics.yaml").is_symlink()
+    assert (folder / "agents.yaml").stat().st_mode & 0o777 == 0o600
+
+
+def test_any_mapping_can_be_printed() -> None:
+    assert to_yaml({}) == "{}\n"
+    assert to_yaml({"a": [1, {"b": "yes"}]}) == 'a:\n  - 1\n  - b: "yes"\n'
