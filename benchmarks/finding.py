@@ -19,8 +19,6 @@ import reading
 import sample_data
 from measure import MILLISECONDS, Row, Target, alternate, each, progress, quantile, whole
 
-import smp
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -171,9 +171,11 @@ class FindingContract(Setting):
 
     def test_wrong_questions_are_refused_by_name(self) -> None:
         session = self._library()
-        for field, value in (("limit", -1), ("types", "dreams"), ("sort", "size"), ("time", "someday"), ("tags", 5)):
+        wrong: dict[str, Any] = {"limit": -1, "types": "dreams", "sort": "size", "time": "someday", "tags": 5}
+        for field, value in wrong.items():
+            asked: dict[str, Any] = {field: value}
             with refused(InvalidQuery, field=field):
-                session.query(**{field: value})
+                session.query(**asked)
         with refused(InvalidQuery, field="tgas"):
             session.query(tgas="x")
         session.memory.close()

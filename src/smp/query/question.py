@@ -218,7 +218,9 @@ def _several(field: str, value: Any) -> list[str]:
     if not isinstance(values, (list, tuple, set, frozenset)):
         raise InvalidQuery(f"{field}: must be text or a list of texts, not {type(value).__name__}.", field=field)
     if len(values) > MOST and field != "sessions":
-        raise InvalidQuery(f"{field}: {len(values)} of them are too many; {MOST} are possible.", field=field, limit=MOST)
+        raise InvalidQuery(
+            f"{field}: {len(values)} of them are too many; {MOST} are possible.", field=field, limit=MOST
+        )
     found: dict[str, None] = {}
     for item in values:
         text = item if isinstance(item, str) else getattr(item, "ref", None)

@@ -105,9 +105,7 @@ class Ranking:
                 priority = self._policy.priority(facts, self._question.now)
                 yield Judged(row, facts, priority, relevance, _Told({"text": relevance}))
 
-    def _judge(
-        self, judgements: list[score.Judgement], conditions: Conditions, asked: score.Asked
-    ) -> Iterator[Judged]:
+    def _judge(self, judgements: list[score.Judgement], conditions: Conditions, asked: score.Asked) -> Iterator[Judged]:
         """Count in what only the rows know."""
         rows = self._finder.rows([each.candidate.doc for each in judgements])
         accesses = self._finder.accesses(list(rows))
@@ -234,4 +232,3 @@ def _is_decided(judged: list[Judged], enough: int, best_left: float) -> bool:
 def _of_idle_session(last: int, now: int) -> float:
     idle_days = max(now - last, 0) / _DAY
     return 1 - _IDLE_SHARE * min(idle_days / _IDLE_DAYS, 1.0)
-

@@ -109,7 +109,9 @@ def _before(data: bytes) -> bytes:
     return b"\n" + data
 
 
-@pytest.mark.parametrize("change", [_edit, _longer, _shorter, _nothing, _before], ids=lambda change: change.__name__.strip("_"))
+@pytest.mark.parametrize(
+    "change", [_edit, _longer, _shorter, _nothing, _before], ids=lambda change: change.__name__.strip("_")
+)
 @pytest.mark.parametrize("in_place", [True, False])
 def test_anything_else_is_read_anew(store: smp.Memory, change: Callable[[bytes], bytes], in_place: bool) -> None:
     time.sleep(2 * TICK_NS / 1e9)

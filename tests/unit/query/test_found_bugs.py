@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,12 @@ def test_topics_mean_the_same_with_and_without_words() -> None:
     session = new_session()
     session.add_decision("alpha", topic="auth.login")
     session.add_decision("alpha", topic="Two  Words")
-    for topic, wanted in (("auth", ["DEC-0001"]), ("AUTH.Login", ["DEC-0001"]), ("two words", ["DEC-0002"]), ("two", [])):
+    for topic, wanted in (
+        ("auth", ["DEC-0001"]),
+        ("AUTH.Login", ["DEC-0001"]),
+        ("two words", ["DEC-0002"]),
+        ("two", []),
+    ):
         assert session.query(topic=topic).ids == session.query("alpha", topic=topic).ids == wanted
 
 
@@ -125,14 +131,15 @@ def test_since_with_words_in_tantivy(monkeypatch: pytest.MonkeyPatch) -> None:
         assert session.query("alpha", **asked).ids == ["DEC-0001"]
 
 
-def test_a_session_whose_folder_was_there_before_its_first_file(tmp_path: Path) -> None:
+def test_a_session_whose_folder_was_there_before_its_first_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("smp.store.indexer._ALWAYS_LOOK_SECONDS", 1e9)
     with smp.open(tmp_path / "store") as memory:
         memory.create_session("s1").add_decision("alpha")
         folder = tmp_path / "store/sessions/by-hand"
         folder.mkdir()
-        import time
-
-        time.sleep(0.06)
+        time.sleep(0.06)  # until the clock of the file system has ticked
         assert len(memory.query("alpha")) == 1
         (folder / "decisions.jsonl").write_text(by_hand("jsonl", "DEC-0001", "alpha by hand"))
         assert len(memory.query("alpha")) == 2

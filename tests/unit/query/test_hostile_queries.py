@@ -168,7 +168,15 @@ def test_a_wrong_argument_is_named(session: smp.SessionMemory, name: str, values
 
 
 def test_a_wrong_argument_in_a_dictionary_is_named(session: smp.SessionMemory) -> None:
-    for asked in ({"limit": "x"}, {"tags": 5}, {"nonsense": 1}, {5: 1}, {None: 1}, {"text": 5}, {"types": "x", "type": "y"}):
+    for asked in (
+        {"limit": "x"},
+        {"tags": 5},
+        {"nonsense": 1},
+        {5: 1},
+        {None: 1},
+        {"text": 5},
+        {"types": "x", "type": "y"},
+    ):
         with pytest.raises(InvalidQuery):
             session.query(asked)  # type: ignore[arg-type]
 
@@ -209,7 +217,13 @@ def test_wrong_starts_of_relations(session: smp.SessionMemory) -> None:
 
 
 def test_edges_of_time_are_no_error(session: smp.SessionMemory) -> None:
-    for time in ("0001", "9999", ("0001-01-01", "9999-12-31"), datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)):
+    for time in (
+        "0001",
+        "9999",
+        ("0001-01-01", "9999-12-31"),
+        datetime(1, 1, 1, tzinfo=UTC),
+        datetime(9999, 12, 31, tzinfo=UTC),
+    ):
         session.query(time=time)
         session.query("kiwi", time=time)
         session.query(since=time if not isinstance(time, tuple) else time[0])
