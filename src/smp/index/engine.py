@@ -12,7 +12,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from smp.index.rows import Unusable
-from smp.index.wanted import EXPANSIONS, Found, inverse_frequency
+from smp.index.wanted import Found, inverse_frequency
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -147,12 +147,19 @@ class _Translation:
         self._integer = tantivy.FieldType.Integer
 
     def query(self, wanted: Wanted) -> Any | None:
-        """None if nothing can match."""
-        parts: list[tuple[Any, Any]] = []
-        for group in self._groups(wanted):
-            if not group:
-                return None
-            parts.append((self._must, group[0] if len(group) == 1 else self._any(group)))
+        """None if nothing can match. Phrases and patterns decide what matches; each word counts once for the score."""
+        needed = [self._phrase(words) for words in wanted.phrases]
+        needed += [self._one_of(terms) for terms in self._weights.patterns if terms]
+        if not all(self._weights.patterns):
+            return None
+        weighed = [self._term(term) for term in self._boosts]
+        if wanted.terms and not needed and not weighed:
+            return None
+        parts: list[tuple[Any, Any]] = [(self._must, self._constant(query)) for query in needed]
+        if needed:
+            parts += self._optional(weighed)
+        elif weighed:
+            parts.append((self._must, self._any(weighed)))
         for labels in wanted.labels:
             parts.append((self._must, self._constant(self._any([self._label(label) for label in labels]))))
         for label in wanted.without:
@@ -166,27 +173,6 @@ class _Translation:
         if not any(part[0] is self._must for part in parts):
             parts.append((self._must, self._constant(self._query.all_query())))
         return parts[0][1] if len(parts) == 1 and parts[0][0] is self._must else self._query.boolean_query(parts)
-
-    def _groups(self, wanted: Wanted) -> list[list[Any]]:
-        """Of each group of queries one must match: one phrase, one word of a pattern, any of the words."""
-        weighed: set[str] = set()  # each word counts once, however many phrases have it
-        groups = [[self._weighed_phrase(words, weighed)] for words in wanted.phrases]
-        groups += [self._pattern(terms) for terms in self._weights.patterns]
-        if wanted.terms and not groups:
-            groups.append(self._known(wanted.terms))
-        elif wanted.terms:  # beside a phrase that must be there, words only add to the score
-            extra = self._optional(self._known(term for term in wanted.terms if term not in weighed))
-            groups[0] = [self._query.boolean_query([(self._must, self._any(groups[0])), *extra])]
-        return groups
-
-    def _pattern(self, terms: Sequence[str]) -> list[Any]:
-        found = self._known(terms[:EXPANSIONS])
-        if len(terms) > EXPANSIONS:
-            found.append(self._constant(self._one_of(terms[EXPANSIONS:])))
-        return found
-
-    def _known(self, terms: Iterable[str]) -> list[Any]:
-        return [self._term(term) for term in terms if term in self._boosts]
 
     def _one_of(self, terms: Sequence[str]) -> Any:
         return self._query.term_set_query(self._schema, "text", list(terms))
@@ -212,12 +198,6 @@ class _Translation:
         if len(words) == 1:
             return self._query.term_query(self._schema, "text", words[0])
         return self._query.phrase_query(self._schema, "text", list(words))
-
-    def _weighed_phrase(self, words: Sequence[str], weighed: set[str]) -> Any:
-        """The phrase must be there; its words give the score."""
-        known = self._optional(self._known(word for word in dict.fromkeys(words) if word not in weighed))
-        weighed.update(words)
-        return self._query.boolean_query([(self._must, self._constant(self._phrase(words))), *known])
 
     def _between(self, since: int | None, until: int | None) -> Any:
         return self._query.range_query(
