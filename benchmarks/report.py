@@ -48,6 +48,18 @@ _HOW = {
         "A new process imports smp, opens the session, reads all records, then validates, which reads everything again. "
         "Raw: a new process reads the same memories with json.loads from one file. Without a target: for information."
     ),
+    "query p95": (
+        "`memory.query` with five words that stand somewhere in the texts, the best 20 with scores and records, all rounds. "
+        "Raw: the text engine alone with the same terms, its best 20 with their texts."
+    ),
+    "query p50 against the bare engine": (
+        "The same. The bare engine weighs single words alone, makes no records and does not look whether anything has changed."
+    ),
+    "newest 20, p50": "Filters without words. The figure asked for is that of a million memories.",
+    "index build": "`memory.reindex()` on a store that is not cached, once.",
+    "index against files": "All bytes of `.smp/index` against the session files.",
+    "catch up with 1,000 foreign writes": "Another process's `add_many`, then one query here.",
+    "first answer of a new process": "Import, open, one question, from the start of the process to its end.",
     "start of a command": "As a person waits for it, against `python -c pass`. For information.",
 }
 
@@ -91,7 +103,7 @@ def verdict(rows: list[Row]) -> str:
     return text + (" Missed: " + "; ".join(missed) + "." if missed else "")
 
 
-def markdown(rows: list[Row], facts: dict[str, str], quick: bool) -> str:
+def markdown(rows: list[Row], facts: dict[str, str], quick: bool, image: str = "") -> str:
     lines = ["# Benchmarks", "", "Made by `benchmarks/run.py`; do not edit by hand. Repeat it with:", ""]
     lines += [f"    {facts['command']}", ""]
     if quick:
@@ -104,8 +116,9 @@ def markdown(rows: list[Row], facts: dict[str, str], quick: bool) -> str:
     lines += [
         "What is compared runs in small alternating rounds in the same minutes; a ratio is the median of the rounds' own "
         "ratios, so it need not be exactly the quotient of the two medians beside it. Texts are made up, English, about "
-        "430 bytes in the mean. Targets stand in issue 2; rows without one are for information.",
+        "430 bytes in the mean. Rows without a target are for information.",
     ]
+    lines += ["", f"![The cost of a query against the size of the store]({image})"] if image else []
     for figure in dict.fromkeys(row.figure for row in rows):
         mine = [row for row in rows if row.figure == figure]
         lines += ["", f"## {figure[:1].upper()}{figure[1:]}", "", _HOW.get(figure, ""), ""]

@@ -13,6 +13,7 @@ import traceback
 import appending
 import finding
 import machine
+import picture
 import reading
 import report
 import sample_data
@@ -127,7 +128,11 @@ def main(words: list[str]) -> int:
     if chosen.json:
         report.write(chosen.json, report.as_json(rows, facts))
     if chosen.markdown:
-        report.write(chosen.markdown, report.markdown(rows, facts, chosen.quick))
+        drawn = picture.growth(rows)
+        image = os.path.splitext(chosen.markdown)[0] + ".svg" if drawn else ""
+        report.write(chosen.markdown, report.markdown(rows, facts, chosen.quick, os.path.basename(image)))
+        if image:
+            report.write(image, drawn)
     return 1 if errors else 0  # a missed target is a result, not an error
 
 

@@ -20,6 +20,12 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
+@pytest.fixture(autouse=True)
+def words_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same answers whether smp[semantic] is installed or not; the tests of meaning ask for it."""
+    monkeypatch.setattr("smp.index.meaning.available", lambda: False)
+
+
 # Bugs that are known and not fixed yet: a pattern of test ids, and what is wrong. A test that begins to pass is
 # reported as a failure (xfail is strict): then take its line out.
 KNOWN_BUGS: dict[str, str] = {}

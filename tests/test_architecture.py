@@ -18,15 +18,20 @@ SOURCE = Path(smp.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 TOUCH_BYTES = {"files/disk.py", "files/system.py", "files/memory_system.py", "files/lock.py", "files/notes.py"}
 TOUCH_BYTES |= {"files/marks.py", "files/access_log.py"}  # hints beside the files
-TOUCH_BYTES |= {"index/index.py", "index/rows.py", "index/engine.py"}  # what can be thrown away
+TOUCH_BYTES |= {
+    "index/index.py",
+    "index/rows.py",
+    "index/engine.py",
+    "index/vector_files.py",
+}  # what can be thrown away
 OS_CALLS = {"open", "write", "pwrite", "replace", "rename", "renames", "unlink", "remove", "rmdir", "mkdir", "makedirs", "truncate", "ftruncate", "fsync", "fdatasync", "link", "symlink", "chmod", "fdopen", "removedirs", "sync"}  # fmt: skip
 PATH_CALLS = {"write_text", "write_bytes", "touch", "symlink_to", "hardlink_to"}
 LINES = 450
 MAY_BE_LONGER = {
     "files/memory_system.py": 480,
-    "files/session_writer.py": 480,
-    "store/file_store.py": 500,
-    "store/indexer.py": 490,
+    "files/session_writer.py": 500,
+    "store/file_store.py": 540,
+    "store/indexer.py": 510,
     "contract/writing.py": 560,
 }
 

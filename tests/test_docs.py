@@ -87,7 +87,7 @@ def test_the_examples_of_the_api_run() -> None:
 
 def test_the_commands_of_the_quick_start_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (lines,) = [block for block in blocks("README.md", "sh") if "smp init" in block]
-    assert run_commands(lines, tmp_path, monkeypatch) == [0] * 8
+    assert run_commands(lines, tmp_path, monkeypatch) == [0] * 9
 
 
 def test_every_command_in_the_docs_is_understood(empty_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

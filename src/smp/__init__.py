@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from smp.memory import Memory
     from smp.memory import open_memory as open
     from smp.model.record import Record
+    from smp.privacy.placeholders import Placeholders
     from smp.session import SessionMemory, Transaction
 
 __version__ = "0.1.0"
-__all__ = ["Memory", "Record", "SessionMemory", "Transaction", "__version__", "errors", "open"]
+__all__ = ["Memory", "Placeholders", "Record", "SessionMemory", "Transaction", "__version__", "errors", "open"]
 
 _HOMES = {
     "open": ("smp.memory", "open_memory"),
@@ -25,6 +26,7 @@ _HOMES = {
     "SessionMemory": ("smp.session", "SessionMemory"),
     "Transaction": ("smp.session", "Transaction"),
     "Record": ("smp.model.record", "Record"),
+    "Placeholders": ("smp.privacy.placeholders", "Placeholders"),
 }
 
 

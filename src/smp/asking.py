@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from smp.errors import InvalidQuery, MemoryNotFound, SessionNotFound
+from smp.loading import loading
 from smp.model import ids
 
 if TYPE_CHECKING:
@@ -32,6 +33,20 @@ if TYPE_CHECKING:
 
 
 _LIMIT = 10_000  # hits, see `smp.query.question`
+
+
+_loaded: list[bool] = []
+
+
+def load() -> None:
+    """Load what answers questions; once, and while nobody forks."""
+    if not _loaded:
+        with loading:
+            import smp.decay.policies
+            import smp.query.path
+            import smp.query.ranking
+            import smp.store.indexer  # noqa: F401
+        _loaded.append(True)
 
 
 class Asking:
@@ -70,6 +85,7 @@ class Asking:
             asked = {**text, **asked}
         elif text is not None:
             asked["text"] = text
+        load()
         from smp.query.question import Question
 
         track = asked.pop("track_access", True)
@@ -84,15 +100,24 @@ class Asking:
 
     def _answer(self, question: Question) -> Hits:
         from smp.query.path import Query
-        from smp.query.ranking import Ranking
+        from smp.query.ranking import Ranking, asks_by_meaning
 
         store, policy = self._asked_store(), self._policy()
         store.check_open()
-        return store.indexer.answer(
-            question.sessions,
-            lambda finder: Query(question, finder, Ranking(question, finder, policy)).run(),
-            with_others=question.leads_elsewhere,
-        )
+
+        def ask(question: Question) -> Hits:
+            return store.indexer.answer(
+                question.sessions,
+                lambda finder: Query(question, finder, Ranking(question, finder, policy)).run(),
+                with_others=question.leads_elsewhere,
+                by_meaning=asks_by_meaning(question),
+            )
+
+        if not question.include_archived:
+            return ask(question)
+        from smp.store.put_away import with_archived
+
+        return with_archived(store, question, policy, ask)
 
     def _policy(self) -> Any:
         from smp.decay.policies import policy_of

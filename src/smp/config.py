@@ -16,21 +16,14 @@ variables are ignored, because other tools may own them; an empty variable count
 from __future__ import annotations
 
 from smp.errors import FormatTooNew, InvalidConfig, LayoutMismatch
+from smp.setting_values import Between, Choice, Names, Patterns, Positive, Switch, Whole
 
 TYPE_CHECKING = False  # typing itself is not loaded at run time: `import smp` must be fast
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any, NoReturn, Protocol
+    from typing import Any, NoReturn
 
-    class Check(Protocol):
-        """What values a setting may have."""
-
-        allowed: str
-
-        def accepts(self, value: Any) -> bool: ...
-
-        def parse(self, text: str) -> Any:
-            """The value that an environment variable's text means; ValueError if it means none."""
+    from smp.setting_values import Check
 
     Flat = dict[str, Any]
     Layer = tuple[str, Flat]  # where the values came from, and the values by dotted name
@@ -41,88 +34,6 @@ DEFAULT_ROOTS = {"jsonl": ".bmad/memory", "single": ".bmad/sessions", "markdown"
 
 _MB, _KB = 1024 * 1024, 1024
 _SHOWN_CHARACTERS = 80
-
-
-class Choice:
-    """One of some words."""
-
-    __slots__ = ("allowed", "words")
-
-    def __init__(self, *words: str) -> None:
-        self.words = words
-        self.allowed = "one of " + ", ".join(words)
-
-    def accepts(self, value: Any) -> bool:
-        return isinstance(value, str) and value in self.words
-
-    def parse(self, text: str) -> Any:
-        return text
-
-
-class Whole:
-    """A whole number between two, both included."""
-
-    __slots__ = ("allowed", "high", "low")
-
-    def __init__(self, low: int, high: int) -> None:
-        self.low = low
-        self.high = high
-        self.allowed = f"a whole number from {low} to {high}" if low < high else f"only {low}"
-
-    def accepts(self, value: Any) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and self.low <= value <= self.high
-
-    def parse(self, text: str) -> Any:
-        return int(_plain(text))
-
-
-class Positive:
-    """A number above nothing, fractions allowed."""
-
-    __slots__ = ("allowed", "high")
-
-    def __init__(self, high: float) -> None:
-        self.high = high
-        self.allowed = f"a number above 0, at most {high}"
-
-    def accepts(self, value: Any) -> bool:
-        return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= self.high
-
-    def parse(self, text: str) -> Any:
-        number = float(_plain(text))
-        return int(number) if number.is_integer() else number
-
-
-class Between:
-    """A number between two, both included, fractions allowed."""
-
-    __slots__ = ("allowed", "high", "low")
-
-    def __init__(self, low: float, high: float) -> None:
-        self.low = low
-        self.high = high
-        self.allowed = f"a number from {low} to {high}"
-
-    def accepts(self, value: Any) -> bool:
-        return isinstance(value, int | float) and not isinstance(value, bool) and self.low <= value <= self.high
-
-    def parse(self, text: str) -> Any:
-        return float(_plain(text))
-
-
-class Switch:
-    """On or off."""
-
-    __slots__ = ("allowed",)
-
-    def __init__(self) -> None:
-        self.allowed = "true or false"
-
-    def accepts(self, value: Any) -> bool:
-        return isinstance(value, bool)
-
-    def parse(self, text: str) -> Any:
-        return {"true": True, "false": False}.get(text.strip().lower(), text)
 
 
 class Setting:
@@ -147,6 +58,14 @@ SETTINGS = (
     Setting("concurrency.lock_timeout_ms", 5000, Whole(0, 600_000), "How long a writer waits for another one."),
     Setting("storage.max_session_size_mb", 10, Positive(10_240), "How large a session may grow, in MiB."),
     Setting("storage.max_content_kb", 1024, Whole(1, 1024), "How large one memory may be, in KiB."),
+    Setting("storage.warning_percent", 80, Between(1, 100), "From this share of its quota on a session is compacted gently."),
+    Setting("storage.critical_percent", 95, Between(1, 100), "From this share on it is compacted in any case."),
+    Setting("storage.gentle_percent", 10, Between(0, 100), "How much of a session gentle compaction frees."),
+    Setting("storage.forced_percent", 20, Between(0, 100), "How much of it forced compaction frees."),
+    Setting("search.semantic", "auto", Choice("auto", "off"), "Whether meaning counts beside words: auto, if smp[semantic] is installed."),
+    Setting("privacy.redaction.enabled", True, Switch(), "Whether secrets are taken out of what is written, see privacy.md."),
+    Setting("privacy.redaction.off", [], Names(), "Rules or kinds that are not applied, such as phone."),
+    Setting("privacy.redaction.patterns", [], Patterns(), "Own patterns for what is taken out, too."),
     Setting("track_access", True, Switch(), "Whether being found counts for how present a memory is."),
     Setting("decay.enabled", True, Switch(), "Whether memories fade at all."),
     Setting("decay.policy", "smp", Choice("smp", "half-life", "boosted", "simple"), "By which rule memories fade."),
@@ -166,11 +85,32 @@ SETTINGS = (
     Setting("decay.half_life_hours.preference", 1440, Positive(10_000_000), "When preferences are half as present: boosted; by half-life they do not fade."),
     Setting("decay.half_life_hours.other", 168, Positive(10_000_000), "When all other types are half as present: half-life, boosted."),
     Setting("decay.minimum_factor", 0.1, Between(0, 1), "No memory fades below this: half-life, boosted."),
+    Setting("compaction.enabled", True, Switch(), "Whether sessions are compacted by themselves; `smp compact` works in any case."),
+    Setting("compaction.faded_below", 0.3, Between(0, 1), "Memories less present than this go first."),
+    Setting("compaction.old_turns_days", 7, Between(0, 36_500), "Turns older than this go next, summed up."),
+    Setting("compaction.keep_turns_hours", 24, Between(0, 876_000), "Turns younger than this stay."),
+    Setting("compaction.keep_used_hours", 48, Between(0, 876_000), "What was written or found within this time stays."),
+    Setting("compaction.keep_priority", 0.7, Between(0, 1), "What is more present than this stays."),
+    Setting("compaction.keep_importance", 0.9, Between(0, 1), "What is at least this important stays."),
+    Setting("compaction.keep_referenced", True, Switch(), "Whether what an open or pinned memory rests on stays."),
+    Setting("lifecycle.idle_hours", 24, Between(0, 876_000), "When an unused session is idle."),
+    Setting("lifecycle.decaying_days", 7, Between(0, 36_500), "When an unused session is decaying."),
+    Setting("lifecycle.archive_days", 30, Between(0, 36_500), "When an unused session is archived."),
+    Setting("lifecycle.purge_days", 30, Between(0, 36_500), "How long a deleted session can be brought back."),
+    Setting("lifecycle.auto_archive", True, Switch(), "Whether maintenance archives unused sessions."),
+    Setting("lifecycle.auto_purge", True, Switch(), "Whether maintenance purges what was deleted long ago."),
+    Setting("maintenance.auto", True, Switch(), "Whether opening a store runs what is due and cheap, a few times a day."),
+    Setting("retention.enabled", False, Switch(), "Whether old memories go to the trash by themselves."),
+    Setting("retention.days.conversation", 90, Whole(0, 36_500), "How long turns are kept; 0 means for ever."),
+    Setting("retention.days.decision", 365, Whole(0, 36_500), "How long decisions are kept."),
+    Setting("retention.days.finding", 180, Whole(0, 36_500), "How long findings are kept."),
+    Setting("retention.days.preference", 730, Whole(0, 36_500), "How long preferences are kept."),
 )  # fmt: skip
 
 _BY_PATH = {setting.path: setting for setting in SETTINGS}
 _BY_VARIABLE = {setting.variable: setting for setting in SETTINGS}
 _SECTIONS = {path[:at] for path in _BY_PATH for at, character in enumerate(path) if character == "."}
+_OTHER_NAMES = {"privacy.auto_redaction": "privacy.redaction.enabled"}  # as a seed has it
 _WRAPPER = "memory_config"  # the seed of the jsonl layout puts all settings inside it
 _VERSION, _KNOWN_VERSION = "version", "1.0"  # how the seeds number their config file; says nothing to us
 
@@ -276,11 +216,15 @@ class Config:
     def content_limit_bytes(self) -> int:
         return int(self._values["storage.max_content_kb"] * _KB)
 
+    def section(self, name: str) -> dict[str, Any]:
+        """All settings of a section, nested as in the file: `config.section("lifecycle")`."""
+        section: dict[str, Any] = self.to_dict()[name]
+        return section
+
     @property
     def decay(self) -> dict[str, Any]:
         """The section on fading, as `smp.decay.policies.policy_of` reads it."""
-        section: dict[str, Any] = self.to_dict()["decay"]
-        return section
+        return self.section("decay")
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"A Config never changes; {name!r} cannot be set. Build a new one.")
@@ -309,6 +253,7 @@ def _collect(mapping: Any, prefix: str, source: str, flat: Flat, may_wrap: bool 
         _not_a_section(prefix, mapping, source)
     for key, value in mapping.items():
         path = f"{prefix}.{key}" if prefix else str(key)
+        path = _OTHER_NAMES.get(path, path)
         if path in _BY_PATH:
             if path in flat:
                 raise InvalidConfig(f"The setting '{path}' is given twice ({source}).", key=path, source=source)
@@ -410,7 +355,9 @@ def _unknown(path: str, source: str) -> NoReturn:
     near = difflib.get_close_matches(path, known, 1) or [
         last_names[name] for name in difflib.get_close_matches(path.rpartition(".")[2], list(last_names), 1)
     ]
-    hint = f"Did you mean '{near[0]}'?" if near else f"Known settings: {', '.join(known)}."
+    hint = (
+        f"Did you mean '{near[0]}'?" if near else f"Known settings: {', '.join(known[:8])}, …; `smp config` lists all."
+    )
     raise InvalidConfig(
         f"Unknown setting {_shown(path)} ({source}). {hint}",
         key=path,
@@ -429,13 +376,6 @@ def _first_leaf(path: str, value: Any) -> str:
 
 def _is_section(value: Any) -> bool:
     return hasattr(value, "items") and hasattr(value, "keys")
-
-
-def _plain(text: str) -> str:
-    """Digits as in JSON: Python's own 1_000 and digits of other scripts are not numbers here."""
-    if "_" in text or not text.isascii():
-        raise ValueError(text)
-    return text
 
 
 def _shown(value: Any) -> str:

@@ -13,18 +13,23 @@ from smp.errors import (
     InvalidConfig,
     InvalidFormat,
     LayoutMismatch,
+    SessionArchived,
     StorageReadOnly,
     StoreNotFound,
     from_os_error,
 )
+from smp.exporting import Importing
 from smp.files.disk import Disk
 from smp.files.layouts import NAMES, layout_named
 from smp.files.layouts.layout import PRIVATE
 from smp.files.lock import SessionLock
 from smp.files.system import RealSystem
+from smp.forgetting import Forgetting
+from smp.keeping import Keeping
 from smp.model import ids
 from smp.model.session_info import FORMAT, SessionInfo
 from smp.model.time import parse, system_clock, to_text
+from smp.redacting import check_settings, note_head, without_secrets
 from smp.session import SessionMemory
 from smp.store.file_store import FileStore
 from smp.write import validate
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
     from smp.files.system import System
     from smp.model.record import Record
     from smp.model.report import Report
+    from smp.store.file_store import FileSession
 
 CONFIG_FILE = "config.json"
 
@@ -98,7 +104,7 @@ def _is_store(root: str) -> bool:
     return isinstance(stored, dict) and stored.get("layout") in NAMES
 
 
-class Memory(Asking):
+class Memory(Forgetting, Keeping, Asking, Importing):
     """A store of sessions. Threads may share it; so may any number of processes, each with its own."""
 
     def __init__(
@@ -118,6 +124,10 @@ class Memory(Asking):
             from smp.store.convert import finish_conversion
 
             finish_conversion(disk, root)
+            if disk.exists(os.path.join(root, PRIVATE, "erasing.json")):
+                from smp.store.erasing import finish_erasing
+
+                finish_erasing(disk, root)
             stored = self._read_config(disk)
             if stored is None and not create and _recognise(disk, root) is None:
                 raise StoreNotFound(f"There is no store in {root}. `smp init` makes one.", path=root)
@@ -128,11 +138,14 @@ class Memory(Asking):
                 environ=os.environ,
                 arguments=config,
             )
+            check_settings(self.config)
             if stored is None:
                 self._create_unless_read_only(disk, name)
         except OSError as error:
             raise from_os_error(error, root, "opening the store") from error
         self._store = FileStore(root, layout_named(name), system, self.config, admit)
+        if clock is None and type(system) is RealSystem:
+            self._look_after()
 
     def _read_config(self, disk: Disk) -> dict[str, Any] | None:
         path = os.path.join(self.root, CONFIG_FILE)
@@ -218,6 +231,12 @@ class Memory(Asking):
     def _asked_at(self) -> datetime:
         return self.now()
 
+    def _exported(self) -> tuple[Memory, list[FileSession], str | None]:
+        return self, [self._store.session(name) for name in self._store.session_ids()], None
+
+    def _session_meant(self, name: str) -> SessionMemory:
+        return self.session(name)
+
     def _looked_over(self) -> list[Record]:
         return [record for session in self.sessions() for record in session.records()]
 
@@ -240,15 +259,33 @@ class Memory(Asking):
         now = self.now()
         fields = validate.session_fields(user, agents, project, tags, context)
         session_id = ids.check(id, "id") if id is not None else f"session-{now:%Y-%m-%d}-{os.urandom(3).hex()}"
+        settings = self.config.override_session(config, session_id) if config else self.config
+        fields, removals = without_secrets(settings, fields)
         if config:
-            self.config.override_session(config, session_id)
+            check_settings(settings)
             fields["config"] = validate.plain("config", dict(config))
         created_text = to_text(now) if created is None else parse(created, "created")
-        return SessionMemory(self, self._store.create(SessionInfo(session_id, created_text, **fields)), author)
+        session = SessionMemory(self, self._store.create(SessionInfo(session_id, created_text, **fields)), author)
+        if removals:
+            note_head(self._store.audit, to_text(self.now()), session_id, author, removals)
+        return session
 
     def session(self, id: str, *, author: str | None = None) -> SessionMemory:
-        """Open a session; `author` is who writes, unless a write says otherwise. Raises SessionNotFound."""
-        return SessionMemory(self, self._store.session(id), author)
+        """Open a session; `author` is who writes, unless a write says otherwise. Raises SessionNotFound.
+
+        One that is archived is brought back first.
+        """
+        try:
+            return self._opened(id, author)
+        except SessionArchived:
+            self.restore_session(id, by=author)
+            return self._opened(id, author)
+
+    def _opened(self, id: str, author: str | None = None) -> SessionMemory:
+        files = self._store.session(id)
+        if not self._store.layout.exists(self._store.disk, self.root, id):  # it was put away meanwhile
+            raise self._store.no_session(id)
+        return SessionMemory(self, files, author)
 
     def sessions(self) -> list[SessionMemory]:
         """All sessions, by id."""
@@ -295,7 +332,7 @@ class Memory(Asking):
         lock.acquire(self.config.lock_timeout_seconds)
         try:
             stored = _with_setting(self._read_config(disk) or {}, name, value)
-            Config.build(stored, path)
+            check_settings(Config.build(stored, path))
             disk.replace(path, (json.dumps(stored, ensure_ascii=False, indent=2) + "\n").encode())
         except OSError as error:
             raise from_os_error(error, path, "changing the configuration") from error

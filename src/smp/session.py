@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from smp.asking import Asking
 from smp.errors import InvalidRecord, MemoryNotFound, SessionCorrupt, StorageCorrupt
+from smp.exporting import ExportingSession
 from smp.model.fold import Fold
 from smp.model.report import Report, Stats
 from smp.model.time import parse, to_moment, to_text
 from smp.model.types import kind_of
+from smp.redacting import note_head, without_secrets
+from smp.tending import Tending
 from smp.write import validate
-from smp.write.batch import Add, Batch, Wish
+from smp.write.batch import Wish
 from smp.writing import Writing, given_fields
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from smp.memory import Memory
     from smp.model.record import Record
     from smp.model.session_info import SessionInfo
+    from smp.privacy.redact import Redactor
     from smp.store.file_store import FileSession, FileStore
 
 T = TypeVar("T")
@@ -49,7 +53,7 @@ class _Once(Generic[T]):
         return value
 
 
-class SessionMemory(Writing, Asking):
+class SessionMemory(Tending, Writing, Asking, ExportingSession):
     """One session of a store. Made by `Memory.create_session` and `Memory.session`."""
 
     def __init__(self, memory: Memory, files: FileSession, author: str | None = None) -> None:
@@ -101,6 +105,12 @@ class SessionMemory(Writing, Asking):
         config = self._memory.config
         return config.override_session(own, self.id) if own else config
 
+    @_Once
+    def _redactor(self) -> Redactor | None:
+        from smp.redacting import redactor_of
+
+        return redactor_of(self.config)
+
     def _now(self) -> datetime:
         return self._memory.now()
 
@@ -116,6 +126,9 @@ class SessionMemory(Writing, Asking):
     def _asked_at(self) -> datetime:
         return self._memory.now()
 
+    def _exported(self) -> tuple[Memory, list[FileSession], str | None]:
+        return self._memory, [self._files], self._author
+
     def _head(self) -> SessionInfo | None:
         return self.info
 
@@ -128,6 +141,9 @@ class SessionMemory(Writing, Asking):
             write_overviews(self._files.store.disk, self.folder, records)
         return records
 
+    def _session_meant(self, name: str) -> SessionMemory:
+        return self if name == self.id else self._memory.session(name, author=self._author)
+
     def _do(self, wish: Wish, doing: str) -> Record:
         self._commit([wish], doing, False)
         assert wish.record is not None
@@ -135,7 +151,25 @@ class SessionMemory(Writing, Asking):
 
     def _commit(self, wishes: list[Wish], doing: str, atomic: bool) -> None:
         if wishes:
-            self._files.commit(Batch(self.id, wishes, to_text(self._memory.now()), atomic, doing))
+            self._stored(wishes, doing, atomic)
+            if any(wish.forgets for wish in wishes):
+                self._note_forgetting([wish for wish in wishes if wish.forgets])
+            if any(wish.removals for wish in wishes):
+                self._note_redaction([wish for wish in wishes if wish.removals])
+
+    def _note_redaction(self, wishes: list[Wish]) -> None:
+        """That secrets were taken out of what was given, in the audit log."""
+        from smp.redacting import counted
+
+        self._files.store.audit.note(
+            "redact",
+            at=to_text(self._memory.now()),
+            by=self._author,
+            session=self.id,
+            ids=[wish.id for wish in wishes],
+            kinds=counted(removal for wish in wishes for removal in wish.removals),
+            sync=False,
+        )
 
     # -- writing several
 
@@ -150,7 +184,7 @@ class SessionMemory(Writing, Asking):
             if not isinstance(item, (tuple, list)) or len(item) != 2:
                 raise InvalidRecord("items: each must be a type and its data, (type, data).", field="items")
             kind = kind_of(item[0])
-            wishes.append(Add(self._draft(kind, given_fields(kind, item[1]))))
+            wishes.append(self._addition(kind, given_fields(kind, item[1])))
         self._commit(wishes, f"adding {len(wishes)} memories", atomic=False)
         return [wish.record for wish in wishes if wish.record is not None]
 
@@ -164,8 +198,9 @@ class SessionMemory(Writing, Asking):
         """The memory with this id. Raises MemoryNotFound, also for a deleted one."""
         record = self.find(id)
         if record is None or record.deleted:
-            state = "is deleted" if record is not None else "does not exist"
-            raise MemoryNotFound(f"{id} {state} in session {self.id}.", id=id, session=self.id)
+            if record is None:
+                raise self._missing(id)
+            raise MemoryNotFound(f"{id} is deleted in session {self.id}.", id=id, session=self.id)
         return record
 
     def find(self, id: str) -> Record | None:
@@ -256,9 +291,12 @@ class SessionMemory(Writing, Asking):
             raise InvalidRecord(
                 f"{min(unknown)}: not a field of a session's head; it has {', '.join(given)}.", field=min(unknown)
             )
-        for name, value in validate.session_fields(**{**given, **changes}).items():
+        fields, removals = without_secrets(self.config, validate.session_fields(**{**given, **changes}))
+        for name, value in fields.items():
             setattr(info, name, value)
         self._files.change_info(info)
+        if removals:
+            note_head(self._files.store.audit, to_text(self._memory.now()), self.id, self._author, removals)
         return info
 
     def __enter__(self) -> SessionMemory:
@@ -293,6 +331,10 @@ class Transaction(Writing):
     @property
     def _content_limit(self) -> int:  # type: ignore[override]
         return self._session._content_limit
+
+    @property
+    def _redactor(self) -> Redactor | None:  # type: ignore[override]
+        return self._session._redactor
 
     def _now(self) -> datetime:
         return self._session._now()

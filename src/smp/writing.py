@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from smp.model.record import AgentState, Artifact, Decision, Finding, Learning, Preference, Record, Turn
     from smp.model.types import Kind
+    from smp.privacy.redact import Redactor
 
 
 class Writing:
@@ -27,6 +28,7 @@ class Writing:
     _author: str | None = None
     _user: str | None  # of the session
     _content_limit: int
+    _redactor: Redactor | None  # None if redaction is switched off
 
     def _do(self, wish: Wish, doing: str) -> Any:
         raise NotImplementedError
@@ -82,7 +84,8 @@ class Writing:
     def update(self, id: Any, expected_revision: int | None = None, *, by: str | None = None, **changes: Any) -> Any:
         """Change fields of a memory; None removes one. With `expected_revision`, only if nobody was quicker."""
         author = changes.pop("updated_by", None) or by or self._author
-        return self._do(Change(id_or_wish(id), changes, author, expected_revision, self._content_limit), "updating")
+        wish = Change(id_or_wish(id), changes, author, expected_revision, self._content_limit, redactor=self._redactor)
+        return self._do(wish, "updating")
 
     def resolve(
         self, id: Any, resolution: Any = None, *, by: str | None = None, status: str = "resolved", **fields: Any
@@ -103,7 +106,8 @@ class Writing:
                 "resolution": {name: value for name, value in details.items() if value is not None},
             }
 
-        return self._do(Change(id_or_wish(id), resolved, author, None, self._content_limit), "resolving")
+        wish = Change(id_or_wish(id), resolved, author, None, self._content_limit, redactor=self._redactor)
+        return self._do(wish, "resolving")
 
     def relate(self, source: Any, target: Any, kind: str = "relates_to", *, by: str | None = None) -> Any:
         """Relate two memories: `relate("DEC-0002", "FIND-0001", "resolves")`; the target may be `session/ID`."""
@@ -125,16 +129,31 @@ class Writing:
 
     def delete(self, id: Any, reason: str | None = None, *, by: str | None = None) -> Any:
         """Hide a memory at once; `restore` brings it back."""
-        return self._do(Delete(id_or_wish(id), by or self._author, reason), "deleting")
+        return self._do(Delete(id_or_wish(id), by or self._author, self._reason(reason)), "deleting")
 
     def restore(self, id: Any, reason: str | None = None, *, by: str | None = None) -> Any:
-        return self._do(Restore(id_or_wish(id), by or self._author, reason), "restoring")
+        return self._do(Restore(id_or_wish(id), by or self._author, self._reason(reason)), "restoring")
 
     def _now(self) -> datetime:
         raise NotImplementedError
 
     def _add(self, kind: Kind, given: dict[str, Any]) -> Any:
-        return self._do(Add(self._draft(kind, given)), kind.adding)
+        return self._do(self._addition(kind, given), kind.adding)
+
+    def _addition(self, kind: Kind, given: dict[str, Any]) -> Wish:
+        """A new memory, without its secrets: from here on nobody sees them."""
+        draft = self._draft(kind, given)
+        redactor = self._redactor
+        if redactor is None:
+            return Add(draft)
+        draft.data, removals = redactor.redact_fields(draft.data)
+        wish = Add(draft)
+        if removals:
+            wish.removals = removals
+        return wish
+
+    def _reason(self, reason: str | None) -> str | None:
+        return self._redactor.redact(reason)[0] if self._redactor is not None and type(reason) is str else reason
 
     def _draft(self, kind: Kind, given: dict[str, Any]) -> validate.Draft:
         draft = validate.draft(kind, given, self._content_limit)

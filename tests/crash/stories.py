@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from smp.files.memory_system import File, Folder, MemorySystem, Node
+from smp.files.session_reader import SessionReader
 from smp.files.system import System
+from smp.lifecycle.clock import NO_EVIDENCE
 from smp.memory import Memory, open_memory
 from smp.model.fold import Fold
 from smp.session import SessionMemory
+from smp.store.rewriting import Edit, copy_of, entries_of, private_name, rewrite
 from smp.testing import CrashingSystem, FrozenClock, PowerLoss
 
 LAYOUTS = ("jsonl", "markdown", "single", "log")
@@ -219,6 +222,37 @@ def _one_file(session: SessionMemory) -> None:
             tx.add_decision(f"in one file {number}", rationale="long " * 40)
 
 
+def _rewrite(session: SessionMemory) -> None:
+    """Take memories out for good, change another, and put a file beside, all at once."""
+
+    def edit(reader: SessionReader) -> Edit:
+        wanted = Edit()
+        for entry in entries_of(reader, ["DEC-0002", "FIND-0002", "ART-0001"]):
+            wanted.remove(entry)
+        for entry in reader.fold.trails["DEC-0001"].entries:
+            new = copy_of(entry)
+            new.data = {**entry.data, "rationale": "rewritten"}
+            wanted.replace(entry, new)
+        wanted.files = {private_name(reader, "beside.bin"): b"\xff\x00"}
+        return wanted
+
+    rewrite(session._files, "rewriting", edit)
+
+
+def _purge(session: SessionMemory) -> None:
+    """Both looks, a day apart."""
+    for day in (1, 2):
+        session.purge(older_than=0, now=f"2026-02-0{day}T00:00:00Z", evidence=NO_EVIDENCE)
+
+
+def _erase(session: SessionMemory) -> None:
+    session.erase(["DEC-0001", "FIND-0002", "ART-0001", "STATE-a"], reason="asked to")
+
+
+def _delete_several(session: SessionMemory) -> None:
+    session.delete(types=["decision", "finding"], reason="asked to")
+
+
 def _create(memory: Memory) -> None:
     memory.create_session("new", user="eve", agents=["z"], project="q", goal="to be there")
 
@@ -310,6 +344,13 @@ def stories(layout: str) -> dict[str, Callable[[], Story]]:
         "transaction in one file": (full, [do(_one_file), do(_one_file)]),
         "transaction in one new file": (fresh, [do(_one_file)]),
         "repair": (functools.partial(_damaged_base, layout), [do(lambda session: session.repair())]),
+        "rewrite": (full, [do(_rewrite)]),
+        "delete several": (
+            full,
+            [do(_delete_several), do(lambda session: session.restore(types=["decision", "finding"]))],
+        ),
+        "purge": (full, [do(_purge)]),
+        "erase": (full, [do(_erase)]),
         "change info": (full, [do(lambda session: session.change_info(project="other", tags=["new"]))]),
     }
     told |= {f"convert to {to}": (full, [Step(_convert(to))]) for to in LAYOUTS if to != layout}

@@ -80,7 +80,39 @@ def test_the_defaults():
         "durability": "always",
         "sync_interval_seconds": 1.0,
         "concurrency": {"lock_timeout_ms": 5000},
-        "storage": {"max_session_size_mb": 10, "max_content_kb": 1024},
+        "storage": {
+            "max_session_size_mb": 10,
+            "max_content_kb": 1024,
+            "warning_percent": 80,
+            "critical_percent": 95,
+            "gentle_percent": 10,
+            "forced_percent": 20,
+        },
+        "compaction": {
+            "enabled": True,
+            "faded_below": 0.3,
+            "old_turns_days": 7,
+            "keep_turns_hours": 24,
+            "keep_used_hours": 48,
+            "keep_priority": 0.7,
+            "keep_importance": 0.9,
+            "keep_referenced": True,
+        },
+        "lifecycle": {
+            "idle_hours": 24,
+            "decaying_days": 7,
+            "archive_days": 30,
+            "purge_days": 30,
+            "auto_archive": True,
+            "auto_purge": True,
+        },
+        "maintenance": {"auto": True},
+        "search": {"semantic": "auto"},
+        "retention": {
+            "enabled": False,
+            "days": {"conversation": 90, "decision": 365, "finding": 180, "preference": 730},
+        },
+        "privacy": {"redaction": {"enabled": True, "off": [], "patterns": []}},
         "track_access": True,
         "decay": {
             "enabled": True,
@@ -686,4 +718,48 @@ def test_building_loads_nothing_heavy():
     )
     package = os.path.dirname(config_module.__file__)
     run = subprocess.run([sys.executable, "-I", "-S", "-c", code, package], capture_output=True, text=True, check=True)
-    assert set(run.stdout.split()) - {"__future__", "errno"} == {"smp.config", "smp.errors"}
+    assert set(run.stdout.split()) - {"__future__", "errno"} == {"smp.config", "smp.errors", "smp.setting_values"}
+
+
+# -- lists
+
+
+def test_names_from_a_file_and_from_the_environment():
+    assert from_file("privacy.redaction.off", ["phone", "email"])["privacy.redaction.off"] == ["phone", "email"]
+    config = Config.build(None, FILE, environ={"SMP_PRIVACY_REDACTION_OFF": "phone, email"})
+    assert config["privacy.redaction.off"] == ["phone", "email"]
+    config = Config.build(None, FILE, environ={"SMP_PRIVACY_REDACTION_OFF": '["phone"]'})
+    assert config["privacy.redaction.off"] == ["phone"]
+
+
+@pytest.mark.parametrize("value", ["phone", [1], [""], {"phone": True}, [["phone"]]])
+def test_what_is_not_a_list_of_names_is_refused(value):
+    assert refused(from_file, "privacy.redaction.off", value).key == "privacy.redaction.off"
+
+
+def test_patterns_from_a_file_and_from_the_environment():
+    pattern = {"type": "employee", "regex": "EMP-[0-9]{6}"}
+    assert from_file("privacy.redaction.patterns", [pattern])["privacy.redaction.patterns"] == [pattern]
+    text = '[{"type": "employee", "regex": "EMP-[0-9]{6}"}]'
+    config = Config.build(None, FILE, environ={"SMP_PRIVACY_REDACTION_PATTERNS": text})
+    assert config["privacy.redaction.patterns"] == [pattern]
+
+
+@pytest.mark.parametrize(
+    "value", ["x", ["x"], [{"type": "x"}], [{"type": "x", "regex": 1}], [{"type": "x", "regex": "y", "z": "a"}]]
+)
+def test_what_is_not_a_pattern_is_refused(value):
+    assert refused(from_file, "privacy.redaction.patterns", value).key == "privacy.redaction.patterns"
+
+
+@pytest.mark.parametrize("text", ["x", "[" * 100_000, "[1,"])
+def test_an_environment_that_is_no_json_is_refused(text):
+    with pytest.raises(InvalidConfig) as caught:
+        Config.build(None, FILE, environ={"SMP_PRIVACY_REDACTION_PATTERNS": text})
+    assert caught.value.key == "privacy.redaction.patterns"
+
+
+def test_the_name_of_a_seed_is_understood():
+    assert Config.build({"privacy": {"auto_redaction": False}}, FILE)["privacy.redaction.enabled"] is False
+    with pytest.raises(InvalidConfig):
+        Config.build({"privacy": {"auto_redaction": False, "redaction": {"enabled": True}}}, FILE)

@@ -13,6 +13,8 @@ from __future__ import annotations
 from smp.contract.changing import ChangingContract
 from smp.contract.content import ContentContract
 from smp.contract.finding import FindingContract
+from smp.contract.forgetting import ForgettingContract
+from smp.contract.keeping import KeepingContract
 from smp.contract.reading import ReadingContract
 from smp.contract.sessions import SessionsContract
 from smp.contract.writing import WritingContract
@@ -21,6 +23,13 @@ __all__ = ["StoreContract"]
 
 
 class StoreContract(
-    WritingContract, ChangingContract, ContentContract, ReadingContract, FindingContract, SessionsContract
+    WritingContract,
+    ChangingContract,
+    ContentContract,
+    ReadingContract,
+    FindingContract,
+    ForgettingContract,
+    KeepingContract,
+    SessionsContract,
 ):
     """All of it. Derive a class whose name starts with Test and say how a store is opened."""

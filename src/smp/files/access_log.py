@@ -13,7 +13,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from smp.errors import StorageCorrupt
+from smp.errors import SMPError, StorageCorrupt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -76,6 +76,13 @@ class AccessLog:
             if seconds.isascii() and seconds.isdigit() and len(seconds) < 13:
                 found.append((name, int(seconds)))
         return found, offset + end
+
+    def forget(self, until: int) -> None:
+        """Take out what stands before an offset; what a reader notes in this very moment may be lost with it."""
+        try:
+            self._disk.replace(self.path, self._disk.read(self.path, until))
+        except (OSError, SMPError):
+            pass  # a disk that is full or can only be read: next time
 
     def size_bytes(self) -> int:
         found = self._disk.stat(self.path)

@@ -13,12 +13,15 @@ Non-guarantees: a signature is not a defence against somebody who recomputes it.
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Any, Protocol
 
 Fields = dict[str, Any]
 
 SIGNED, EDITED, UNSIGNED = "signed", "edited", "unsigned"  # entries
 DAMAGED, TORN, CONFLICT = "damaged", "torn", "conflict"  # not entries
+
+_TAIL = re.compile(rb"(?:\r?\n)?---[ \t]*\r?(?:\n|\Z)|\r?\n")
 
 
 class Piece:
@@ -53,6 +56,12 @@ class Codec(Protocol):
         Blank lines, headers and comments give no piece.
         """
 
+    def span(self, data: bytes, start: int, end: int) -> tuple[int, int]:
+        """From where to where an entry's piece reaches with what `encode` puts around it: line ends, a blank line, a rule.
+
+        A file without that stretch has one entry less, and all others as they were; `encode` gives what fits into it.
+        """
+
     def boundary(self, data: bytes) -> int:
         """Where the first entry starts in a chunk cut out of the middle of a file, or -1."""
 
@@ -62,3 +71,12 @@ def signature(signed: bytes) -> str:
     if b"\r" in signed:
         signed = signed.replace(b"\r\n", b"\n")
     return "sha256:" + hashlib.sha256(signed).hexdigest()[:16]
+
+
+def around(data: bytes, start: int, end: int, *, rule: bool = False) -> tuple[int, int]:
+    """A stretch of whole lines with the blank line before it and, if there may be one, the rule behind it."""
+    blank = next((blank for blank in (b"\r\n", b"\n") if data.endswith(blank, 0, start)), b"")
+    if blank and data.endswith(b"\n", 0, start - len(blank)):
+        start -= len(blank)
+    tail = _TAIL.match(data, end) if rule else None
+    return start, tail.end() if tail else end

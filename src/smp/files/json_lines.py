@@ -73,6 +73,11 @@ class JsonLines:
             line += 1
         return pieces
 
+    def span(self, data: bytes, start: int, end: int) -> tuple[int, int]:
+        """With its line end, if the line is its own."""
+        alone = start == 0 or data[start - 1 : start] == b"\n" or data[:start] == _BOM
+        return start, end + (alone and data[end : end + 1] == b"\n")
+
     def boundary(self, data: bytes) -> int:
         newline = data.find(b"\n")
         return newline + 1 if 0 <= newline < len(data) - 1 else -1

@@ -44,7 +44,7 @@ import json
 import re
 from typing import Any
 
-from smp.files.codec import DAMAGED, EDITED, SIGNED, TORN, UNSIGNED, Fields, Piece, signature
+from smp.files.codec import DAMAGED, EDITED, SIGNED, TORN, UNSIGNED, Fields, Piece, around, signature
 from smp.files.yaml_list import is_cut_after, nearly_equal, read_both_sides
 
 _TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)Z")
@@ -145,6 +145,9 @@ class MarkdownBlocks:
     # --------------------------------------------------------------------------------------------------- reading
     def decode(self, data: bytes, offset: int = 0, line: int = 1) -> list[Piece]:
         return read_both_sides(data, offset, line, self._read, lone_divider=False)
+
+    def span(self, data: bytes, start: int, end: int) -> tuple[int, int]:
+        return around(data, start, end, rule=True)
 
     def boundary(self, data: bytes) -> int:
         found = self._next_heading(data, 0, len(data))

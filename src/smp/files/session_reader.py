@@ -69,6 +69,7 @@ class SessionReader:
         self.fold = Fold()
         self._overlaid = False
         self._complete_until = 0  # entries up to this number were written whole, say the notes of this boot
+        self._noted_bytes: dict[str, int] = {}  # of each file; behind them may be what could not be taken back
 
     # -- the whole session
 
@@ -87,8 +88,8 @@ class SessionReader:
             more, changed = self._read_changed(before, plan)
             fresh += more
             rebuild = rebuild or changed
-            if any(found[0] != before.get(name, [0])[0] for name, found in self._identities(plan).items()):
-                continue  # a file was replaced or added meanwhile
+            if self._was_replaced(before, plan):
+                continue
             self._refold(fresh, rebuild, plan)
             fresh, rebuild = [], False
             if not self.fold.unfinished() or look > 20 or (look > 2 and before == self._identities(plan)):
@@ -97,6 +98,13 @@ class SessionReader:
         if fresh or rebuild:
             self._refold(fresh, rebuild, plan)
         return self.fold
+
+    def _was_replaced(self, before: dict[str, list[int]], plan: Plan | None) -> bool:
+        """Whether a file was replaced, added or taken away meanwhile, or a plan to do so was committed."""
+        now = self._identities(plan)
+        if any(now.get(name, [0])[0] != before.get(name, [0])[0] for name in before | now):
+            return True
+        return plan is None and self.journal.exists() and self.journal.load() is not None
 
     def _identities(self, plan: Plan | None) -> dict[str, list[int]]:
         found = {}
@@ -110,7 +118,7 @@ class SessionReader:
         names = self.layout.files(self.disk, self.folder, self.session)
         if plan is not None:
             gone = set(plan.removes)
-            ours = [target for _, target in plan.moves if target != self.layout.info_file]
+            ours = [target for _, target in plan.moves if self.layout.may_hold_entries(target)]
             names = [name for name in dict.fromkeys([*names, *ours]) if name not in gone]
         return names
 
@@ -136,6 +144,7 @@ class SessionReader:
             if notes is None:
                 notes = self.notes()
                 self._complete_until = notes.seq if notes.files else 0
+                self._noted_bytes = {file: known[1] for file, known in notes.files.items()}
             epoch = notes.unchanged(name, found)
             if epoch is None and state is not None and state.epoch is not None:
                 found, epoch = self._look_again(name, found, plan)
@@ -166,7 +175,10 @@ class SessionReader:
 
     def _read_from(self, name: str, state: FileState, found: list[int], plan: Plan | None) -> list[Entry]:
         try:
-            data = self.disk.read(self._path(name, plan), state.end)
+            try:
+                data = self.disk.read(self._path(name, plan), state.end)
+            except FileNotFoundError:  # moved to its place just now
+                data = self.disk.read(os.path.join(self.folder, name), state.end)
         except FileNotFoundError:
             data = b""
         except StorageCorrupt as error:
@@ -223,7 +235,8 @@ class SessionReader:
             state.entries.append(entry)
             starts.append(piece.start)
             self._note_state(name, piece.state, entry, state)
-        cut = _unfinished_group(state.entries[mark:], self._complete_until) if at_the_end else None
+        complete_until = self._complete_until if end <= self._noted_bytes.get(name, end) else 0
+        cut = _unfinished_group(state.entries[mark:], complete_until) if at_the_end else None
         if cut is not None:
             end = min(end, starts[cut])
             del state.entries[mark + cut :]
@@ -282,6 +295,20 @@ class SessionReader:
         self._overlaid = plan is not None
         if fresh:
             self.fold.add(fresh)
+
+    def adopt(self, states: dict[str, FileState], identities: dict[str, list[int]]) -> None:
+        """Take over what a writer read back of files before it replaced them; those that differ now are read anew."""
+        with self.mutex:
+            for name, state in states.items():
+                found = self.disk.stat(os.path.join(self.folder, name))
+                if found is not None and identity(found)[:3] == identities[name][:3]:
+                    state.identity = identity(found)
+                    self.states[name] = state
+                else:
+                    self.states.pop(name, None)
+            for name in [name for name in self.states if not self.disk.exists(os.path.join(self.folder, name))]:
+                del self.states[name]
+            self._refold([], True, None)
 
     def _planned(self, plan: Plan) -> list[Entry]:
         """Entries of a committed plan that are not in their files yet."""

@@ -72,6 +72,16 @@ class SessionWriter:
         """The largest numbers ever given out, by prefix, as the last look under the lock found them."""
         return dict(self._notes.numbers)
 
+    @property
+    def seq(self) -> int:
+        """The largest number of an entry, likewise."""
+        return self._notes.seq
+
+    @property
+    def size_bytes(self) -> int:
+        """How large the session's files are together, likewise."""
+        return self._notes.size
+
     # -- the write path
 
     def commit(self, batches: list[Batch], sync: bool, timeout_seconds: float, admit: Admit) -> list[str]:
@@ -224,11 +234,7 @@ class SessionWriter:
             self._reader.journal.carry_out(plan, self.holds)
         except (OSError, StorageError) as error:
             self._roll_back(plan, error)
-        try:
-            self._reader.journal.clear()
-            self._notes.warning = ""
-        except OSError:
-            pass  # it is done; the next writer heeds the warning, finds it done and clears it
+        self._clear_journal()
         for name, _, data in plan.appends:
             self._unterminated.discard(name)
             self._notes.size += len(data)
@@ -243,10 +249,7 @@ class SessionWriter:
                     self._disk.cut(self._path(name), offset)
             self._reader.journal.clear()
         except OSError:
-            raise DurabilityUnknown(
-                f"A transaction was committed but not yet carried out ({error}). The next write or read completes it.",
-                path=self._reader.journal.path,
-            ) from error
+            raise self._yet_to_come(error) from error
         self._notes.warning = ""
         self._notes.forget_all()  # the files were touched; let the next writer look
         raise error
@@ -259,10 +262,11 @@ class SessionWriter:
             self._reader.decode(name, self._disk.read(self._path(name)), there)
         return {entry.seq for entry in wanted.entries} <= {entry.seq for entry in there.entries}
 
-    def rewrite(self, contents: dict[str, bytes | None]) -> None:
-        """Replace whole files together; None removes one. The lock is held by the caller."""
+    def rewrite(self, contents: dict[str, bytes | None]) -> dict[str, list[int]]:
+        """Replace whole files together; None removes one. The lock is held by the caller. Returns what the new look like."""
         plan = Plan()
         folders = set()
+        identities: dict[str, list[int]] = {}
         for name, data in contents.items():
             path = self._path(name)
             if data is None:
@@ -271,6 +275,7 @@ class SessionWriter:
             self._disk.make_folder(os.path.dirname(path))
             self._disk.remove(path + TEMPORARY)
             self._disk.write_new(path + TEMPORARY, data)
+            identities[name] = identity(self._disk.stat(path + TEMPORARY))
             folders.add(os.path.dirname(path))
             plan.moves.append((name + TEMPORARY, name))
         for folder in sorted(folders):
@@ -278,14 +283,39 @@ class SessionWriter:
         self._warn("plan")
         try:
             self._reader.journal.commit(plan)
-        except (OSError, StorageError):
-            self._reader.journal.clear()
+        except (OSError, StorageError) as error:
+            self._take_back(error)
             raise
-        self._reader.journal.carry_out(plan, self.holds)
-        self._reader.journal.clear()
-        self._notes.warning = ""
+        try:
+            self._reader.journal.carry_out(plan, self.holds)
+        except (OSError, StorageError) as error:
+            self._notes.forget_all()
+            raise self._yet_to_come(error) from error
+        self._clear_journal()
         for name in contents:
             self._notes.forget(name)
+        return identities
+
+    def _take_back(self, error: OSError | StorageError) -> None:
+        """A plan could not be committed: nobody may find it, or it must be said that it may still come."""
+        try:
+            self._reader.journal.clear()
+        except OSError:
+            raise self._yet_to_come(error) from error
+        self._notes.warning = ""
+
+    def _yet_to_come(self, error: OSError | StorageError) -> DurabilityUnknown:
+        return DurabilityUnknown(
+            f"A transaction was committed but not yet carried out ({error}). The next write or read completes it.",
+            path=self._reader.journal.path,
+        )
+
+    def _clear_journal(self) -> None:
+        try:
+            self._reader.journal.clear()
+            self._notes.warning = ""
+        except OSError:
+            pass  # it is done; the next writer heeds the warning, finds it done and clears it
 
     def warn_of_conversion(self) -> None:
         """From now on no writer begins before it has looked whether this is still the store it opened."""
@@ -341,7 +371,8 @@ class SessionWriter:
                 self._disk.replace(self._path(name), self._disk.read(self._path(name)))
         self._notes.suspects = []
         self._notes.warning = ""
-        for folder in {os.path.dirname(self._path(name)) for name in self._reader.states} | {self._reader.folder}:
+        folders = {os.path.dirname(self._path(name)) for name in self._reader.states}
+        for folder in folders | {self._reader.folder, self._reader.private}:
             for name in self._disk.names(folder):
                 if name.endswith(TEMPORARY) and self._is_ours(os.path.join(folder, name)):
                     self._disk.remove(os.path.join(folder, name))
@@ -349,7 +380,8 @@ class SessionWriter:
 
     def _is_ours(self, path: str) -> bool:
         """In a folder that several sessions share, only this session's leftovers may be touched."""
-        return bool(self._layout.info_file) or os.path.basename(path).startswith(self._reader.session + ".")
+        shared = not self._layout.info_file and os.path.dirname(path) != self._reader.private
+        return not shared or os.path.basename(path).startswith(self._reader.session + ".")
 
     def settle(self) -> None:
         """Read the files, set torn ends aside, and note what is there."""

@@ -31,7 +31,18 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
-from smp.files.codec import CONFLICT, DAMAGED, EDITED, SIGNED, TORN, UNSIGNED, Fields, Piece, signature
+from smp.files.codec import (
+    CONFLICT,
+    DAMAGED,
+    EDITED,
+    SIGNED,
+    TORN,
+    UNSIGNED,
+    Fields,
+    Piece,
+    around,
+    signature,
+)
 from smp.files.yaml_text import Unreadable, emit_mapping, read_item, read_value
 
 _BOM = b"\xef\xbb\xbf"
@@ -72,6 +83,9 @@ class YamlList:
 
     def decode(self, data: bytes, offset: int = 0, line: int = 1) -> list[Piece]:
         return read_both_sides(data, offset, line, self._read, lone_divider=True)
+
+    def span(self, data: bytes, start: int, end: int) -> tuple[int, int]:
+        return around(data, start, end)
 
     def boundary(self, data: bytes) -> int:
         if _BEGIN_MARK.match(data):  # two lines, because one could be the end of a longer line that was cut

@@ -2,6 +2,9 @@
 
 Its files are in a folder of their own, named by the rows; one that the rows do not name is a leftover. Whatever tantivy
 says about damaged files becomes `Unusable`.
+
+Positions are not kept: that would take a fifth of the index. Of a phrase all words are found here; whether they follow
+each other is for whoever reads the text to tell.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from smp.index.rows import Unusable
 from smp.index.wanted import Found, inverse_frequency
+from smp.loading import loading
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -28,7 +32,8 @@ _HEAP_BYTES = 48_000_000
 class Engine:
     def __init__(self, path: str | None, *, create: bool) -> None:
         """Open or create; no path: in RAM."""
-        import tantivy
+        with loading:
+            import tantivy
 
         self._path = path
         try:
@@ -125,7 +130,7 @@ def _schema() -> Any:
     import tantivy
 
     builder = tantivy.SchemaBuilder()
-    builder.add_text_field("text", tokenizer_name="whitespace", index_option="position")
+    builder.add_text_field("text", tokenizer_name="whitespace", index_option="freq")
     builder.add_text_field("label", tokenizer_name="whitespace", index_option="basic")
     builder.add_unsigned_field("doc", fast=True, indexed=True)
     builder.add_integer_field("created", fast=True)
@@ -148,26 +153,26 @@ class _Translation:
 
     def query(self, wanted: Wanted) -> Any | None:
         """None if nothing can match. Phrases and patterns decide what matches; each word counts once for the score."""
-        needed = [self._phrase(words) for words in wanted.phrases]
-        needed += [self._one_of(terms) for terms in self._weights.patterns if terms]
-        if not all(self._weights.patterns):
+        needed = [self._all_of(words) for words in wanted.phrases] + [
+            self._one_of(t) for t in self._weights.patterns if t
+        ]
+        if None in needed or not all(self._weights.patterns):
             return None
         weighed = [self._term(term) for term in self._boosts]
         if wanted.terms and not needed and not weighed:
             return None
         parts: list[tuple[Any, Any]] = [(self._must, self._constant(query)) for query in needed]
         if needed:
-            parts += self._optional(weighed)
+            parts += [(self._should, query) for query in weighed]
         elif weighed:
             parts.append((self._must, self._any(weighed)))
         for labels in wanted.labels:
             parts.append((self._must, self._constant(self._any([self._label(label) for label in labels]))))
         for label in wanted.without:
             parts.append((self._not, self._label(label)))
-        for words in wanted.excluded:
-            parts.append((self._not, self._phrase(words)))
-        if self._weights.excluded:
-            parts.append((self._not, self._one_of(self._weights.excluded)))
+        excluded = [*self._weights.excluded, *(words[0] for words in wanted.excluded if len(words) == 1)]
+        if excluded:
+            parts.append((self._not, self._one_of(excluded)))
         if wanted.since is not None or wanted.until is not None:
             parts.append((self._must, self._constant(self._between(wanted.since, wanted.until))))
         if not any(part[0] is self._must for part in parts):
@@ -177,11 +182,8 @@ class _Translation:
     def _one_of(self, terms: Sequence[str]) -> Any:
         return self._query.term_set_query(self._schema, "text", list(terms))
 
-    def _optional(self, queries: list[Any]) -> list[tuple[Any, Any]]:
-        return [(self._should, query) for query in queries]
-
     def _any(self, queries: list[Any]) -> Any:
-        return self._query.boolean_query(self._optional(queries))
+        return self._query.boolean_query([(self._should, query) for query in queries])
 
     def _constant(self, query: Any) -> Any:
         return self._query.const_score_query(query, 0.0)
@@ -194,10 +196,11 @@ class _Translation:
     def _label(self, label: str) -> Any:
         return self._query.term_query(self._schema, "label", label, index_option="basic")
 
-    def _phrase(self, words: Sequence[str]) -> Any:
-        if len(words) == 1:
-            return self._query.term_query(self._schema, "text", words[0])
-        return self._query.phrase_query(self._schema, "text", list(words))
+    def _all_of(self, words: Sequence[str]) -> Any | None:
+        """All words of a phrase; None if tantivy does not know one of them."""
+        if any(word not in self._boosts for word in words):
+            return None
+        return self._query.boolean_query([(self._must, self._term(word)) for word in dict.fromkeys(words)])
 
     def _between(self, since: int | None, until: int | None) -> Any:
         return self._query.range_query(

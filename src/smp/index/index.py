@@ -14,12 +14,22 @@ from typing import TYPE_CHECKING, Any
 from smp.index.memories import Shape, facts_in
 from smp.index.rows import POSITION_BITS, Rows, Unusable
 from smp.index.text import Text
+from smp.index.vectors import Vectors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Protocol
 
     from smp.index.rows import Known
     from smp.model.fold import Trail
+
+    class Embedder(Protocol):
+        """What makes vectors of texts: `smp.index.meaning`, or another one in tests."""
+
+        MODEL: str
+
+        def embed(self, texts: Sequence[str]) -> Any: ...
+
 
 ROWS_FILE = "rows.sqlite"
 _PREFIX = "index-"
@@ -52,15 +62,26 @@ def discard(folder: str) -> None:
     shutil.rmtree(gone, ignore_errors=True)
 
 
+def discard_all(base: str) -> None:
+    """Throw away every index below a base, also what earlier ones left behind."""
+    for name in os.listdir(base):
+        path = os.path.join(base, name)
+        if name.startswith(_PREFIX):
+            discard(path)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def _folders(base: str) -> list[str]:
     """The oldest is the one that counts: two processes may have made one at the same time."""
     return sorted(name for name in os.listdir(base) if name.startswith(_PREFIX))
 
 
 class Index:
-    def __init__(self, folder: str | None) -> None:
-        """Open or create the index in a folder, or one in RAM."""
+    def __init__(self, folder: str | None, embedder: Embedder | None = None) -> None:
+        """Open or create the index in a folder, or one in RAM; without an embedder it knows words alone."""
         self.folder = folder
+        self.embedder = embedder
         if folder is not None:
             try:
                 os.makedirs(folder, 0o700, exist_ok=True)
@@ -68,6 +89,7 @@ class Index:
                 raise Unusable(str(error)) from error
         self.rows = Rows(":memory:" if folder is None else os.path.join(folder, ROWS_FILE))
         self.text = Text(self.rows, folder)
+        self.vectors = Vectors(self.rows, folder, embedder.MODEL) if embedder is not None else None
         self._fresh: list[tuple[int, str, str, int, int]] = []
         self._gone: list[int] = []
 
@@ -140,9 +162,12 @@ class Index:
     def replace(self, known: Known, trails: Iterable[Trail], places: Callable[[Trail], str]) -> None:
         """A whole session anew. What is as it was is left alone in the text index."""
         first = known.number << POSITION_BITS
-        before = self.rows.remove_between(first, first | (1 << POSITION_BITS) - 1)
+        last = first | (1 << POSITION_BITS) - 1
+        accesses = self.rows.take_accesses(first, last)  # positions may shift: what was used stays with its memory
+        before = self.rows.remove_between(first, last)
         known.size = known.last = 0
         self.extend(known, trails, places, before)
+        self.rows.put_accesses(known.number, accesses)
         self._gone += before
 
     def remove(self, known: Known) -> None:
@@ -152,7 +177,7 @@ class Index:
     def _put(self, known: Known, shapes: list[Shape], before: dict[int, int]) -> None:
         rows = self.rows
         rows.put(shape.row for shape in shapes)
-        tags, topics, relations = [], [], []
+        tags, topics, relations, accesses = [], [], [], []
         for shape in shapes:
             doc, created, updated = shape.row[0], shape.row[3], shape.row[4]
             known.last = max(known.last, created, updated or 0)
@@ -160,6 +185,8 @@ class Index:
             if shape.topic:
                 topics.append((shape.topic, created, doc))
             relations += [(doc, *relation) for relation in shape.relations]
+            if shape.access is not None:
+                accesses.append((doc, *shape.access))
             if before.get(doc) == shape.row[15]:
                 del before[doc]
             else:
@@ -170,6 +197,8 @@ class Index:
             rows.do_many("INSERT OR IGNORE INTO topic VALUES (?,?,?)", topics)
         if relations:
             rows.do_many("INSERT OR IGNORE INTO relation VALUES (?,?,?,?)", relations)
+        if accesses:
+            rows.know_accesses(accesses)
 
     def count_accesses(self, noted: Iterable[tuple[str, int]]) -> None:
         """Memories (`session/ID`) that were used, and when, in seconds."""

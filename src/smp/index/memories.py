@@ -72,7 +72,7 @@ def _seconds_of(text: str) -> int:
 class Shape:
     """All that the index keeps of one memory as it stands."""
 
-    __slots__ = ("facts", "labels", "relations", "row", "tags", "terms", "topic")
+    __slots__ = ("access", "facts", "labels", "relations", "row", "tags", "terms", "topic")
 
     def __init__(self, doc: int, session: str, trail: Trail, number_of: Callable[[str], int], places: str) -> None:
         data = trail.data()
@@ -81,9 +81,11 @@ class Shape:
         number = number_of(author) if isinstance(author, str) and author else 0
         created = microseconds(trail.first.at)
         deleted = trail.deletion is not None
-        self.tags = [key for key in map(label_key, _list(data.get("tags"))) if key]
-        self.topic = label_key(data.get("topic")) or None
-        self.relations = list(_relations(data, session))
+        plain = _MARKED.isdisjoint(data)  # most turns: nothing in it but words
+        self.tags = [] if plain else [key for key in map(label_key, _list(data.get("tags"))) if key]
+        self.topic = None if plain else label_key(data.get("topic")) or None
+        self.relations = [] if plain else list(_relations(data, session))
+        self.access = _access(data["access"]) if "access" in data else None
         self.terms = f"{joined_terms(text_of(data))} {trail.first.id.lower()}".lstrip()
         words = self.terms.count(" ") + 1
         self.facts = facts_number(kind, _role(data.get("role")), words, number)
@@ -95,20 +97,24 @@ class Shape:
             created,
             microseconds(trail.last.at) if trail.last is not trail.first else None,
             number or None,
-            _number(data.get("importance")),
-            _confidence(data.get("confidence")),
-            1 if data.get("pinned") is True else None,
+            *(_NOTHING if plain else _bounds(data)),
             1 if deleted else None,
-            status_of(trail.first.type, data),
-            _word(data.get("severity")),
-            impact_level(data.get("impact")),
-            1 if data.get("approved_by") else None,
+            *(_NOTHING_MORE if plain and kind != _FINDING else _standing(trail.first.type, data)),
             self.facts,
             crc32(f"{self.terms}\0{self.labels}\0{self.facts}\0{created}".encode(errors="replace")),
             places,
         )
 
     def _labels(self, doc: int, kind: int, author: int, deleted: bool) -> str:
+        key = doc >> 24, kind, author, deleted, self.topic, *self.tags
+        known = _label_texts.get(key)
+        if known is None:
+            if len(_label_texts) >= _LABEL_TEXTS:
+                _label_texts.clear()
+            known = _label_texts[key] = self._label_text(doc, kind, author, deleted)
+        return known
+
+    def _label_text(self, doc: int, kind: int, author: int, deleted: bool) -> str:
         labels = [f"s{doc >> 24}", f"t{kind}"]
         if author:
             labels.append(f"a{author}")
@@ -119,6 +125,52 @@ class Shape:
         if deleted:
             labels.append(DELETED)
         return " ".join(labels)
+
+
+_MARKED = frozenset(
+    [
+        "approved_by",
+        "confidence",
+        "impact",
+        "importance",
+        "pinned",
+        "references",
+        "relations",
+        "resolution",
+        "severity",
+        "status",
+        "tags",
+        "topic",
+        "turn_ref",
+    ]
+)
+_NOTHING, _NOTHING_MORE = (None, None, None), (None, None, None, None)
+_FINDING = TYPE_NUMBERS["finding"]
+_label_texts: dict[tuple[Any, ...], str] = {}  # many memories have the same ones
+_LABEL_TEXTS = 5000
+
+
+def _access(said: Any) -> tuple[int, int] | None:
+    """How often and when a memory was used, as its file says; nothing if a person broke it."""
+    count, last = (said.get("count"), said.get("last")) if isinstance(said, dict) else (None, None)
+    if type(count) is not int or not 0 < count < 1 << 62 or not isinstance(last, str):
+        return None
+    try:
+        return count, microseconds(last)
+    except ValueError:
+        return None
+
+
+def _bounds(data: dict[str, Any]) -> tuple[float | None, float | None, int | None]:
+    """Importance, confidence, whether it is pinned."""
+    pinned = 1 if data.get("pinned") is True else None
+    return _number(data.get("importance")), _confidence(data.get("confidence")), pinned
+
+
+def _standing(type: str, data: dict[str, Any]) -> tuple[str | None, str | None, str | None, int | None]:
+    """Status, severity, impact, whether it is approved."""
+    approved = 1 if data.get("approved_by") else None
+    return status_of(type, data), _word(data.get("severity")), impact_level(data.get("impact")), approved
 
 
 def _role(role: Any) -> int:
@@ -147,7 +199,19 @@ def _levels(name: str) -> Iterator[str]:
 
 def text_of(data: dict[str, Any]) -> str:
     """Everything in a memory that somebody might search for. Its id is a term of its own, not words."""
-    return "\n".join(part for name, value in data.items() if name not in _SILENT for part in _texts(name, value))
+    parts: list[str] = []
+    for name, value in data.items():
+        if name not in _SILENT:
+            if type(value) is str:
+                parts.append(value)
+            else:
+                parts += _texts(name, value)
+    return "\n".join(parts)
+
+
+def meant_by(data: dict[str, Any]) -> str:
+    """What a memory says, for its meaning: who says it is no part of that."""
+    return text_of({name: value for name, value in data.items() if name != "author"})
 
 
 def _texts(name: str, value: Any) -> Iterator[str]:

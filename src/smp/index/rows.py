@@ -20,7 +20,7 @@ from smp.model.types import KINDS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-VERSION = 1
+VERSION = 2
 POSITION_BITS = 24
 _LARGEST = 2**63 - 1  # that SQLite keeps; a person may type a larger one
 TYPES = list(KINDS)
@@ -41,7 +41,7 @@ CREATE TABLE topic(topic TEXT NOT NULL, created INTEGER NOT NULL, doc INTEGER NO
 CREATE TABLE relation(source INTEGER NOT NULL, kind TEXT NOT NULL, session TEXT NOT NULL, target TEXT NOT NULL,
     PRIMARY KEY(source, kind, session, target)) WITHOUT ROWID;
 CREATE TABLE recent(doc INTEGER PRIMARY KEY, terms TEXT NOT NULL, labels TEXT NOT NULL, created INTEGER NOT NULL,
-    facts INTEGER NOT NULL);
+    facts INTEGER NOT NULL, version INTEGER NOT NULL);
 CREATE TABLE gone(doc INTEGER PRIMARY KEY);
 CREATE TABLE access(doc INTEGER PRIMARY KEY, count INTEGER NOT NULL, last INTEGER NOT NULL);
 """
@@ -299,6 +299,7 @@ class Rows:
     # -- memories
 
     def put(self, values: Iterable[Sequence[Any]]) -> None:
+        """Memories that are new, or in the place of what they were."""
         self.do_many(f"INSERT OR REPLACE INTO memory({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", values)
 
     def by_id(self, number: int, id: str) -> Row | None:
@@ -326,6 +327,31 @@ class Rows:
         for table in ("tag", "topic"):
             self.do_many(f"DELETE FROM {table} WHERE doc = ?", ((doc,) for doc in docs))
         return docs
+
+    def take_accesses(self, first: int, last: int) -> dict[str, tuple[int, int]]:
+        """How often, and when last, the memories of a range of docs were used, by id; it is not kept here any more."""
+        found = {
+            id: (count, used)
+            for id, count, used in self.each(
+                "SELECT m.id, a.count, a.last FROM access a JOIN memory m ON m.doc = a.doc WHERE a.doc BETWEEN ? AND ?",
+                (first, last),
+            )
+        }
+        self.do("DELETE FROM access WHERE doc BETWEEN ? AND ?", (first, last))
+        return found
+
+    def put_accesses(self, number: int, accesses: dict[str, tuple[int, int]]) -> None:
+        """The same for the docs that these memories of a session have now."""
+        rows = ((self.by_id(number, id), used) for id, used in accesses.items())
+        self.know_accesses([(row.doc, *used) for row, used in rows if row is not None])
+
+    def know_accesses(self, accesses: list[tuple[int, int, int]]) -> None:
+        """Doc, how often, when last; whoever knows of more is right."""
+        self.do_many(
+            "INSERT INTO access VALUES (?,?,?) ON CONFLICT(doc) DO UPDATE SET count = max(count, excluded.count), "
+            "last = max(last, excluded.last)",
+            accesses,
+        )
 
     def remove_details(self, doc: int) -> None:
         """Before a memory is put again: its tags, topic and relations."""

@@ -89,6 +89,11 @@ class Conditions:
         )
 
     @property
+    def narrow(self) -> bool:
+        """Whether it leaves anything out but what was deleted."""
+        return bool(self.labels()) or bool(self.not_tags) or self.needs_rows or (self.since, self.until) != (None, None)
+
+    @property
     def asks_for_labels(self) -> bool:
         """Whether it takes more than a row to know that a memory is wanted."""
         return bool(self.tags or self.all_tags or self.not_tags or self.topics)

@@ -39,17 +39,17 @@ class Tail:
     def __contains__(self, doc: object) -> bool:
         return doc in self._docs
 
-    def load(self, rows: Mapping[int, tuple[str, str, int, int]]) -> None:
-        """Hold exactly these: doc -> (terms, labels, created, facts)."""
-        known = self._docs
-        fresh = [doc for doc, row in rows.items() if doc not in known or known[doc].terms[1:-1] != row[0]]
-        for doc in [doc for doc in known if doc not in rows] + [doc for doc in fresh if doc in known]:
+    def put(self, rows: Mapping[int, tuple[str, str, int, int]]) -> None:
+        """Hold these, too, as they stand: doc -> (terms, labels, created, facts)."""
+        for doc, row in rows.items():
+            if doc in self._docs:
+                self._take_out(doc)
+            self._put_in(doc, _Recent(*row))
+
+    def keep(self, docs: set[int]) -> None:
+        """Hold no others than these."""
+        for doc in [doc for doc in self._docs if doc not in docs]:
             self._take_out(doc)
-        for doc in fresh:
-            self._put_in(doc, _Recent(*rows[doc]))
-        for doc, (_, labels, created, facts) in rows.items():
-            recent = known[doc]
-            recent.labels, recent.created, recent.facts = frozenset(labels.split()), created, facts
 
     def _put_in(self, doc: int, recent: _Recent) -> None:
         self._docs[doc] = recent
@@ -108,9 +108,9 @@ def _fits(recent: _Recent, wanted: Wanted) -> bool:
     labels, terms = recent.labels, recent.terms
     if any(labels.isdisjoint(group) for group in wanted.labels) or not labels.isdisjoint(wanted.without):
         return False
-    if not all(f" {' '.join(words)} " in terms for words in wanted.phrases):
+    if not all(f" {word} " in terms for words in wanted.phrases for word in words):
         return False
-    return not any(f" {' '.join(words)} " in terms for words in wanted.excluded)
+    return not any(f" {words[0]} " in terms for words in wanted.excluded if len(words) == 1)
 
 
 def _rounded_length(length: int) -> int:

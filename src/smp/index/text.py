@@ -58,7 +58,11 @@ class Text:
             self._generation = generation
         version = int(self._rows.meta("tail_version", 0))
         if version != self._tail_version:
-            self._tail.load({row[0]: row[1:] for row in self._rows.each(_RECENT)})
+            self._tail.put(
+                {row[0]: row[1:] for row in self._rows.each(f"{_RECENT} WHERE version > ?", (self._tail_version,))}
+            )
+            if len(self._tail) != self._rows.one("SELECT count(*) FROM recent"):  # some were taken out
+                self._tail.keep({doc for (doc,) in self._rows.each("SELECT doc FROM recent")})
             self._gone = {doc for (doc,) in self._rows.each("SELECT doc FROM gone")}
             self._tail_version = version
 
@@ -91,12 +95,13 @@ class Text:
         if rows.meta("generation"):
             rows.do_many("INSERT OR IGNORE INTO gone VALUES (?)", ((doc,) for doc in gone))
         self._check_stamp()
-        rows.set_meta("tail_version", int(rows.meta("tail_version", 0)) + 1)
+        version = int(rows.meta("tail_version", 0)) + 1
+        rows.set_meta("tail_version", version)
         waiting = int(rows.one("SELECT (SELECT count(*) FROM recent) + (SELECT count(*) FROM gone)") or 0)
         if waiting + len(fresh) > TAIL_LIMIT and is_here():
             self.merge(fresh)
         else:
-            rows.do_many("INSERT OR REPLACE INTO recent VALUES (?,?,?,?,?)", fresh)
+            rows.do_many(f"INSERT OR REPLACE INTO recent VALUES (?,?,?,?,?,{version})", fresh)
 
     def _check_stamp(self) -> None:
         """Whether tantivy holds what the rows say, no more: a merge may have died before the rows were committed."""

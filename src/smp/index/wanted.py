@@ -41,9 +41,9 @@ class Wanted:
         rarity: float = 0.0,
     ) -> None:
         self.terms = terms  # any of them
-        self.phrases = phrases  # all of them
+        self.phrases = phrases  # all words of all of them; that they follow each other is not seen here
         self.patterns = patterns  # all of them: `auth*`
-        self.excluded = excluded  # none of these words or phrases
+        self.excluded = excluded  # none of these words; phrases are not seen here
         self.excluded_patterns = excluded_patterns
         self.labels = labels  # of each group at least one
         self.without = without  # none of these labels

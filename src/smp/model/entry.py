@@ -66,6 +66,13 @@ class Entry:
         self.line = line
         self.place = (0, 0)  # where it stands in its file, from byte to byte
 
+    def copy(self) -> Entry:
+        """One that may be changed; the fields are shared."""
+        twin = Entry.__new__(Entry)
+        for name in Entry.__slots__:
+            setattr(twin, name, getattr(self, name))
+        return twin
+
     def __repr__(self) -> str:
         return f"Entry({self.op} {self.id} seq={self.seq} tx={self.tx!r} at={self.at} by={self.by} {self.data!r})"
 

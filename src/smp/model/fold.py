@@ -38,7 +38,8 @@ class Trail:
         self.entries.append(entry)
         if entry.op == CHANGE:
             self.revision += 1
-            self.last = entry
+            if len(entry.data) != 1 or "access" not in entry.data:  # to be found is not to be changed
+                self.last = entry
         else:
             self.deletion = entry if entry.op == DELETE else None
 
@@ -158,7 +159,9 @@ class Fold:
     def _know_key(self, entry: Entry) -> None:
         key = entry.data.get("idempotency_key")
         if isinstance(key, str):  # a person may have typed anything
-            self.idempotent.setdefault(key, entry.id)
+            known = self.trails.get(self.idempotent.get(key, ""))
+            if known is None or known.deletion is not None:  # what was deleted may have been added again
+                self.idempotent[key] = entry.id
 
     def _adopt(self, name: str) -> None:
         """The memory has come after what happened to it."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Hit:
     """One memory that was found. Its record's fields are attributes of the hit, too: `hit.decision`, `hit.tags`."""
 
-    __slots__ = ("_explain", "priority", "record", "related", "relevance")
+    __slots__ = ("_explain", "archived", "priority", "record", "related", "relevance")
 
     def __init__(
         self,
@@ -28,6 +28,7 @@ class Hit:
         self.priority = priority  # 0 to 1: how present it still is
         self._explain = explain
         self.related = related if related is not None else []  # with include_related
+        self.archived: str | None = None  # with include_archived: in which cold segment or archive it lies
 
     @property
     def explain(self) -> dict[str, Any]:
@@ -50,6 +51,8 @@ class Hit:
             "priority": round(self.priority, 4),
             "explain": self.explain,
         }
+        if self.archived:
+            found["archived"] = self.archived
         if self.related:
             found["related"] = [record.to_dict() for record in self.related]
         return found

@@ -151,6 +151,11 @@ class Record:
         value = self.confidence
         return CONFIDENCE_WORDS.get(value) if isinstance(value, str) else value
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """The fields as they were given, without those that SMP adds. Shared: not to be changed."""
+        return self._data
+
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain JSON values, in a stable order."""
         known: dict[str, Any] = {

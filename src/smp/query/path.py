@@ -13,7 +13,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from smp.errors import QueryTimeout
-from smp.index.words import parse
+from smp.index.memories import text_of
+from smp.index.words import joined_terms, parse
 from smp.model.hit import Hit, Hits
 from smp.query.question import IMPORTANCE, NEWEST, OLDEST, PRIORITY, RELEVANCE
 from smp.query.ranking import Ranking
@@ -146,6 +147,8 @@ class Query:
         question = self._question
         if record.deleted and not question.include_deleted:
             return False
+        if self._has_phrases and not self._has_right_phrases(record):
+            return False
         return not question.where or question.where.matches(record.to_dict())
 
     @property
@@ -153,7 +156,18 @@ class Query:
         """Whether some candidates are refused only when they are looked at closely."""
         question = self._question
         bounds = question.min_priority, question.min_relevance
-        return bool(question.where) or bounds != (None, None) or not question.include_decayed
+        return bool(question.where) or bounds != (None, None) or not question.include_decayed or self._has_phrases
+
+    @property
+    def _has_phrases(self) -> bool:
+        return bool(self._text.phrases) or any(len(words) > 1 for words in self._text.excluded)
+
+    def _has_right_phrases(self, record: Record) -> bool:
+        """The index knows words, not their order."""
+        terms = f" {joined_terms(text_of(record.given))} "
+        return all(f" {' '.join(words)} " in terms for words in self._text.phrases) and not any(
+            f" {' '.join(words)} " in terms for words in self._text.excluded
+        )
 
     # -- the answer
 

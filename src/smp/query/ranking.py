@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from smp.decay.facts import Facts
 from smp.decay.policies import importance_of
+from smp.index.meaning import QUESTION_WORDS
 from smp.index.memories import ROLE_NAMES, facts_in
 from smp.index.rows import POSITION_BITS, TYPES
-from smp.index.words import terms
+from smp.index.words import parse, terms
 from smp.query import score
+from smp.query.question import RELEVANCE
 from smp.query.when import find_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from smp.decay.policies import Policy
     from smp.index.rows import Row
@@ -32,6 +34,7 @@ _IDLE_DAYS = 30
 _IDLE_SHARE = 0.02  # how far a session that nobody writes any more moves down in questions to all of them
 _DAY, _HOUR = 86_400_000_000, 3_600_000_000
 _SPARE = 10
+_UNKNOWN_SHARE = 0.5
 _SENTENCE_WORDS = 3
 
 
@@ -76,8 +79,13 @@ class Ranking:
         by_default = self._question.mode == "default"
         front = found[: score.CANDIDATES] if by_default else found
         candidates = [_candidate(each.doc, each.score, each.created, each.facts) for each in front]
+        vector = self._vector(candidates, text) if asks_by_meaning(self._question) else None
+        if vector is not None:
+            candidates += self._near(vector, candidates, conditions)
         if _is_sentence(text, conditions):
-            candidates += self._turns_beside(candidates, conditions)
+            beside = self._turns_beside(candidates, conditions)
+            self._add_meanings(vector, beside)
+            candidates += beside
         asked = self._asked(candidates, text)
         judgements = score.judge(candidates, asked)
         judged: list[Judged] = []
@@ -153,14 +161,53 @@ class Ranking:
     # -- what the question says beside its words
 
     def _asked(self, candidates: Sequence[score.Candidate], text: TextQuery) -> score.Asked:
-        finder, question = self._finder, self._question
-        documents = finder.documents
+        question = self._question
         words = {*text.words, *(word for phrase in text.phrases for word in phrase)}
-        full = score.full_match(score.inverse_frequency(documents, finder.document_frequency(word)) for word in words)
-        authors = {each.author for each in candidates if isinstance(each.author, int) and each.author}
-        named = [number for number in authors if score.is_named(terms(finder.author(number)), words)]
+        full = self._full_match(words)
+        named = self._named(candidates, words)
         ranges = [(each.start, each.end) for each in find_ranges(question.text, question.now)]
         return score.Asked(full, named, ranges, score.asks_of_machine(question.text))
+
+    def _named(self, candidates: Sequence[score.Candidate], words: Collection[str]) -> list[int]:
+        """Those candidates' authors that are named by these words."""
+        authors = {each.author for each in candidates if isinstance(each.author, int) and each.author}
+        return [number for number in authors if score.is_named(terms(self._finder.author(number)), words)]
+
+    # -- candidates that have none of the question's words
+
+    def _vector(self, candidates: Sequence[score.Candidate], text: TextQuery) -> Any:
+        """What the question means; None without a model. Who said it counts elsewhere: a name draws to all it is in."""
+        if not self._finder.knows_meaning:
+            return None
+        names = {terms(self._finder.author(number))[0] for number in self._named(candidates, text.words)}
+        words = self._question.text.split()
+        left = [word for word in words if not (QUESTION_WORDS | names).issuperset(terms(word))]
+        return self._finder.vector(" ".join(left or words))
+
+    def _near(self, vector: Any, candidates: list[score.Candidate], conditions: Conditions) -> list[score.Candidate]:
+        """Memories that mean much the same; those that were found already learn how near they are."""
+        self._add_meanings(vector, candidates)
+        known = {each.doc for each in candidates}
+        rows = self._finder.nearest(vector, conditions, score.NEAREST)
+        near = [_candidate(doc, 0.0, row.created, row.facts) for doc, row in rows.items() if doc not in known]
+        self._add_meanings(vector, near)
+        return [each for each in near if each.meaning >= score.NEAR_ENOUGH]
+
+    def _add_meanings(self, vector: Any, candidates: list[score.Candidate]) -> None:
+        if vector is not None:
+            meanings = self._finder.meanings(vector, [each.doc for each in candidates])
+            for each in candidates:
+                each.meaning = meanings.get(each.doc, 0.0)
+
+    def _full_match(self, words: set[str]) -> float:
+        """The text score of a memory that has all words; those that no memory has count half as much as the others."""
+        frequencies = [self._finder.document_frequency(word) for word in words]
+        known = [frequency for frequency in frequencies if frequency]
+        if not known:
+            return 0.0
+        documents = self._finder.documents
+        full = score.full_match(score.inverse_frequency(documents, frequency) for frequency in known)
+        return full * (1 + _UNKNOWN_SHARE * (len(words) - len(known)) / len(known))
 
     def _turns_beside(self, candidates: list[score.Candidate], conditions: Conditions) -> list[score.Candidate]:
         """Turns beside the best ones: an answer often has none of the question's words."""
@@ -216,10 +263,25 @@ def _candidate(doc: int, match: float, created: int, facts: int) -> score.Candid
     return score.Candidate(doc, match, created, author, ROLE_NAMES[role], words)
 
 
+def asks_by_meaning(question: Question) -> bool:
+    """Whether what memories mean may count for the answer, if there is a model.
+
+    Only among the best: ordered by time, what is merely somewhat near would come first.
+    """
+    is_ranked = question.mode == "default" and question.sort == RELEVANCE
+    if not is_ranked or len(question.text.split()) < _SENTENCE_WORDS:
+        return False
+    return _is_plain(parse(question.text))
+
+
+def _is_plain(text: TextQuery) -> bool:
+    """Whether nothing is insisted on but words."""
+    return bool(text.words) and not (text.phrases or text.patterns or text.excluded or text.excluded_patterns)
+
+
 def _is_sentence(text: TextQuery, conditions: Conditions) -> bool:
     """Whether somebody asks in plain words. Who gives a word or two, or insists on more, wants those very words."""
-    others = text.phrases or text.patterns or text.excluded or text.excluded_patterns
-    return len(text.words) >= _SENTENCE_WORDS and not others and not conditions.asks_for_labels
+    return len(text.words) >= _SENTENCE_WORDS and _is_plain(text) and not conditions.asks_for_labels
 
 
 def _is_decided(judged: list[Judged], enough: int, best_left: float) -> bool:

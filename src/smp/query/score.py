@@ -2,18 +2,20 @@
 
 The default, chosen by the retrieval benchmark (docs/adr/0009-words.md):
 
-    relevance = (text + context + session + author + time) × strength × worth × fading
+    relevance = (text + context + session + author + time + meaning) × strength × worth × fading
 
     text      its own words, against those of the best candidate
     context   its neighbours' words, the more the shorter it is
     session   the best text in its session
     author    the question names who wrote it
     time      the question names when it was written
+    meaning   what it means, its neighbours and the best of its session, weighed as their words are; if there is a model
     strength  how much of the question the best candidate has: a weak answer is not relevant for being the best one
-    worth     less than 1 for a memory of a few words, and for a machine's turn unless the question is about it
+    worth     less than 1 for a few words, unless all that was asked for is in them, and for a machine's turn, unless
+              the question is about it
     fading    from 1 down to `1 - FADING`: what faded moves down a little and is never hidden
 
-The five parts are shares of the most that a memory could get. Two other modes are as the designs state them: `weighted`
+The parts are shares of the most that a memory could get. Two other modes are as the designs state them: `weighted`
 (001 §5.3) and `product` (004 §4.3).
 
 Guarantees: every signal is bounded; the order does not depend on the order of the candidates; equal input, equal output.
@@ -21,6 +23,7 @@ Guarantees: every signal is bounded; the order does not depend on the order of t
 
 from __future__ import annotations
 
+from itertools import repeat
 from math import exp, log
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,21 +31,26 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 
 CANDIDATES = 100  # so many of the best by text are judged; more of them change nothing
-EXPANDED = 20  # so many of them bring their neighbours along
+NEAREST = 50  # so many of the best by meaning are added
+NEAR_ENOUGH = 0.2  # cosine: below it two texts have nothing to do with each other
+EXPANDED = 20  # so many of the best, by text and by meaning, bring their neighbours along
 SESSION_SHIFT = 24  # doc = number of the session << 24 | position in it
 
 TEXT, CONTEXT, SESSION, AUTHOR, TIME = 1.0, 0.5, 1.0, 0.3, 0.8
+MEANING = 0.5  # what a memory means counts half as much as its words, wherever they count
 BEFORE, AFTER = 1.0, 0.5  # what was said before a memory explains it more than what follows
 SHORT_WORDS = 20  # a memory of so many words takes half of its context
 FEW_WORDS = 8  # one of so many words is worth 63 %, of twice as many 86 %
+FEW_WRITTEN_WORDS = 3  # who writes a decision down in a few words has said it
 BY_MACHINE = 0.7
 NEAR_MICROSECONDS = 2 * 86_400_000_000  # so near to a time that is asked for counts half: days begin elsewhere earlier,
 NEAR = 0.5  # and people tell the day after what happened the day before
 FADING = 0.05
 RARITY = 0.3  # rare words count for more than BM25 says
 
-PARTS = ("text", "context", "session", "author", "time")
+PARTS = ("text", "context", "session", "author", "time", "meaning")
 MACHINES = frozenset(("assistant", "tool"))
+_FEW_WRITTEN = tuple(1 - exp(-words / FEW_WRITTEN_WORDS) for words in range(30))
 _FEW = tuple(1 - exp(-words / FEW_WORDS) for words in range(100))
 _SPOKEN_TO = frozenset(("you", "your", "yours", "we", "our", "us"))
 
@@ -50,10 +58,17 @@ _SPOKEN_TO = frozenset(("you", "your", "yours", "we", "our", "us"))
 class Candidate:
     """What is known of a memory before it is read."""
 
-    __slots__ = ("author", "created", "doc", "match", "role", "words")
+    __slots__ = ("author", "created", "doc", "match", "meaning", "role", "words")
 
     def __init__(
-        self, doc: int, match: float, created: int, author: Hashable = None, role: str | None = None, words: int = 999
+        self,
+        doc: int,
+        match: float,
+        created: int,
+        author: Hashable = None,
+        role: str | None = None,
+        words: int = 999,
+        meaning: float = 0.0,
     ) -> None:
         self.doc = doc
         self.match = match  # BM25; 0 for a neighbour that has none of the words
@@ -61,6 +76,7 @@ class Candidate:
         self.author = author
         self.role = role
         self.words = words  # the number of its terms; beyond some hundreds it does not matter
+        self.meaning = meaning  # how near it is to what the question means, 0 to 1; 0: not known
 
 
 class Asked:
@@ -86,13 +102,16 @@ class Judgement(NamedTuple):
 
     relevance: float
     candidate: Candidate
-    parts: tuple[float, float, float, float, float]  # in the order of PARTS
+    parts: tuple[float, float, float, float, float, float]  # in the order of PARTS
     strength: float
     worth: float
 
     def explain(self) -> dict[str, float]:
         """The parts, which add up, and the factors by which their sum is multiplied."""
-        return {**dict(zip(PARTS, self.parts, strict=True)), "strength": self.strength, "worth": self.worth}
+        parts = dict(zip(PARTS, self.parts, strict=True))
+        if not self.candidate.meaning and not parts["meaning"]:
+            del parts["meaning"]
+        return {**parts, "strength": self.strength, "worth": self.worth}
 
 
 # --- Before the search ---------------------------------------------------------------------------------------------
@@ -131,13 +150,15 @@ def asks_of_machine(question: str) -> bool:
 # --- Judging what was found ----------------------------------------------------------------------------------------
 
 
-def neighbours(candidates: Iterable[Candidate]) -> list[int]:
+def neighbours(candidates: Sequence[Candidate]) -> list[int]:
     """The docs beside the best candidates that are no candidates: an answer may have none of the question's words.
 
     They may not exist, or not be wanted. Those that do are candidates whose `match` is 0.
     """
     known = {each.doc: each.match for each in candidates}
     best = sorted(known, key=lambda doc: (-known[doc], doc))[:EXPANDED]
+    near = {each.doc: each.meaning for each in candidates if each.meaning}
+    best += sorted(near, key=lambda doc: (-near[doc], doc))[:EXPANDED]
     beside = dict.fromkeys(doc for each in best for doc in (each + 1, each - 1) if _together(doc, each))
     return [doc for doc in beside if doc not in known]
 
@@ -148,12 +169,14 @@ def _together(doc: int, other: int) -> bool:
 
 def judge(candidates: Sequence[Candidate], asked: Asked) -> list[Judgement]:
     """Judge candidates, best first; of equals the newer one first."""
-    most = max((each.match for each in candidates), default=0.0) or 1.0
-    texts = {each.doc: each.match / most for each in candidates}
-    strength = min(1.0, most / asked.full_match) if asked.full_match else 1.0
+    most = max((each.match for each in candidates), default=0.0)
+    nearest = max((each.meaning for each in candidates), default=0.0)
+    texts = {each.doc: each.match / (most or 1.0) for each in candidates}
+    meanings = {each.doc: each.meaning / nearest for each in candidates} if nearest else {}
+    strength = max(min(1.0, most / asked.full_match), nearest) if asked.full_match else 1.0
     judged = [
         Judgement(min(1.0, sum(parts)) * strength * worth, each, parts, strength, worth)
-        for each, parts in zip(candidates, _parts(candidates, texts, asked), strict=True)
+        for each, parts in zip(candidates, _parts(candidates, texts, meanings, asked), strict=True)
         for worth in (_worth(each, asked),)
     ]
     judged.sort(key=lambda each: (-each.relevance, -each.candidate.created, -each.candidate.doc))
@@ -161,25 +184,34 @@ def judge(candidates: Sequence[Candidate], asked: Asked) -> list[Judgement]:
 
 
 def _parts(
-    candidates: Sequence[Candidate], texts: dict[int, float], asked: Asked
-) -> Iterator[tuple[float, float, float, float, float]]:
-    """The parts of each candidate. A session's positions never reach the end of its numbers, so the docs beside one
-    are of the same session. One loop almost without calls: it runs for every candidate of every question."""
-    whole = TEXT + CONTEXT + SESSION + AUTHOR * bool(asked.authors) + TIME * bool(asked.ranges)
+    candidates: Sequence[Candidate], texts: dict[int, float], meanings: dict[int, float], asked: Asked
+) -> Iterator[tuple[float, float, float, float, float, float]]:
+    """The parts of each candidate. One loop almost without calls: it runs for every candidate of every question."""
+    whole = (TEXT + CONTEXT + SESSION) * (1 + MEANING * bool(meanings))
+    whole += AUTHOR * bool(asked.authors) + TIME * bool(asked.ranges)
     text, context, session, author, time = TEXT / whole, CONTEXT / whole, SESSION / whole, AUTHOR / whole, TIME / whole
-    sessions, text_of = _best_of_sessions(texts), texts.get
-    for each in candidates:
-        doc, words = each.doc, each.words
-        before = text_of(doc - 1, 0.0) + text_of(doc - 2, 0.0)
-        after = text_of(doc + 1, 0.0) + text_of(doc + 2, 0.0)
-        around = (BEFORE * before + AFTER * after) / (1 + words / SHORT_WORDS)
+    by_meaning = _spread(candidates, meanings) if meanings else repeat((0.0, 0.0, 0.0))
+    for each, words, meaning in zip(candidates, _spread(candidates, texts), by_meaning, strict=False):
         yield (
-            text * texts[doc],
-            context * around,
-            session * sessions[doc >> SESSION_SHIFT],
+            text * words[0],
+            context * words[1],
+            session * words[2],
             author if each.author in asked.authors else 0.0,
             time * _nearness(each.created, asked.ranges) if asked.ranges else 0.0,
+            MEANING * (text * meaning[0] + context * meaning[1] + session * meaning[2]) if meanings else 0.0,
         )
+
+
+def _spread(candidates: Sequence[Candidate], signals: dict[int, float]) -> Iterator[tuple[float, float, float]]:
+    """A signal of each candidate, of those beside it, and the best one of its session. A session's positions never reach
+    the end of its numbers, so the docs beside one are of the same session."""
+    sessions, signal_of = _best_of_sessions(signals), signals.get
+    for each in candidates:
+        doc = each.doc
+        before = signal_of(doc - 1, 0.0) + signal_of(doc - 2, 0.0)
+        after = signal_of(doc + 1, 0.0) + signal_of(doc + 2, 0.0)
+        around = (BEFORE * before + AFTER * after) / (1 + each.words / SHORT_WORDS)
+        yield signals[doc], around, sessions[doc >> SESSION_SHIFT]
 
 
 def _best_of_sessions(texts: dict[int, float]) -> dict[int, float]:
@@ -198,8 +230,11 @@ def _nearness(created: int, ranges: list[tuple[int, int]]) -> float:
 
 
 def _worth(each: Candidate, asked: Asked) -> float:
-    words = each.words
-    worth = _FEW[words] if words < len(_FEW) else 1.0
+    words, few = each.words, _FEW if each.role else _FEW_WRITTEN
+    worth = 1.0
+    if words < len(few):
+        exact = text_match(each.match, asked.full_match)  # who has all that was asked for is worth it, however short
+        worth = few[words] + (1 - few[words]) * exact**3
     return worth * BY_MACHINE if each.role in MACHINES and not asked.of_machine else worth
 
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from smp.model.hit import Hit
     from smp.store.file_store import FileStore
+    from smp.store.finder import Finder
+
+    Look = tuple[dict[str, int], list[Hit]]
 
 _PAUSE_SECONDS = 0.1
 
@@ -49,21 +52,27 @@ def _follow(
 ) -> Iterator[Hit]:
     while deadline is None or time.monotonic() < deadline:
         question = Question({**asked, "sort": OLDEST, "limit": 10_000}, now())
-        with store.indexer.mutex:
-            finder = store.indexer.finder(question.sessions)
-            current = finder.sizes()
-            fresh = {name: sizes.get(name, 0) for name, size in current.items() if size > sizes.get(name, 0)}
-            hits: list[Hit] = []
-            if fresh:
-                query = Query(question, finder, Ranking(question, finder, policy))
-                query.only(finder.docs_from(fresh))
-                hits = query.run()
-        sizes = current
+        before = sizes
+
+        def look(finder: Finder, question: Question = question, before: dict[str, int] = before) -> Look:
+            return _look(finder, question, before, policy)
+
+        sizes, hits = store.indexer.answer(question.sessions, look)
         yield from hits
         if not hits:
             time.sleep(pause_seconds)
 
 
+def _look(finder: Finder, question: Question, sizes: dict[str, int], policy: Any) -> Look:
+    """How many memories there are now, and which of the new ones match."""
+    current = finder.sizes()
+    fresh = {name: sizes.get(name, 0) for name, size in current.items() if size > sizes.get(name, 0)}
+    if not fresh:
+        return current, []
+    query = Query(question, finder, Ranking(question, finder, policy))
+    query.only(finder.docs_from(fresh))
+    return current, query.run()
+
+
 def _sizes(store: FileStore, question: Question) -> dict[str, int]:
-    with store.indexer.mutex:
-        return store.indexer.finder(question.sessions).sizes()
+    return store.indexer.answer(question.sessions, lambda finder: finder.sizes())

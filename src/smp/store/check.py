@@ -20,12 +20,13 @@ from smp.model.entry import PUT
 from smp.model.report import Problem, Report
 from smp.model.session_info import SessionInfo
 from smp.model.types import KINDS
+from smp.store.cold_memories import segment_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from smp.model.entry import Entry
-    from smp.model.fold import Fold
+    from smp.model.fold import Fold, Trail
     from smp.store.file_store import FileSession
 
 QUARANTINE = "quarantine"
@@ -43,7 +44,9 @@ def validate(session: FileSession) -> Report:
         if found is not None and found.st_size > state.end:
             message = f"{found.st_size - state.end} bytes of an unfinished write; the next write sets them aside."
             problems.append(Problem(os.path.join(reader.folder, name), state.line, "torn", message, "warning"))
-    problems += _reference_problems(fold, session)
+    segment = segment_of(session)
+    problems += _reference_problems(fold, {row.id for row in segment.rows()})
+    problems += segment.verify()
     problems += _quarantine_problems(session)
     try:
         session.info()
@@ -68,7 +71,7 @@ def _without_unfinished(reader: SessionReader) -> list[Problem]:
     return problems
 
 
-def _reference_problems(fold: Fold, session: FileSession) -> list[Problem]:
+def _reference_problems(fold: Fold, compacted: set[str]) -> list[Problem]:
     problems = []
     for trail in fold.trails.values():
         data = trail.data()
@@ -79,14 +82,24 @@ def _reference_problems(fold: Fold, session: FileSession) -> list[Problem]:
             item["target"] for item in relations if isinstance(item, dict) and isinstance(item.get("target"), str)
         ]
         for target in targets:
-            if "/" not in target and target not in fold.trails and _looks_like_ours(target):
-                message = f"{trail.first.id} refers to {target}, which is not there."
-                problems.append(
-                    Problem(
-                        trail.first.file, trail.first.line, "dangling_reference", message, "warning", trail.first.id
-                    )
-                )
+            problem = _reference_problem(trail, target, fold)
+            if problem is not None and target not in compacted:
+                problems.append(problem)
     return problems
+
+
+def _reference_problem(trail: Trail, target: str, fold: Fold) -> Problem | None:
+    """A memory that points to one that is deleted, or not there: it may have been purged or erased."""
+    first, other = trail.first, fold.trails.get(target)
+    if other is not None:
+        if other.deletion is None or trail.deletion is not None:
+            return None
+        message = f"{first.id} refers to {target}, which is deleted."
+        return Problem(first.file, first.line, "deleted_reference", message, "note", first.id)
+    if "/" in target or not _looks_like_ours(target):
+        return None
+    message = f"{first.id} refers to {target}, which is not there."
+    return Problem(first.file, first.line, "dangling_reference", message, "warning", first.id)
 
 
 def _looks_like_ours(target: str) -> bool:

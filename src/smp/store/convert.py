@@ -16,6 +16,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from smp.errors import SessionCorrupt, StorageCorrupt, StorageError, from_os_error
+from smp.files.cold_segment import FILE as COLD
 from smp.files.journal import Journal, Plan
 from smp.files.layouts import layout_named
 from smp.files.layouts.layout import PRIVATE
@@ -169,7 +170,7 @@ def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -
     info = source.info()
     info.numbers, info.seq = source.writer.numbers, max(fold.seq, len(entries))
     info.generation += 1
-    for name, data in _contents(target, session, entries, info).items():
+    for name, data in contents_of(target, session, entries, info).items():
         _stage_file(disk, root, os.path.relpath(os.path.join(target.folder(root, session), name), root), data, plan)
     _compare(fold, info, disk, os.path.join(root, _STAGING), target, session)
     _plan_removals(store, target, session, list(reader.states), plan)
@@ -179,16 +180,18 @@ def _seq(entry: Entry) -> int:
     return entry.seq
 
 
-def _contents(target: Layout, session: str, entries: list[Entry], info: SessionInfo) -> dict[str, bytes]:
+def contents_of(target: Layout, session: str, entries: list[Entry], info: SessionInfo) -> dict[str, bytes]:
+    """The files of a session in a layout, from all its entries in their order."""
     parts: dict[str, list[bytes]] = {}
     head = target.encode_info(info)
     if target.info_file:
         parts[target.info_file] = [head]
     else:
         parts[f"{session}.jsonl"] = [head]
-    for number, entry in enumerate(entries, 1):
+    last = 0
+    for entry in entries:
         entry.tx = ""  # all transactions are whole here, and may span other files than before
-        entry.seq = number  # entries written by hand have no number of their own
+        entry.seq = last = max(entry.seq, last + 1)  # entries written by hand have no number of their own
         name = target.file_of(entry, session)
         if name not in parts:
             parts[name] = [target.codec_of(name).header(target.title_of(name, session))]
@@ -231,11 +234,11 @@ def _plan_removals(store: FileStore, target: Layout, session: str, files: list[s
             plan.removes.append(relative)
     here, there = old.private(root, session), target.private(root, session)
     if here != there:
-        quarantine = os.path.join(here, "quarantine")
-        if store.disk.exists(quarantine):
-            plan.moves.append(
-                (os.path.relpath(quarantine, root), os.path.relpath(os.path.join(there, "quarantine"), root))
-            )
+        for name in store.disk.names(here):
+            if name == "quarantine" or name.startswith(COLD):  # what was set aside, and what compaction took out
+                plan.moves.append(
+                    (os.path.relpath(os.path.join(here, name), root), os.path.relpath(os.path.join(there, name), root))
+                )
         plan.removes.append(os.path.relpath(here, root))
 
 

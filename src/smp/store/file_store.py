@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from smp.files.system import System
     from smp.model.fold import Fold
     from smp.model.report import Report
+    from smp.privacy.audit import Audit
     from smp.store.indexer import Indexer
     from smp.store.port import Batch
 
@@ -74,6 +75,8 @@ class FileSession:
         self._config: Config | None = None
         self._sync_always, self._sync_later = True, False  # these until the session's own settings are read
         self._timeout_seconds, self._quota_bytes = 5.0, 0
+        self._filling_bytes = float("inf")  # from this size on it is compacted by itself
+        self.compacted_at, self.compaction_pause_seconds = -1e9, 60.0
         _open_sessions.add(self)
 
     def after_fork(self) -> None:
@@ -104,6 +107,8 @@ class FileSession:
             self._sync_later = self._config.durability == "interval"
             self._timeout_seconds = self._config.lock_timeout_seconds
             self._quota_bytes = self._config.quota_bytes
+            if self._config["compaction.enabled"]:
+                self._filling_bytes = self._quota_bytes * self._config["storage.warning_percent"] / 100
             if not self._sync_always:
                 self._group.patience_seconds = 0.0  # there is no sync to share
         return self._config
@@ -132,6 +137,11 @@ class FileSession:
         self._store.marks.set(self.session)
         if self._sync_later:
             self._store.sync_later(paths)
+
+    @property
+    def is_filling(self) -> bool:
+        """Whether it was, after the last write of this process, as large as compaction waits for."""
+        return self.writer.size_bytes >= self._filling_bytes
 
     def _admit(self, used: int, new: int) -> None:
         self._store.admit(self.session, used, new, self._quota_bytes)
@@ -300,6 +310,8 @@ class FileStore:
         self.marks = Marks(system, os.path.join(root, PRIVATE))
         self.access = AccessLog(self.disk, os.path.join(root, PRIVATE))
         self._indexer: Indexer | None = None
+        self._audit: Audit | None = None
+        self._workers: list[threading.Thread] = []
 
     @property
     def indexer(self) -> Indexer:
@@ -309,6 +321,14 @@ class FileStore:
 
             self._indexer = Indexer(self)
         return self._indexer
+
+    @property
+    def audit(self) -> Audit:
+        if self._audit is None:
+            from smp.privacy.audit import Audit
+
+            self._audit = Audit(self.disk, os.path.join(self.root, PRIVATE))
+        return self._audit
 
     def session_ids(self) -> list[str]:
         self.check_open()
@@ -325,10 +345,15 @@ class FileStore:
                 known = self._sessions[session] = FileSession(self, session)
             return known
 
+    def is_in_use(self, session: str) -> bool:
+        """Whether somebody in this process has it open."""
+        return session in self._sessions
+
     def create(self, info: SessionInfo) -> FileSession:
         """Make a session appear whole: prepared aside, then given its name."""
         self.check_open()
         self.check_current()
+        self._check_name(info.id)
         try:
             if self.layout.info_file:
                 self._create_folder(info)
@@ -385,6 +410,15 @@ class FileStore:
         """Create a folder below the root; no part of the way may be a link."""
         self.disk.make_folder(path)
 
+    def _check_name(self, session: str) -> None:
+        """An archived session keeps its name; what an interrupted deletion left under it is put right first."""
+        archives, private = os.path.join(self.root, "archived"), self.layout.private(self.root, session)
+        if not self.disk.exists(archives) and not (not self.layout.info_file and self.disk.exists(private)):
+            return
+        from smp.store.shelf import free_name
+
+        free_name(self, session)
+
     @staticmethod
     def _taken(session: str) -> SessionExists:
         return SessionExists(f"There is already a session {session}.", session=session)
@@ -417,11 +451,9 @@ class FileStore:
             self.check_current()
         except SMPError as error:
             return error
-        return SessionNotFound(
-            f"No session {session} in {self.root}. `smp session list` shows those that are there.",
-            session=session,
-            path=self.root,
-        )
+        from smp.store.shelf import why_not_here
+
+        return why_not_here(self, session)
 
     # -- durability "interval"
 
@@ -457,6 +489,11 @@ class FileStore:
 
     # -- the end
 
+    def start(self, worker: threading.Thread) -> None:
+        """Let something work in the background that `close` waits for: it may hold a lock."""
+        self._workers = [each for each in self._workers if each.is_alive()] + [worker]
+        worker.start()
+
     def check_open(self) -> None:
         if self._closed:
             raise StoreClosed("This store was closed; open it again with smp.open().", path=self.root)
@@ -464,6 +501,9 @@ class FileStore:
     def close(self) -> None:
         if self._closed:
             return
+        for worker in self._workers:
+            if worker is not threading.current_thread():
+                worker.join()
         self.sync_now()
         self._closed = True
         for session in list(self._sessions.values()):
@@ -477,6 +517,7 @@ class FileStore:
     def after_fork(self) -> None:
         self._mutex = threading.Lock()
         self._syncer = None
+        self._workers = []
 
 
 def _after_fork_in_child() -> None:

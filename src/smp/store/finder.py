@@ -5,8 +5,9 @@ One finder serves one question: it stands for the index as it was when the quest
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from smp.index.meaning import Unavailable
 from smp.index.rows import POSITION_BITS, TYPE_NUMBERS, Row
 from smp.index.select import Conditions, Selection, counted
 from smp.index.text import Found, Wanted
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from smp.query.question import Question
     from smp.store.indexer import Indexer
 
+FALL_BACK = (Unavailable, ImportError, OSError, ValueError)  # what meaning may fail with; then words must do
+_FEW = 5000  # up to so many memories are compared one by one with what is asked for
+_SPARE = 4  # so many times as many are looked at where some may not meet the conditions
 _ORDERS = {"newest": "created DESC, doc DESC", "oldest": "created, doc"}
 
 
@@ -73,6 +77,51 @@ class Finder:
             rarity,
         )
         return self._index.text.search(wanted, limit)
+
+    # -- meaning, if there is a model
+
+    @property
+    def knows_meaning(self) -> bool:
+        return self._index.vectors is not None
+
+    def vector(self, text: str) -> Any:
+        """What a text means; None: nobody knows, words must do."""
+        embedder, vectors = self._index.embedder, self._index.vectors
+        if embedder is None or vectors is None:
+            return None
+        try:
+            return embedder.embed([text])[0]
+        except FALL_BACK:
+            self._index.vectors = None
+            return None
+
+    def nearest(self, vector: Any, conditions: Conditions, limit: int) -> dict[int, Row]:
+        """Memories that mean much the same and meet all conditions, best first."""
+        vectors = self._index.vectors
+        if vectors is None or conditions.impossible:
+            return {}
+        docs = self._few(conditions) if conditions.narrow else None
+        if conditions.narrow and docs is None and conditions.asks_for_labels:
+            return {}
+        spare = 1 if docs is not None else _SPARE if conditions.narrow else 1.2
+        found = [doc for doc, _ in vectors.nearest(vector, int(spare * limit), docs)]
+        rows = self.rows(found)
+        wanted = [rows[doc] for doc in found if doc in rows]
+        if docs is None:
+            wanted = [row for row in wanted if conditions.admit(row) and conditions.fit(row)]
+        return {row.doc: row for row in wanted[:limit]}
+
+    def _few(self, conditions: Conditions) -> list[int] | None:
+        """All that meet the conditions, if they are few."""
+        selection = Selection(self._rows, conditions)
+        found = self._rows.all(f"SELECT doc FROM memory WHERE {selection.where} LIMIT {_FEW + 1}", selection.values)
+        return [doc for (doc,) in found] if len(found) <= _FEW else None
+
+    def meanings(self, vector: Any, docs: Sequence[int]) -> dict[int, float]:
+        """How near each of these is to a vector, 0 to 1."""
+        return self._index.vectors.cosines(vector, docs) if self._index.vectors is not None else {}
+
+    # -- rows
 
     def select(self, conditions: Conditions, order: str, limit: int, offset: int = 0) -> list[Row]:
         """Rows that meet all conditions, by time; a limit of -1 means all."""

@@ -29,6 +29,7 @@ from smp.index.index import Index, current_folder, discard
 from smp.index.rows import Busy, Unusable
 from smp.model import ids
 from smp.model.fold import Trail
+from smp.store import meanings
 from smp.store.finder import Finder
 from smp.store.looks import Looks
 from smp.store.record_reader import RecordReader
@@ -114,7 +115,14 @@ class Indexer:
                     return self._private(sessions)
         raise AssertionError("the last attempt returns")
 
-    def answer(self, sessions: list[str] | None, work: Callable[[Finder], T], *, with_others: bool = False) -> T:
+    def answer(
+        self,
+        sessions: list[str] | None,
+        work: Callable[[Finder], T],
+        *,
+        with_others: bool = False,
+        by_meaning: bool = False,
+    ) -> T:
         """Let something look for its answer in these sessions (None: all), in one state of the index.
 
         What a damaged index gives rise to is not passed on: it is thrown away, and the work is done once more.
@@ -124,6 +132,8 @@ class Indexer:
                 finder = self.finder(sessions, with_others=with_others)
                 index = finder.index
                 try:
+                    if by_meaning:
+                        meanings.catch_up(index, self.reader)
                     return self._undisturbed(index, finder, work)
                 except SMPError:
                     raise
@@ -158,7 +168,7 @@ class Indexer:
             self.close()  # another process threw it away
         if self._index is None:
             on_disk = isinstance(self._store.disk.system, RealSystem)
-            self._index = Index(current_folder(self.folder) if on_disk else None)
+            self._index = Index(current_folder(self.folder) if on_disk else None, meanings.embedder(self._store.config))
             self._indexed = set(self._index.rows.sessions())
             self._counted_at = -1e9
             self._looks = Looks(self._store)
@@ -209,6 +219,17 @@ class Indexer:
             raise
         self._seen_version = -1
 
+    def count_all_accesses(self, *, from_start: bool = False) -> None:
+        """Take in now what readers noted; `from_start`: the log was made anew."""
+        with self.mutex:
+            index = self.caught_up(None)
+            if from_start:
+                index.begin()
+                index.rows.set_meta("access_offset", 0)
+                index.commit()
+            self._counted_at = -1e9
+            self._count_accesses(index)
+
     def _discard(self) -> None:
         """Throw the index away, so that the next attempt makes a new one. Another process may still have it open."""
         try:
@@ -232,6 +253,7 @@ class Indexer:
         with self.mutex:
             self._discard()
             index = self.caught_up(None, progress)
+            meanings.catch_up(index, self.reader, progress)
             return int(index.rows.one("SELECT count(*) FROM memory") or 0)
 
     # -- what has changed

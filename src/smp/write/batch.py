@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from smp.model.ledger import Ledger
     from smp.model.record import Record
+    from smp.privacy.redact import Redactor, Removal
     from smp.write.validate import Draft
 
 _FIXED_TYPES = ("conversation",)
@@ -33,6 +34,8 @@ class Wish:
     needs_trails = True
     record: Record | None = None
     memory_id: str | None = None
+    removals: list[Removal] | tuple[()] = ()  # secrets that were taken out
+    forgets = ""  # what the audit log calls it, if it takes a memory away or brings it back
 
     @property
     def id(self) -> str:
@@ -140,7 +143,9 @@ class Change(Wish):
         expected_revision: int | None,
         limit_bytes: int,
         may_touch_turns: bool = False,
+        redactor: Redactor | None = None,
     ) -> None:
+        self.redactor = redactor
         self.target = target
         self.changes = changes
         self.by = validate.optional_text("by", by)
@@ -164,6 +169,8 @@ class Change(Wish):
             )
         wanted = self.changes(work.record(name)) if callable(self.changes) else self.changes
         checked = validate.changes(KINDS[trail.first.type], wanted, self.limit_bytes)
+        if self.redactor is not None:
+            checked, self.removals = self.redactor.redact_fields(checked)
         before = trail.data()
         news = {field: value for field, value in checked.items() if not same(before.get(field), value)}
         work.change(name, news, self.by, None)
@@ -191,6 +198,7 @@ class Relate(Change):
 
 class Delete(Wish):
     op = DELETE
+    forgets = "delete"
 
     def __init__(self, target: Wish | str, by: str | None, reason: str | None) -> None:
         self.target = target
@@ -205,6 +213,7 @@ class Delete(Wish):
 
 class Restore(Delete):
     op = RESTORE
+    forgets = "restore"
 
 
 def id_of(target: Any) -> str:
@@ -275,7 +284,9 @@ class Work:
     def idempotent(self, key: str | None) -> str | None:
         if key is None:
             return None
-        return self._keys.get(key) or self._ledger.idempotent(key)
+        name = self._keys.get(key) or self._ledger.idempotent(key)
+        trail = self.trail(name) if name is not None else None
+        return name if trail is not None and trail.deletion is None else None  # what was deleted can be added again
 
     def preference(self, key: str) -> str | None:
         return self._preferences.get(key) or self._ledger.preference(key)

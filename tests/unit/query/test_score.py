@@ -119,11 +119,17 @@ def test_a_machines_turn_steps_back_unless_it_is_asked_for() -> None:
     assert by_doc(two)[doc(2, 0)].worth == score.BY_MACHINE
 
 
-def test_a_few_words_are_worth_less() -> None:
-    worths = [judge([Candidate(doc(1, 0), 3.0, 0, words=words)], Asked())[0].worth for words in (0, 4, 8, 16, 99, 100)]
+def test_a_turn_of_a_few_words_is_worth_less() -> None:
+    turns = [Candidate(doc(1, 0), 3.0, 0, role="user", words=words) for words in (0, 4, 8, 16, 99, 100)]
+    worths = [judge([turn], Asked())[0].worth for turn in turns]
     assert worths == sorted(worths)
     assert worths[0] == 0.0
     assert worths[-1] == 1.0
+
+
+def test_a_short_decision_is_worth_more_than_a_short_turn() -> None:
+    worths = [judge([Candidate(doc(1, 0), 3.0, 0, role=role, words=6)], Asked())[0].worth for role in (None, "user")]
+    assert worths[0] > 0.8 > worths[1]
 
 
 def test_neighbours_of_the_best_that_are_not_known() -> None:
@@ -160,8 +166,47 @@ def test_an_explanation_adds_up() -> None:
     for each in found.values():
         parts = each.explain()
         factors = parts.pop("strength") * parts.pop("worth")
+        assert (*parts, "meaning") == score.PARTS
+        assert sum(parts.values()) * factors == pytest.approx(each.relevance)
+
+
+def test_an_explanation_with_meaning_adds_up() -> None:
+    near = [Candidate(doc(1, 4), 9.0, 0, meaning=0.3), Candidate(doc(1, 5), 0.0, 0, words=9, meaning=0.6)]
+    for each in judge(near, Asked(20.0)):
+        parts = each.explain()
+        factors = parts.pop("strength") * parts.pop("worth")
         assert tuple(parts) == score.PARTS
         assert sum(parts.values()) * factors == pytest.approx(each.relevance)
+
+
+def test_what_means_the_same_comes_before_what_does_not() -> None:
+    assert order([Candidate(doc(1, 0), 0.0, 0, meaning=0.3), Candidate(doc(2, 0), 0.0, 0, meaning=0.6)]) == [
+        doc(2, 0),
+        doc(1, 0),
+    ]
+    assert order([Candidate(doc(1, 0), 5.0, 9), Candidate(doc(2, 0), 5.0, 0, meaning=0.6)])[0] == doc(2, 0)
+
+
+def test_words_count_for_more_than_meaning() -> None:
+    assert order([Candidate(doc(1, 0), 5.0, 0), Candidate(doc(2, 0), 0.0, 9, meaning=1.0)])[0] == doc(1, 0)
+
+
+def test_a_near_neighbour_and_a_near_session_help_as_their_words_do() -> None:
+    alone, beside = Candidate(doc(1, 0), 1.0, 0, words=9), Candidate(doc(2, 0), 1.0, 0, words=9)
+    found = by_doc([alone, beside, Candidate(doc(2, 1), 0.0, 0, words=9, meaning=0.5)])
+    assert found[doc(2, 0)].parts[5] > found[doc(1, 0)].parts[5] == 0.0
+
+
+def test_an_answer_by_meaning_alone_is_as_strong_as_it_is_near() -> None:
+    far, near = (judge([Candidate(doc(1, 0), 0.0, 0, meaning=value)], Asked(8.0))[0] for value in (0.25, 0.75))
+    assert (far.strength, near.strength) == (0.25, 0.75)
+
+
+def test_neighbours_of_the_nearest_are_asked_for_too() -> None:
+    many = [Candidate(doc(session, 5), 9.0, 0) for session in range(score.EXPANDED)]
+    near = Candidate(doc(900, 5), 0.0, 0, meaning=0.4)
+    assert doc(900, 6) in score.neighbours([*many, near])
+    assert doc(900, 6) not in score.neighbours([*many, Candidate(doc(900, 5), 0.0, 0)])
 
 
 candidates = st.lists(
@@ -173,6 +218,7 @@ candidates = st.lists(
         st.sampled_from(["joe", "ann", None]),
         st.sampled_from(["user", "assistant", "tool", None]),
         st.integers(0, 400),
+        st.floats(0, 1),
     ),
     unique_by=lambda each: each.doc,
     max_size=30,
@@ -201,7 +247,9 @@ def test_bounded_and_independent_of_the_order(found: list[Candidate], asked: Ask
 def test_a_better_text_never_lowers_a_memory(found: list[Candidate], asked: Asked) -> None:
     first = found[0]
     before = by_doc(found, asked)[first.doc].relevance
-    better = Candidate(first.doc, first.match + 5.0, first.created, first.author, first.role, first.words)
+    better = Candidate(
+        first.doc, first.match + 5.0, first.created, first.author, first.role, first.words, first.meaning
+    )
     after = by_doc([better, *found[1:]], asked)[first.doc].relevance
     if all(each.doc >> score.SESSION_SHIFT != first.doc >> score.SESSION_SHIFT for each in found[1:]):
         assert after >= before - 1e-9

@@ -16,6 +16,11 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
             "session new": ("sessions", "Start a session"),
             "session list": ("sessions", "List the sessions of the store"),
             "session show": ("sessions", "Show who takes part in a session and what it is about"),
+            "session archive": ("keeping", "Pack a session away; opening it brings it back"),
+            "session restore": ("keeping", "Bring an archived session back"),
+            "session delete": ("keeping", "Move a whole session to the trash"),
+            "session undelete": ("keeping", "Bring a deleted session back"),
+            "session purge": ("keeping", "Remove a deleted session for good"),
         },
     ),
     (
@@ -57,8 +62,9 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
             "relate": ("changing", "Relate one memory to another"),
             "pin": ("changing", "Keep memories from fading"),
             "unpin": ("changing", "Let memories fade again"),
-            "delete": ("changing", "Hide memories; they can be restored"),
-            "restore": ("changing", "Bring deleted memories back"),
+            "delete": ("forgetting", "Hide memories; they can be restored"),
+            "deleted": ("forgetting", "Show the trash: who deleted what, when and why"),
+            "restore": ("forgetting", "Bring deleted memories back"),
         },
     ),
     (
@@ -66,9 +72,32 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
         {
             "validate": ("checking", "Read everything and report what is wrong, with file and line"),
             "repair": ("checking", "Put right what can be, and set the rest aside"),
+            "maintain": ("maintenance", "Run what is due: compaction, archiving, purging, checks"),
+            "compact": ("keeping", "Make room: move what has faded to a cold segment"),
+            "archived": ("keeping", "List the memories in the cold segment"),
+            "archive": ("keeping", "Pack a session away, as `session archive`"),
+            "unarchive": ("keeping", "Bring an archived session back, as `session restore`"),
+            "duplicates": ("keeping", "Find findings and preferences that say the same"),
             "convert": ("stores", "Change how the memories look on disk"),
             "reindex": ("indexing", "Make the index anew from the files"),
             "config": ("stores", "Show or change the settings"),
+        },
+    ),
+    (
+        "Hand on",
+        {
+            "export": ("exchanging", "Write a session with its history into one file"),
+            "import": ("exchanging", "Take in what was exported"),
+            "anonymise": ("exchanging", "Copy a session with placeholders in the place of names"),
+        },
+    ),
+    (
+        "Privacy",
+        {
+            "redact": ("privacy", "Take secrets out of what is already stored"),
+            "erase": ("forgetting", "Take the bytes of memories out of every file, with a receipt"),
+            "purge": ("forgetting", "Take out for good what has been in the trash long enough"),
+            "audit": ("privacy", "Show what was deleted, redacted or handed out, by whom and why"),
         },
     ),
 )

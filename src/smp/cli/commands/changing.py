@@ -1,4 +1,4 @@
-"""Changing memories: edit, resolve, relate, pin, delete, restore."""
+"""Changing memories: edit, resolve, relate, pin."""
 
 from __future__ import annotations
 
@@ -164,35 +164,3 @@ def run_unpin(call: Call) -> None:
       smp unpin DEC-0001
     """
     _do_together(call, lambda transaction, memory_id: transaction.unpin(memory_id), "is not pinned any more.")
-
-
-def delete_arguments(parser: Parser) -> None:
-    _ids_argument(parser)
-    parser.add_argument("--reason", metavar="TEXT", help="why; it is kept with the deletion")
-
-
-def run_delete(call: Call) -> None:
-    """Hide memories at once. `smp restore` brings them back; `smp list --deleted` shows them.
-
-    Several ids of one session are deleted together or, if one is not there, not at all.
-
-    Examples:
-      smp delete TURN-0004 --reason "contains a password"
-      smp delete DEC-0002 DEC-0003
-    """
-    reason = call.options.reason
-    _do_together(call, lambda transaction, memory_id: transaction.delete(memory_id, reason), "is deleted.")
-
-
-def restore_arguments(parser: Parser) -> None:
-    _ids_argument(parser)
-
-
-def run_restore(call: Call) -> None:
-    """Bring deleted memories back.
-
-    Examples:
-      smp list --deleted
-      smp restore TURN-0004
-    """
-    _do_together(call, lambda transaction, memory_id: transaction.restore(memory_id), "is back.")

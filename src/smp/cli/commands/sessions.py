@@ -77,18 +77,23 @@ def _head(session: SessionMemory) -> dict[str, Any]:
 
 
 def session_list_arguments(parser: Parser) -> None:
-    pass
+    parser.add_argument("--all", action="store_true", help="those that are archived or deleted, too")
 
 
 def run_session_list(call: Call) -> None:
-    """List the sessions of the store, the one written last at the end.
+    """List the sessions of the store with their state and what happens to them next, the one written last at the end.
 
     Examples:
       smp session list
+      smp session list --all
       smp session list --json
     """
     sessions = sorted(call.memory.sessions(), key=lambda session: (session.written, session.id))
-    rows = [_summary(session) for session in sessions]
+    standings = {standing.session: standing.to_dict() for standing in call.memory.standings()}
+    rows = [{**_summary(session), **standings.get(session.id, {})} for session in sessions]
+    if call.options.all:
+        away = (standing for standing in call.memory.standings(away=True) if standing.away is not None)
+        rows += [{**standing.away.to_dict(), **standing.to_dict()} for standing in away if standing.away is not None]
     call.answer(rows, _session_table(call, rows))
 
 
@@ -110,14 +115,22 @@ def _session_table(call: Call, rows: list[dict[str, Any]]) -> Iterator[str]:
     cells = [
         (
             paint("cyan", row["id"]),
-            row["project"] or ("(its head is damaged: smp validate)" if "problem" in row else ""),
-            f"{row['memories']:,}",
+            row.get("project") or ("(its head is damaged: smp validate)" if "problem" in row else ""),
+            f"{row['memories']:,}" if "memories" in row else "",
             size_text(row["bytes"]),
-            time_text(row["written"]),
+            time_text(row.get("written") or row.get("since") or ""),
+            row.get("state", ""),
+            _what_next(row.get("next")),
         )
         for row in rows
     ]
-    yield from table(("session", "project", ">memories", ">size", "last write (UTC)"), cells, call.screen.width)
+    heads = ("session", "project", ">memories", ">size", "last write (UTC)", "state", "next")
+    yield from table(heads, cells, call.screen.width)
+
+
+def _what_next(step: dict[str, Any] | None) -> str:
+    """`archived on 2026-02-03`; nothing if nothing happens by itself."""
+    return f"{step['state']} on {step['when'][:10]}" if step and step["when"] else ""
 
 
 # -- session show
@@ -171,7 +184,9 @@ def run_stats(call: Call) -> None:
       smp stats
       smp stats --session checkout-review --json
     """
-    figures = call.session().stats().to_dict()
+    session = call.session()
+    sizes = session.size_report().to_dict()
+    figures = {**session.stats().to_dict(), "size": sizes, "state": session.state}
     call.answer(figures, _figure_lines(figures))
 
 
@@ -188,6 +203,18 @@ def _figure_lines(figures: dict[str, Any]) -> Iterator[str]:
     yield ""
     room = f"{size_text(figures['bytes'])} of {size_text(figures['quota_bytes'])}"
     yield f"{paint('bold', 'Room')}  {bar(figures['utilisation'])}  {room}, {figures['utilisation']:.1%} full"
+    yield from _outlook(figures["size"])
+
+
+def _outlook(size: dict[str, Any]) -> Iterator[str]:
+    """Where it will lead, and what can be done about it."""
+    days, gain = size["predicted_days_to_quota"], size["estimated_compaction_gain_bytes"]
+    if days is not None:
+        yield paint("dim", f"      full in about {days:,.0f} days, at {size_text(round(size['bytes_per_day']))} a day")
+    if size["level"] != "ok" or gain:
+        yield paint("dim", f"      {size['level']}; `smp compact` could free about {size_text(gain or 0)}")
+    if size["cold_bytes"]:
+        yield paint("dim", f"      {size_text(size['cold_bytes'])} more in the cold segment: smp archived")
 
 
 def _counted(number: int) -> str:

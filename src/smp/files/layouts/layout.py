@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from smp.model.entry import Entry
 
 PRIVATE = ".smp"  # SMP's own folder: locks, journal, quarantine. Nothing in it is a memory but what was set aside.
+OVERVIEWS = "indexes"  # made from the memories for people to read, see `smp.store.overview_files`
 
 
 class Layout:
@@ -64,6 +65,10 @@ class Layout:
     def files(self, disk: Disk, folder: str, session: str) -> list[str]:
         """The files with entries that are there."""
         raise NotImplementedError
+
+    def may_hold_entries(self, file: str) -> bool:
+        """Whether a file that a plan puts into place is one of `files`, not a head, an overview or one of SMP's own."""
+        return file != self.info_file and file.partition("/")[0] not in (PRIVATE, OVERVIEWS)
 
     def codec_of(self, file: str) -> Codec:
         raise NotImplementedError

@@ -1,0 +1,225 @@
+"""What are the bytes of a cold segment? Gzip members that carry their own length, so that each can be found and read alone.
+
+    block, block, …, index, end      all of them together are one gzip file: `zcat` shows everything
+
+A block is a line that lists its entries, followed by their bytes. The index repeats the lines of all blocks with their
+places. The end is empty, always `END_BYTES` long, and says where the index begins. Kind, length and size of the content
+stand in the extra field of each member's gzip header.
+
+Guarantees: pure; decoding takes at most as much memory as `LARGEST_RAW`, whatever a header claims, and gives None for
+anything that is not exactly what was encoded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import zlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+FORMAT = 1
+BLOCK, INDEX, END = b"B", b"I", b"E"
+_START = b"\x1f\x8b\x08\x04\0\0\0\0\0\xff"
+_EXTRA = struct.Struct("<H2sHcQQQ")  # length of the extra field, `SM`, length of ours, kind, member, raw, index
+_EXTRA_BYTES, _OUR_BYTES = _EXTRA.size - 2, _EXTRA.size - 6
+MAGIC = _START + struct.pack("<H2sH", _EXTRA_BYTES, b"SM", _OUR_BYTES)
+HEADER_BYTES = len(_START) + _EXTRA.size
+END_BYTES = HEADER_BYTES + 2 + 8
+LARGEST_RAW = 64 << 20
+BLOCK_RAW = 128 << 10  # so much is decompressed to read one entry
+_LEVEL = 6
+_WORK_PER_BYTE = 50
+
+
+class ColdEntry(NamedTuple):
+    """An entry as it stood in a session's file, and what a list should say of it without reading it."""
+
+    id: str
+    seq: int
+    file: str
+    data: bytes
+    about: dict[str, Any] = {}  # noqa: RUF012  # type, time, why it went; small JSON values, no content
+
+
+class ColdRow(NamedTuple):
+    """Where an entry stands, and what is known of it."""
+
+    id: str
+    seq: int
+    file: str
+    start: int  # in the content of its block
+    length: int
+    checksum: str
+    about: dict[str, Any]
+
+
+class Place(NamedTuple):
+    """Where a block stands in the file, and how long its content is."""
+
+    offset: int
+    length: int
+    raw_bytes: int
+
+
+class Header(NamedTuple):
+    kind: bytes
+    length: int
+    raw_bytes: int
+    index_offset: int  # of the end: where the index begins
+
+
+def checksum(data: bytes) -> str:
+    return "sha256:" + hashlib.sha256(data).hexdigest()[:16]
+
+
+def encode_member(kind: bytes, raw: bytes, index: int = 0) -> bytes:
+    engine = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    body = engine.compress(raw) + engine.flush()
+    length = HEADER_BYTES + len(body) + 8
+    extra = _EXTRA.pack(_EXTRA_BYTES, b"SM", _OUR_BYTES, kind, length, len(raw), index)
+    return b"".join((_START, extra, body, struct.pack("<II", zlib.crc32(raw), len(raw) & 0xFFFFFFFF)))
+
+
+def decode_header(data: bytes, offset: int = 0) -> Header | None:
+    if data[offset : offset + len(MAGIC)] != MAGIC or len(data) < offset + HEADER_BYTES:
+        return None
+    _, _, _, kind, length, raw, index = _EXTRA.unpack_from(data, offset + len(_START))
+    return Header(kind, length, raw, index) if raw <= LARGEST_RAW and length > HEADER_BYTES else None
+
+
+def decode_member(member: bytes) -> bytes | None:
+    """The content of a whole member; None if it is damaged or is not whole."""
+    header = decode_header(member)
+    if header is None or header.length != len(member):
+        return None
+    engine = zlib.decompressobj(-zlib.MAX_WBITS)
+    try:
+        raw = engine.decompress(member[HEADER_BYTES:-8], header.raw_bytes + 1)
+    except zlib.error:
+        return None
+    right = struct.pack("<II", zlib.crc32(raw), len(raw) & 0xFFFFFFFF)
+    whole = engine.eof and not engine.unused_data and len(raw) == header.raw_bytes
+    return raw if whole and member[-8:] == right else None
+
+
+# -- blocks and the index
+
+
+def batches(entries: Sequence[ColdEntry]) -> Iterator[list[ColdEntry]]:
+    """Entries in the order in which they came, so many that they make a block."""
+    batch: list[ColdEntry] = []
+    size = 0
+    for entry in entries:
+        if batch and size + len(entry.data) > BLOCK_RAW:
+            yield batch
+            batch, size = [], 0
+        batch.append(entry)
+        size += len(entry.data)
+    if batch:
+        yield batch
+
+
+def encode_block(entries: Sequence[ColdEntry]) -> bytes:
+    body = b"".join(entry.data for entry in entries)
+    return encode_member(BLOCK, _line({"smp_cold": FORMAT, "entries": _rows(entries)}) + body)
+
+
+def encoded(entries: Sequence[ColdEntry]) -> Iterator[tuple[bytes, int, list[ColdRow]]]:
+    """The blocks of these entries: bytes, size of the content, and what is in it."""
+    for batch in batches(entries):
+        member = encode_block(batch)
+        raw = decode_member(member)
+        assert raw is not None
+        yield member, len(raw), decode_rows(raw) or []
+
+
+def _rows(entries: Sequence[ColdEntry]) -> list[list[Any]]:
+    rows, start = [], 0
+    for entry in entries:
+        size = len(entry.data)
+        rows.append([entry.id, entry.seq, entry.file, start, size, checksum(entry.data), entry.about])
+        start += size
+    return rows
+
+
+def decode_rows(raw: bytes) -> list[ColdRow] | None:
+    """The list at the beginning of a block's content, with starts counted from the beginning of the content."""
+    end = raw.find(b"\n") + 1
+    fields = parsed(raw[:end]) if end else None
+    rows = fields.get("entries") if fields else None
+    return checked_rows(rows, end, len(raw)) if isinstance(rows, list) else None
+
+
+def checked_rows(rows: list[Any], base: int, raw_bytes: int) -> list[ColdRow] | None:
+    """Rows of a list that may say anything; None if one of them is none."""
+    found = []
+    for row in rows:
+        if not isinstance(row, list) or [type(value) for value in row] != [str, int, str, int, int, str, dict]:
+            return None
+        id, seq, file, start, length, digest, about = row
+        if not 0 <= start <= start + length <= raw_bytes - base:
+            return None
+        found.append(ColdRow(id, seq, file, base + start, length, digest, about))
+    return found
+
+
+def encode_index(blocks: Sequence[tuple[Place, Sequence[ColdRow]]], offset: int) -> bytes:
+    """The index and the end, for an index that begins at this offset."""
+    listed = [[*place, [list(row) for row in rows]] for place, rows in blocks]
+    index = encode_member(INDEX, _line({"smp_cold": FORMAT, "blocks": listed}))
+    return index + encode_member(END, b"", offset)
+
+
+def decode_index(raw: bytes) -> list[tuple[Place, list[ColdRow]]] | None:
+    fields = parsed(raw)
+    listed = fields.get("blocks") if fields else None
+    found = []
+    for each in listed if isinstance(listed, list) else [None]:
+        if not isinstance(each, list) or [type(value) for value in each] != [int, int, int, list]:
+            return None
+        place = Place(*each[:3])
+        rows = checked_rows(each[3], 0, place.raw_bytes)
+        if rows is None or min(place) < 0:
+            return None
+        found.append((place, rows))
+    return found
+
+
+def salvaged(data: bytes) -> tuple[list[tuple[Place, list[ColdRow]]], list[str]]:
+    """The whole blocks of a file without a whole index, and what is said of the rest. The work is bounded."""
+    blocks: list[tuple[Place, list[ColdRow]]] = []
+    unreadable: list[str] = []
+    offset, work = 0, _WORK_PER_BYTE * len(data) + LARGEST_RAW
+    while offset < len(data):
+        header = decode_header(data, offset)
+        work -= header.raw_bytes + min(header.length, len(data)) if header else 0
+        if work < 0:
+            return blocks, [*unreadable, f"the bytes from {offset} on are made to be read for ever"]
+        raw = decode_member(data[offset : offset + header.length]) if header else None
+        if header is None or raw is None:
+            there = data.find(MAGIC, offset + 1)
+            there = there if there >= 0 else len(data)
+            unreadable.append(f"the bytes from {offset} to {there} cannot be read")
+            offset = there
+            continue
+        rows = decode_rows(raw) if header.kind == BLOCK else None
+        if rows is not None:
+            blocks.append((Place(offset, header.length, header.raw_bytes), rows))
+        offset += header.length
+    return blocks, unreadable
+
+
+def parsed(raw: bytes) -> dict[str, Any] | None:
+    try:
+        fields = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return fields if isinstance(fields, dict) and fields.get("smp_cold") == FORMAT else None
+
+
+def _line(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

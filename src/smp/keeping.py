@@ -1,0 +1,147 @@
+"""Look after sessions as a whole: in which state each is, packing away and bringing back, the trash of sessions.
+
+What a session can do about its own size is in `smp.tending`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from smp.files.layouts.layout import PRIVATE
+from smp.model.time import to_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from datetime import datetime
+    from typing import Any
+
+    from smp.config import Config
+    from smp.maintaining import MaintenanceReport
+    from smp.model.record import Record
+    from smp.model.session_info import SessionInfo
+    from smp.store.file_store import FileStore
+    from smp.store.shelf import Away
+    from smp.store.standings import Standing
+
+_LOOK_SECONDS = 6 * 3600
+
+
+class Keeping:
+    """What a store does with whole sessions."""
+
+    config: Config
+    _store: FileStore
+
+    def now(self) -> datetime:
+        raise NotImplementedError
+
+    def _opened(self, id: str, author: str | None = None) -> Any:
+        raise NotImplementedError
+
+    # -- which state
+
+    def standings(self, *, away: bool = False) -> list[Standing]:
+        """The state of every session and what happens to it next; with `away` also of archived and deleted ones."""
+        from smp.store.standings import standings, standings_away
+
+        self._store.check_open()
+        found = standings(self._store, self.now())
+        return found + standings_away(self._store, self.now()) if away else found
+
+    def archived_sessions(self) -> list[Away]:
+        """The sessions that are packed away; opening one brings it back."""
+        from smp.store.shelf import Shelf
+
+        return Shelf(self._store).archived()
+
+    def deleted_sessions(self) -> list[Away]:
+        """The sessions in the trash, with who deleted them, when, why, and until when they can be brought back."""
+        from smp.store.shelf import Shelf
+
+        return Shelf(self._store).deleted()
+
+    # -- packing away
+
+    def archive_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> Away:
+        """Pack a session into `archived/`, with a summary beside it. Opening it brings it back."""
+        from smp.lifecycle.archive_summary import archive_summary
+        from smp.redacting import cleaned_reason
+        from smp.store.archiving import archive_session
+
+        at, reason = to_text(self.now()), cleaned_reason(self.config, reason)
+
+        def summary(records: list[Record], info: SessionInfo | None, figures: dict[str, Any]) -> dict[str, Any]:
+            return archive_summary(records, info, archived=at, reason=reason, figures=figures)
+
+        away = archive_session(self._store, id, summary)
+        self._note("archive_session", id, by, reason)
+        return away
+
+    def restore_session(self, id: str, *, by: str | None = None) -> Any:
+        """Bring an archived session back and open it."""
+        from smp.store.archiving import restore_session
+
+        restore_session(self._store, id)
+        self._note("restore_session", id, by)
+        return self._opened(id, by)
+
+    # -- the trash of whole sessions
+
+    def delete_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> Away:
+        """Move a session, archived or not, to the trash. It can be brought back for `lifecycle.purge_days`."""
+        from smp.redacting import cleaned_reason
+        from smp.store.removing import delete_session
+        from smp.store.standings import times_of
+
+        reason = cleaned_reason(self.config, reason)
+        away = delete_session(self._store, id, self.now(), times_of(self._store).purge, by, reason)
+        self._note("delete_session", id, by, reason)
+        return away
+
+    def undelete_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> str:
+        """Bring back the session of this name that was deleted last; returns its state, active or archived."""
+        from smp.store.removing import undelete_session
+
+        state = undelete_session(self._store, id)
+        self._note("undelete_session", id, by, reason)
+        return state
+
+    def purge_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> Away:
+        """Remove a deleted session for good, before its time. Of several of one name the one deleted first goes."""
+        from smp.store.removing import purge_session
+
+        away = purge_session(self._store, id)
+        self._note("purge_session", id, by, reason)
+        return away
+
+    # -- what is due
+
+    def maintain(
+        self, now: datetime | str | None = None, only: list[str] | None = None, *, dry_run: bool = False
+    ) -> MaintenanceReport:
+        """Run the tasks that are due, or `only` these; with `dry_run` say what would be done. See docs/lifecycle.md."""
+        from smp.maintaining import maintain
+        from smp.model.time import parse, to_moment
+
+        moment = self.now() if now is None else to_moment(parse(now, "now"))
+        return maintain(self, moment, only, dry_run=dry_run)  # type: ignore[arg-type]  # every heir is a Memory
+
+    def _look_after(self) -> None:
+        """As `git gc --auto` does: if nobody has looked for six hours, run what is due and cheap, in the background."""
+        disk, root = self._store.disk, self._store.root
+        found = disk.stat(os.path.join(root, PRIVATE, "maintenance.json")) or disk.stat(
+            os.path.join(root, "config.json")
+        )
+        if found is None or time.time() - found.st_mtime < _LOOK_SECONDS or not self.config["maintenance.auto"]:
+            return
+        import threading
+
+        from smp.maintaining import maintain_what_is_cheap
+
+        self._store.start(
+            threading.Thread(target=maintain_what_is_cheap, args=(self,), name="smp-maintain", daemon=True)
+        )
+
+    def _note(self, action: str, session: str, by: str | None, reason: str | None = None) -> None:
+        self._store.audit.note(action, at=to_text(self.now()), by=by, session=session, count=1, reason=reason)

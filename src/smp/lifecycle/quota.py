@@ -1,0 +1,189 @@
+"""How full is a session, and how long will it last? Size, thresholds, breakdown and forecast, as 003 §9.4 shapes them.
+
+Guarantees: pure; never raises on odd samples (out of order, twice, from the future); the parts add up to the total, if
+the figures handed in do.
+The forecast comes from what was written, not from what compaction freed: each rise between two samples counts, a fall
+counts as nothing, and a rise of a week ago counts half.
+Non-guarantees: a forecast is no promise; it needs two samples at least an hour apart and is None without growth.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    Sample = tuple[datetime, int]  # when, and how many bytes a session had
+
+OK, WARNING, CRITICAL, FULL = "ok", "warning", "critical", "full"
+COMPONENTS = {  # 003's names of the parts, and the types that SMP has besides
+    "conversation": "conversation",
+    "decision": "decisions",
+    "finding": "findings",
+    "preference": "preferences",
+    "agent_state": "agent_states",
+    "artifact": "artifacts",
+    "learning": "learnings",
+    "summary": "summaries",
+}
+INDEXES, OTHER = "indexes", "other"
+LARGEST = 10
+HALF_LIFE = timedelta(days=7)
+SHORTEST_SPAN = timedelta(hours=1)
+MOST_DAYS = 36_500.0
+_NOT_COUNTED = (".smp-new", "/lock", "/queue")
+
+
+class Thresholds(NamedTuple):
+    """From which share of the quota on something happens, and how much compaction then aims to free."""
+
+    warning: float = 0.80
+    critical: float = 0.95
+    gentle: float = 0.10  # of the present size
+    forced: float = 0.20
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Thresholds:
+        """From the section `storage` of the settings, which speaks in per cent."""
+        names = ("warning_percent", "critical_percent", "gentle_percent", "forced_percent")
+        return cls(*(settings[name] / 100 if name in settings else default for name, default in zip(names, cls())))  # noqa: B905
+
+
+DEFAULT_THRESHOLDS = Thresholds()
+
+
+class LargeFile(NamedTuple):
+    path: str
+    size_bytes: int
+    percentage: float
+
+
+class SizeReport(NamedTuple):
+    """The figures of one session."""
+
+    total_bytes: int
+    quota_bytes: int
+    level: str
+    components: dict[str, int]
+    largest_files: list[LargeFile]
+    predicted_days_to_quota: float | None
+    bytes_per_day: float | None
+    estimated_gain_bytes: int | None
+    cold_bytes: int  # beside the session, outside the quota
+
+    @property
+    def utilization(self) -> float:
+        return self.total_bytes / self.quota_bytes
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "total_bytes": self.total_bytes,
+            "quota_bytes": self.quota_bytes,
+            "utilization": round(self.utilization, 4),
+            "level": self.level,
+            "components": dict(self.components),
+            "largest_files": [file._asdict() for file in self.largest_files],
+            "predicted_days_to_quota": _rounded(self.predicted_days_to_quota),
+            "bytes_per_day": _rounded(self.bytes_per_day),
+            "estimated_compaction_gain_bytes": self.estimated_gain_bytes,
+            "cold_bytes": self.cold_bytes,
+        }
+
+
+def size_report(
+    quota_bytes: int,
+    files: Mapping[str, int],
+    bytes_by_type: Mapping[str, int],
+    samples: Iterable[Sample] = (),
+    now: datetime | None = None,
+    *,
+    thresholds: Thresholds = DEFAULT_THRESHOLDS,
+    estimated_gain_bytes: int | None = None,
+    cold_bytes: int = 0,
+) -> SizeReport:
+    """The figures of a session: `files` by path and size, `bytes_by_type` what entries of each type take in them."""
+    counted = {path: size for path, size in files.items() if is_counted(path)}
+    total = sum(counted.values())
+    rate = growth_per_day(samples, now, total)
+    return SizeReport(
+        total,
+        quota_bytes,
+        level_of(total, quota_bytes, thresholds),
+        breakdown(counted, bytes_by_type),
+        largest(counted, total),
+        days_to_quota(total, quota_bytes, rate),
+        rate,
+        estimated_gain_bytes,
+        cold_bytes,
+    )
+
+
+def is_counted(path: str) -> bool:
+    """Whether a file counts for the quota (003 §9.1): locks and temporary files do not."""
+    return not f"/{path}".endswith(_NOT_COUNTED)
+
+
+def level_of(size_bytes: int, quota_bytes: int, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> str:
+    if size_bytes >= quota_bytes:
+        return FULL
+    if size_bytes >= thresholds.critical * quota_bytes:
+        return CRITICAL
+    return WARNING if size_bytes >= thresholds.warning * quota_bytes else OK
+
+
+def compaction_target(
+    size_bytes: int, quota_bytes: int, thresholds: Thresholds = DEFAULT_THRESHOLDS
+) -> tuple[str, int] | None:
+    """Which compaction this size calls for, `gentle` or `forced`, and how many bytes it should free (003 §9.3)."""
+    level = level_of(size_bytes, quota_bytes, thresholds)
+    if level == OK:
+        return None
+    name = "gentle" if level == WARNING else "forced"
+    return name, round(size_bytes * getattr(thresholds, name))
+
+
+def breakdown(counted: Mapping[str, int], bytes_by_type: Mapping[str, int]) -> dict[str, int]:
+    """Bytes by kind of memory, of the readable indexes, and of the rest: heads, headers, SMP's own notes."""
+    parts = {name: bytes_by_type.get(type, 0) for type, name in COMPONENTS.items()}
+    parts[INDEXES] = sum(size for path, size in counted.items() if "indexes/" in f"/{path}")
+    parts[OTHER] = max(0, sum(counted.values()) - sum(parts.values()))
+    return parts
+
+
+def largest(counted: Mapping[str, int], total: int, most: int = LARGEST) -> list[LargeFile]:
+    found = sorted(counted.items(), key=lambda item: (-item[1], item[0]))[:most]
+    return [LargeFile(path, size, round(100 * size / total, 1) if total else 0.0) for path, size in found]
+
+
+def growth_per_day(samples: Iterable[Sample], now: datetime | None, size_bytes: int) -> float | None:
+    """How many bytes a day are written; None if the samples do not tell."""
+    known = dict(sorted(samples))
+    if now is not None:
+        known = {when: size for when, size in known.items() if when < now}
+        known[now] = size_bytes
+    times = list(known)
+    if not times or times[-1] - times[0] < SHORTEST_SPAN:
+        return None
+    grown = weights = 0.0
+    for earlier, later in pairwise(times):
+        faded = 0.5 ** ((times[-1] - later) / HALF_LIFE)
+        grown += faded * max(0, known[later] - known[earlier])
+        weights += faded * ((later - earlier) / timedelta(days=1))
+    return grown / weights if weights else None
+
+
+def days_to_quota(size_bytes: int, quota_bytes: int, bytes_per_day: float | None) -> float | None:
+    """When it will be full; None if it does not grow, or not within a hundred years."""
+    if size_bytes >= quota_bytes:
+        return 0.0
+    if not bytes_per_day:
+        return None
+    days = (quota_bytes - size_bytes) / bytes_per_day
+    return days if days <= MOST_DAYS else None
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)

@@ -1,0 +1,317 @@
+"""Is a secret given under its name? `password = x`, `"api_key": "x"`, `DB_PASSWORD=x`, `--token x`, 'password is x'.
+
+The name decides what is asked of the value: after a password's name almost any literal will do, after an API key's
+name something with a digit, after a mere `key` or `token` only what looks random.
+Guarantees: linear on any text: names and values are bounded, and a value is read only after a name that matters.
+Non-guarantees: a password that is a plain word in a sentence is not found, nor one that stands before its name.
+Variables, templates, types and calls where a value would stand are left alone.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from smp.privacy import plausible
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from re import Match, Pattern
+
+PASSWORD, SECRET, UNKNOWN = "password", "secret", "unknown_secret"  # kinds, not passwords
+TRIGGERS = ("pass", "pwd", "secret", "token", "credential", "key", "auth")
+_MOST_NESTED = 4  # names inside the value of another name, such as `auth:password=x`
+
+_NAME = (
+    r"((?:passw(?:or[dt]|d)|passphrase|passcode|pwd|secret|token|credentials?|key|auth)[a-z0-9_.-]{0,24}+)"
+    r"[\\\"'`\]?)*]{0,4}+"
+    r"(?:[ \t]{0,8}+(?:=>|:=|==?|:)[ \t*]{0,8}+|[ ]{1,2}(?:is|was|ist|lautet)[ :]{1,3}+|[ ]{1,2}+)"
+)
+_VALUE = (
+    r"\\\"(?P<escaped>[^\"\\\n]{1,256}+)\\\""
+    r'|"(?P<double>(?:[^"\\\n]|\\.){1,256}+)"'
+    r"|'(?P<single>(?:[^'\\\n]|\\.){1,256}+)'"
+    r"|`(?P<back>[^`\n]{1,256}+)`"
+    r"|\\?[\"'`]?(?P<bare>(?:[^\s\"'`,;<>&]{1,128}+|&(?!\w{1,40}=)){1,4}+)"
+)
+_PASSWORD_PARTS = frozenset(["password", "passwd", "passwort", "passphrase", "passcode", "pwd", "pass"])
+_SECRET_PARTS = frozenset(
+    ["secret", "apikey", "apitoken", "accesstoken", "authtoken", "secretkey", "accesskey", "clientsecret"]
+)
+_UNKNOWN_PARTS = frozenset(["token", "key", "auth", "credential", "credentials", "authorization"])
+_SECRET_PAIRS = frozenset(
+    [
+        "api-key",
+        "access-key",
+        "secret-key",
+        "private-key",
+        "signing-key",
+        "encryption-key",
+        "master-key",
+        "auth-key",
+        "account-key",
+        "shared-key",
+        "app-key",
+        "application-key",
+        "deploy-key",
+        "license-key",
+        "client-key",
+        "webhook-key",
+        "service-key",
+        "admin-key",
+        "hmac-key",
+        "storage-key",
+        "access-token",
+        "auth-token",
+        "refresh-token",
+        "bearer-token",
+        "session-token",
+        "bot-token",
+        "api-token",
+        "deploy-token",
+        "personal-token",
+        "id-token",
+        "oauth-token",
+        "security-token",
+        "webhook-token",
+        "registry-token",
+        "npm-token",
+        "github-token",
+        "gitlab-token",
+        "slack-token",
+        "client-secret",
+    ]
+)
+_HARMLESS_FIRST = frozenset(
+    [
+        "public",
+        "primary",
+        "foreign",
+        "cache",
+        "partition",
+        "sort",
+        "object",
+        "row",
+        "dict",
+        "map",
+        "json",
+        "redis",
+        "lookup",
+        "config",
+        "translation",
+        "hot",
+        "answer",
+        "idempotency",
+        "group",
+        "unique",
+        "composite",
+        "index",
+        "host",
+        "ssh-host",
+        "sort",
+        "shard",
+        "routing",
+        "page",
+        "next",
+        "previous",
+        "cursor",
+        "continuation",
+        "csrf-field",
+        "stop",
+        "start",
+        "end",
+        "pad",
+        "eos",
+        "bos",
+        "sep",
+        "mask",
+        "special",
+        "max",
+        "min",
+        "total",
+        "cancellation",
+        "cancel",
+    ]
+)
+_SHORTEST = {PASSWORD: 4, SECRET: 8, UNKNOWN: 20}
+_JUDGED = 100  # characters of a value that decide
+_SYMBOLS = frozenset("!@#$%^&*+=~?|/\\-_.")
+
+
+def spans(text: str, low: str) -> Iterator[tuple[int, int, str]]:
+    """Where values are that their names make secret, and the kind of each. `low` is the text in small letters."""
+    name_pattern, value_pattern = _patterns()
+    at = value_end = nested = 0
+    for place in _places(low):
+        name_match = name_pattern.match(low, place) if place >= at else None
+        if name_match is None:
+            continue
+        at = name_match.end()
+        name, first = _whole_name(text, name_match)
+        strength = strength_of(name)
+        value = value_pattern.match(text, at) if strength else None
+        if strength is None or value is None:
+            continue
+        nested = nested + 1 if at < value_end else 0
+        value_end = value.end()
+        span = _secret_span(name, strength, name_match, text[max(0, first - 2) : first], value, text)
+        if span:
+            yield span[0], span[1], kind_of(name, strength, text[span[0] : span[1]])
+        at = span[1] if span else value_end if nested >= _MOST_NESTED else at
+
+
+def _places(low: str) -> list[int]:
+    """Where triggers occur, in order."""
+    places: list[int] = []
+    for trigger in TRIGGERS:
+        at = low.find(trigger)
+        while at >= 0:
+            places.append(at)
+            at = low.find(trigger, at + 1)
+    return sorted(places)
+
+
+def is_secret_value(name: str, value: str) -> str | None:
+    """The kind of secret that a field's name makes of its value, or None."""
+    strength = strength_of(name)
+    if strength is None or not _is_secret(strength, value[:_JUDGED], quoted=True, sure=True):
+        return None
+    return kind_of(name, strength, value)
+
+
+@lru_cache(maxsize=1000)  # people use the same few names again and again
+def strength_of(name: str) -> str | None:
+    """What a value under this name would be: a password, a secret, perhaps an unknown secret, or nothing of the kind."""
+    parts = _parts(name)
+    last, pair = parts[-1], "-".join(parts[-2:])
+    if len(parts) > 1 and parts[-2] in _HARMLESS_FIRST:
+        return None
+    if last in _PASSWORD_PARTS or last.endswith(("password", "passwd", "passphrase")):
+        return PASSWORD
+    if last in _SECRET_PARTS or pair in _SECRET_PAIRS:
+        return SECRET
+    return UNKNOWN if last in _UNKNOWN_PARTS else None
+
+
+def kind_of(name: str, strength: str, value: str) -> str:
+    """What it is called when it is gone."""
+    low = name.lower()
+    if strength == SECRET and "aws" in low and len(value) == 40:
+        return "aws_secret_key"
+    if strength == SECRET and ("datadog" in low or low.startswith("dd")):
+        return "datadog_key"
+    return strength
+
+
+# -- names
+
+
+def _patterns() -> tuple[Pattern[str], Pattern[str]]:
+    global _COMPILED  # noqa: PLW0603  # compiled by the first text that needs it
+    if _COMPILED is None:
+        import re
+
+        _COMPILED = re.compile(_NAME), re.compile(_VALUE)
+    return _COMPILED
+
+
+_COMPILED: tuple[Pattern[str], Pattern[str]] | None = None
+
+
+def _whole_name(text: str, match: Match[str]) -> tuple[str, int]:
+    """The name with what stands before the word that was found, and where it begins."""
+    found, end = match.span(1)
+    start, first = found, max(0, found - 40)
+    while start > first and (text[start - 1].isalnum() or text[start - 1] in "_-."):
+        start -= 1
+    while start < found and text[start] in "-.":
+        start += 1
+    if text.endswith(("api ", "API ", "Api ", "access ", "secret "), 0, start):
+        return "api-" + text[start:end], start
+    return text[start:end], start
+
+
+def _parts(name: str) -> list[str]:
+    """`dbPassword`, `DB_PASSWORD`, `db-password` → db, password."""
+    spread = ""
+    for character in name:
+        if character.isupper() and spread[-1:].islower():
+            spread += "-"
+        spread += "-" if character in "_. " else character
+    return [part.rstrip("0123456789") for part in spread.lower().split("-") if part] or [""]
+
+
+def _joint(match: Match[str]) -> str:
+    """What stands between name and value: `=`, `:`, `is`, or a space."""
+    joined = match.group().rstrip(" \t*")
+    if joined.endswith(("=", ":", "=>")):
+        return ":" if joined.endswith(":") and not joined.endswith((" is:", " was:")) else "="
+    return "is" if joined.endswith((" is", " was", " ist", " lautet")) else " "
+
+
+# -- values
+
+
+def _secret_span(
+    name: str, strength: str, joined: Match[str], before: str, match: Match[str], text: str
+) -> tuple[int, int] | None:
+    group = match.lastgroup or "bare"
+    start, end = match.span(group)
+    if end - start < _SHORTEST[strength] or text.startswith("[REDACTED:", start) or before.endswith("D:"):
+        return None
+    value, quoted = match.group(group), group != "bare"
+    if not quoted:
+        value = _without_end(value)
+        end = start + len(value)
+    joint = _joint(joined)
+    if joint == " " and not before.endswith("--"):
+        return None
+    judged = value[:_JUDGED]
+    return (start, end) if _is_secret(strength, judged, quoted, _is_sure(name, joint, text, end)) else None
+
+
+def _without_end(value: str) -> str:
+    """Without the brackets and full stop that belong to what is around it."""
+    while value and value[-1] in ".)]}:*\\|":
+        if value[-1] == ")" and "(" in value:
+            break
+        value = value[:-1]
+    return value
+
+
+def _is_sure(name: str, joint: str, text: str, end: int) -> bool:
+    """Whether the form alone says that a value follows: `DB_PASSWORD=swordfish`, `password: swordfish` and no more."""
+    if joint == "=":
+        return name.isupper()
+    return joint == ":" and (end >= len(text) or text[end] in "\r\n")
+
+
+def _is_secret(strength: str, value: str, quoted: bool, sure: bool) -> bool:
+    if len(value) < _SHORTEST[strength] or plausible.is_stand_in(value):
+        return False
+    if strength == PASSWORD:
+        return _is_password(value, quoted, sure)
+    if " " in value or plausible.is_code(value):
+        return False
+    return plausible.is_unknown_secret(value) if strength == UNKNOWN else _is_key(value)
+
+
+def _is_password(value: str, quoted: bool, sure: bool) -> bool:
+    if quoted:
+        return not plausible.is_sentence(value)
+    if plausible.is_code(value):
+        return False
+    if value.isalpha():
+        return sure and len(value) >= 6
+    return (plausible.has_digit(value) and len(value) >= 5 and not value.replace(".", "").isdigit()) or _has_symbols(
+        value
+    )
+
+
+def _has_symbols(value: str) -> bool:
+    """More than words with a dash: `Tr0ub4dor&3`, `p@ss!`."""
+    return len(value) >= 6 and not set(value.replace("-", "").replace("_", "").replace(".", "")).isdisjoint(_SYMBOLS)
+
+
+def _is_key(value: str) -> bool:
+    return plausible.has_digit(value) and plausible.is_varied(value) and not plausible.is_joined_words(value)

@@ -1,0 +1,301 @@
+"""Could this really be one? Checks on a value that has the right form: check digits, variety, stand-ins, hashes.
+
+Guarantees: pure, and linear in the value. Check digits (Luhn, mod 97) are exact.
+Non-guarantees: whether a string is a secret cannot be known from the string; these are the best cheap signs.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from re import Match
+
+    Span = tuple[int, int]
+
+DIGITS = frozenset("0123456789")
+_HEX = frozenset("0123456789abcdefABCDEF")
+_DIGEST_LENGTHS = frozenset([32, 40, 56, 64, 96, 128])
+_UUID_PARTS = [8, 4, 4, 4, 12]
+_VARIETY = 6  # ghp_xxxxxxxx and sk-aaaa1111 are what documents show
+
+# What stands where a secret would: variables, templates, masks, types and the words of documents.
+_STAND_IN_STARTS = (
+    "$", "<", "{", "%", "*", "!", "&", "#", "...", "…", "[redacted", "(", "@", "--",
+    "your", "my-", "my_", "example", "dummy", "placeholder", "changeme", "change-me", "change_me", "replace", "insert",
+    "os.", "env.", "env[", "process.env", "getenv", "config", "settings.", "self.", "this.", "vault:", "op://", "arn:",
+    "secretref", "valuefrom", "file:", "ref+",
+)  # fmt: skip
+_STAND_INS = frozenset(
+    [
+        "none",
+        "null",
+        "nil",
+        "true",
+        "false",
+        "undefined",
+        "required",
+        "optional",
+        "string",
+        "str",
+        "text",
+        "bytes",
+        "secretstr",
+        "secret",
+        "password",
+        "passwd",
+        "pwd",
+        "token",
+        "key",
+        "value",
+        "hidden",
+        "redacted",
+        "removed",
+        "masked",
+        "missing",
+        "empty",
+        "unset",
+        "unknown",
+        "todo",
+        "tbd",
+        "n/a",
+        "any",
+        "object",
+        "varchar",
+        "number",
+        "int",
+        "integer",
+        "bool",
+        "boolean",
+        "bcrypt",
+        "argon2",
+        "argon2i",
+        "argon2id",
+        "scrypt",
+        "pbkdf2",
+        "sha1",
+        "sha256",
+        "sha512",
+        "md5",
+        "hs256",
+        "rs256",
+        "es256",
+        "oauth",
+        "oauth2",
+        "oauth2.0",
+        "jwt",
+        "saml",
+        "ldap",
+        "sso",
+        "totp",
+        "2fa",
+        "mfa",
+        "basic",
+        "bearer",
+        "digest",
+        "changed",
+        "expired",
+        "invalid",
+        "incorrect",
+        "wrong",
+        "reset",
+        "stored",
+        "hashed",
+        "encrypted",
+        "plaintext",
+        "plain-text",
+        "read-only",
+        "base64",
+        "utf-8",
+        "utf8",
+        "ed25519",
+        "x25519",
+        "rsa",
+        "ecdsa",
+        "aes-256",
+        "aes256",
+        "rsa-2048",
+        "rsa2048",
+        "rsa4096",
+        "random",
+        "enabled",
+        "disabled",
+        "default",
+        "yes",
+        "no",
+        "on",
+        "off",
+        "ok",
+    ]
+)
+_SENTENCE_WORDS = frozenset(
+    [
+        "a",
+        "an",
+        "the",
+        "is",
+        "are",
+        "was",
+        "be",
+        "been",
+        "must",
+        "should",
+        "may",
+        "can",
+        "cannot",
+        "not",
+        "at",
+        "least",
+        "for",
+        "your",
+        "our",
+        "their",
+        "to",
+        "of",
+        "in",
+        "with",
+        "enter",
+        "please",
+        "field",
+        "must-be",
+        "invalid",
+        "incorrect",
+        "wrong",
+        "required",
+        "forgotten",
+        "forgot",
+        "reset",
+        "change",
+        "new",
+        "old",
+        "and",
+        "or",
+        "from",
+        "by",
+        "as",
+        "it",
+        "this",
+        "that",
+        "when",
+        "if",
+        "has",
+        "have",
+        "do",
+        "does",
+        "will",
+        "characters",
+        "long",
+        "short",
+        "too",
+    ]
+)
+
+
+def is_varied(value: str, least: int = _VARIETY) -> bool:
+    """Whether it has enough different characters to be random."""
+    return len(set(value)) >= least
+
+
+def has_digit(value: str) -> bool:
+    return not DIGITS.isdisjoint(value)
+
+
+def is_random(value: str) -> bool:
+    """Letters and digits without order: what words joined by dashes are not."""
+    return has_digit(value) and is_varied(value, 8) and not is_joined_words(value)
+
+
+def is_hash_or_uuid(value: str) -> bool:
+    """A digest, a git hash or a UUID by its form: names for content, not secrets."""
+    bare = value.rpartition(":")[2].strip("{}")
+    if len(bare) in _DIGEST_LENGTHS and _HEX.issuperset(bare):
+        return True
+    parts = bare.split("-")
+    return list(map(len, parts)) == _UUID_PARTS and _HEX.issuperset("".join(parts))
+
+
+def is_stand_in(value: str) -> bool:
+    """Whether it only stands where a secret would be: `${PASSWORD}`, `<token>`, `****`, `changeme`, `string`."""
+    low = value.lower()
+    if low in _STAND_INS or low.startswith(_STAND_IN_STARTS) or not is_varied(low, 2):
+        return True
+    return "example" in low[-8:] or low.strip("x*•.-_") == ""
+
+
+def is_sentence(value: str) -> bool:
+    """Prose where a secret could stand: 'must be at least 8 characters'."""
+    words = value.lower().split()
+    return len(words) > 1 and (len(words) > 8 or not _SENTENCE_WORDS.isdisjoint(words))
+
+
+def is_code(value: str) -> bool:
+    """A call, a subscript, a dotted name, a path, an address or a constant's name rather than a literal."""
+    if "://" in value or value.startswith(("/", "./", "../", "~/")):
+        return True
+    head = value.partition("(")[0].partition("[")[0]
+    name = head.replace(".", "").replace("_", "").replace("::", "").replace("->", "")
+    if head != value and (not head or head[0].isalpha() or head[0] == "_") and name.isalnum():
+        return True
+    if "." in head and all(part.isidentifier() for part in head.split(".")) and not _looks_like_jwt(head):
+        return True
+    return "_" in value and value.isidentifier() and not has_digit(value)
+
+
+def entropy_bits(value: str) -> float:
+    """Shannon's bits per character."""
+    from math import log2
+
+    size = len(value)
+    counts = [value.count(character) for character in set(value)]
+    return -sum(count / size * log2(count / size) for count in counts)
+
+
+def is_unknown_secret(value: str) -> bool:
+    """Long, of mixed characters and without pattern; not a hash or words."""
+    if not 20 <= len(value) <= 512 or is_hash_or_uuid(value):
+        return False
+    letters = any(map(str.isalpha, value))
+    return letters and is_random(value) and entropy_bits(value) >= (3.0 if _HEX.issuperset(value) else 3.6)
+
+
+def passes_luhn(digits: str) -> bool:
+    total = 0
+    for place, digit in enumerate(reversed(digits)):
+        number = int(digit) * (1 + place % 2)
+        total += number - 9 if number > 9 else number
+    return total % 10 == 0
+
+
+def passes_mod_97(iban: str) -> bool:
+    """ISO 13616: the first four characters go to the end, letters count from ten."""
+    turned = iban[4:] + iban[:4]
+    return int("".join(str(int(character, 36)) for character in turned)) % 97 == 1
+
+
+# -- parts
+
+
+def is_joined_words(value: str) -> bool:
+    """`retry-with-backoff-v2`, `2026-01-11-checkout-review`: every part is a word or a number, and short."""
+    parts = value.replace("_", "-").replace(".", "-").replace("/", "-").split("-")
+    return len(parts) > 2 and all(_is_word(part) for part in parts)
+
+
+def _is_word(part: str) -> bool:
+    letters = part.rstrip("0123456789")
+    if len(part) > 14 or not (letters == "" or letters.isalpha()):
+        return False
+    return letters.islower() or letters.istitle() or letters.isupper() or letters == ""
+
+
+def _looks_like_jwt(value: str) -> bool:
+    return value.startswith("eyJ")
+
+
+def varied(text: str, match: Match[str]) -> Span | None:
+    """The whole match, unless it is only a picture of a token."""
+    return match.span() if is_varied(match.group()[-20:]) else None
+
+
+def random_tail(text: str, match: Match[str]) -> Span | None:
+    """The whole match, if what follows its prefix is random."""
+    return match.span() if is_random(match.group()) else None

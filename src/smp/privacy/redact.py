@@ -1,0 +1,382 @@
+"""Is there a secret in what is about to be written? It is replaced by `[REDACTED:kind]` before the first byte is.
+
+    redactor = Redactor({"off": ["phone"]})
+    text, removals = redactor.redact("mail ada@example.org")     # 'mail [REDACTED:email]'
+    data, removals = redactor.redact_fields(fields)              # all strings in it; `data is fields` if none was found
+
+Settings: `enabled`, `off` (groups such as `phone`, or kinds such as `github_token`), `patterns` (own ones, see
+`own_patterns`). `GROUPS` lists what there is.
+Guarantees: linear in the text, whatever it says; redacting again changes nothing; a removal says kind, place and
+length and never what was there. Ids, references, times, checksums and idempotency keys are not touched, and UUIDs, git
+hashes and digests stay unless their name makes them a key. Who did something may be a mail address (`IDENTITIES`).
+Non-guarantees: what looks like nothing known and stands under no telling name stays. docs/privacy.md has the figures.
+"""
+
+from __future__ import annotations
+
+from smp.errors import InvalidConfig
+from smp.privacy import assignments
+from smp.privacy.numbers import NUMBERS, may_have_number
+from smp.privacy.patterns import GENERAL, LONG_WORD, PROVIDERS, Rule
+from smp.privacy.plausible import DIGITS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any, NoReturn
+
+    Ranked = tuple[int, Rule]
+    Found = tuple[int, int, int, str]  # start, end, rank of its rule, kind
+
+OPENING = "[REDACTED:"
+UNTOUCHED = frozenset(
+    [
+        "id",
+        "session",
+        "type",
+        "created",
+        "updated",
+        "revision",
+        "schema",
+        "checksum",
+        "seq",
+        "author_kind",
+        "agent",
+        "turn_ref",
+        "references",
+        "relations",
+        "access",
+        "visibility",
+        "trust",
+        "idempotency_key",
+        "covers",
+        "learned_from",
+        "role",
+    ]
+)
+IDENTITIES = frozenset(["author", "by", "updated_by", "resolved_by", "approved_by", "agreed_by", "agents_involved"])
+TAG_FORM = "redacted."  # brackets cannot stand in a tag
+_SHORTEST = 4  # no rule finds anything in a shorter text
+_MOST_PASSES = 6
+
+
+class Removal:
+    """That something was taken out: its kind, in which field, how many characters it had."""
+
+    __slots__ = ("field", "kind", "length")
+
+    def __init__(self, kind: str, length: int, field: str = "") -> None:
+        self.kind = kind
+        self.length = length
+        self.field = field
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Removal) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def _parts(self) -> tuple[str, int, str]:
+        return self.kind, self.length, self.field
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, "field": self.field, "length": self.length}
+
+    def __repr__(self) -> str:
+        return f"Removal({self.kind}, {self.length} characters{f' in {self.field}' if self.field else ''})"
+
+
+class _Assignments(Rule):
+    """Passwords and secrets by their names; which kind each is, the name and the value say."""
+
+    __slots__ = ("_off",)
+
+    def __init__(self, off: frozenset[str]) -> None:
+        super().__init__("", assignments.TRIGGERS, "", group="password", lowered=True)
+        self._off = off
+
+    def spans(self, text: str, low: str) -> Iterator[tuple[int, int, str]]:
+        found = assignments.spans(text, low)
+        return (span for span in found if span[2] not in self._off) if self._off else found
+
+
+_BY_NAME = ("password", "secret", "unknown_secret", "aws_secret_key", "datadog_key")
+GROUPS: dict[str, list[str]] = {}
+for _rule in (*PROVIDERS, *GENERAL, *NUMBERS):
+    _kinds = GROUPS.setdefault(_rule.group, [])
+    if _rule.kind not in _kinds:
+        _kinds.append(_rule.kind)
+GROUPS["api_key"] += ["aws_secret_key", "datadog_key"]
+GROUPS["password"] += ["password"]
+GROUPS["secret"] = ["secret"]
+GROUPS["unknown_secret"] = ["unknown_secret"]
+NAMES = frozenset([*GROUPS, *(kind for kinds in GROUPS.values() for kind in kinds)])
+
+
+class Redactor:
+    """The rules that hold for a store. Make one and keep it: it can be used by any number of threads."""
+
+    __slots__ = ("_always", "_long_triggers", "_names_matter", "_numbers", "_off", "_triggers", "enabled")
+
+    def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
+        given = settings or {}
+        self.enabled = bool(given.get("enabled", True))
+        self._off = _switched_off(given.get("off", ()))
+        rules = [rule for rule in (*PROVIDERS, *GENERAL) if rule.kind not in self._off]
+        own = _own(given.get("patterns", ()))
+        self._names_matter = any(kind not in self._off for kind in _BY_NAME)
+        if self._names_matter:
+            rules.append(_Assignments(self._off))
+        ranked = list(enumerate([*own, *rules]))
+        self._always = [(rank, rule) for rank, rule in ranked if not rule.triggers]
+        self._triggers = [
+            (trigger.lower(), each) for each in ranked for trigger in each[1].triggers if not each[1].in_long_word
+        ]
+        self._long_triggers = _by_mark(each for each in ranked if each[1].in_long_word)
+        self._numbers = [(1000 + rank, rule) for rank, rule in enumerate(NUMBERS) if rule.kind not in self._off]
+
+    def redact(self, text: str, field: str = "") -> tuple[str, list[Removal]]:
+        """The text without secrets, and what was taken out."""
+        if not self.enabled or len(text) < _SHORTEST:
+            return text, []
+        return self._redact(text, field)
+
+    def redact_fields(self, data: dict[str, Any]) -> tuple[dict[str, Any], list[Removal]]:
+        """The fields of a memory without secrets in any string; the very same dictionary if there are none."""
+        if not self.enabled:
+            return data, []
+        texts: list[str] = []
+        suspicious = self._collect(data, texts, top=True)
+        if not suspicious:
+            together = "\n".join(texts)
+            if not self._found(together, _small(together)):  # one look at all of them, which is nearly always enough
+                return data, []
+        removals: list[Removal] = []
+        cleaned = self._clean_dict(data, "", removals, top=True)
+        return (cleaned, removals) if removals else (data, [])
+
+    # -- text
+
+    def _redact(self, text: str, field: str) -> tuple[str, list[Removal]]:
+        removals: list[Removal] = []
+        for _ in range(_MOST_PASSES):  # what is gone may show that its neighbour is one, too
+            found = self._found(text, _small(text))
+            if not found:
+                break
+            pieces: list[str] = []
+            at = 0
+            for start, end, _, kind in _merged(found):
+                pieces += (text[at:start], f"{OPENING}{kind}]")
+                removals.append(Removal(kind, end - start, field))
+                at = end
+            text = "".join([*pieces, text[at:]])
+        return text, removals
+
+    def _found(self, text: str, low: str) -> list[Found]:
+        found: list[Found] = []
+        for rank, rule in self._rules_for(text, low):
+            found += [(start, end, rank, kind) for start, end, kind in rule.spans(text, low) if start < end]
+        if found and OPENING in text:
+            found = _outside_placeholders(text, found)
+        return found
+
+    def _rules_for(self, text: str, low: str) -> list[tuple[int, Rule]]:
+        """The few rules of which a trigger occurs."""
+        rules = list(self._always)
+        rules += [ranked for trigger, ranked in self._triggers if trigger in low]
+        long_words = " ".join([word for word in text.split() if len(word) >= LONG_WORD and not _is_plain(word)])
+        if long_words:
+            for mark, triggers in self._long_triggers:
+                if mark in long_words:
+                    rules += [ranked for trigger, ranked in triggers if trigger in long_words]
+        if self._numbers and may_have_number(text):
+            rules += [each for each in self._numbers if _is_wanted(each[1], low)]
+        return rules if len(rules) < 2 else list(dict.fromkeys(rules))
+
+    # -- fields
+
+    def _collect(self, value: Any, texts: list[str], top: bool = False) -> bool:
+        """Gather all strings; True as soon as a field's name makes its value a secret."""
+        if type(value) is dict:
+            for key, item in value.items():
+                if top and key in UNTOUCHED:
+                    continue
+                if type(item) is str:
+                    if self._kind_by_name(key, item):
+                        return True
+                    if not (_is_address(item) and key in IDENTITIES):
+                        texts.append(item)
+                elif type(item) in _CONTAINERS and self._collect(_without_names(key, item), texts):
+                    return True
+                if not top or "@" in key or len(key) > 20:
+                    texts.append(key)
+        elif type(value) is list:
+            for item in value:
+                if type(item) is str:
+                    texts.append(item)
+                elif type(item) in _CONTAINERS and self._collect(item, texts):
+                    return True
+        return False
+
+    def _kind_by_name(self, key: str, value: str) -> str | None:
+        if not self._names_matter or assignments.strength_of(key) is None or value.startswith(OPENING):
+            return None
+        kind = assignments.is_secret_value(key, value)
+        return None if kind in self._off else kind
+
+    def _clean(self, value: Any, field: str, removals: list[Removal]) -> Any:
+        if type(value) is str:
+            text, found = self.redact(value, field)
+            removals += found
+            return text
+        if type(value) is dict:
+            return self._clean_dict(value, field, removals)
+        if type(value) is list:
+            return [self._clean(item, f"{field}[{place}]", removals) for place, item in enumerate(value)]
+        return value
+
+    def _clean_dict(
+        self, value: dict[str, Any], field: str, removals: list[Removal], top: bool = False
+    ) -> dict[str, Any]:
+        cleaned: dict[str, Any] = {}
+        for key, item in value.items():
+            if top and key in UNTOUCHED:
+                cleaned[key] = item
+                continue
+            name, found = self.redact(key, field)
+            removals += found
+            place = f"{field}.{name}" if field else name
+            cleaned[_free(name, cleaned) if found else name] = self._clean_item(key, item, place, removals, top)
+        return cleaned
+
+    def _clean_item(self, key: str, item: Any, place: str, removals: list[Removal], top: bool) -> Any:
+        if top and key == "tags" and type(item) is list:
+            return self._clean_tags(item, removals)
+        if key in IDENTITIES and (_is_address(item) or type(item) is list):
+            return item if type(item) is str else self._clean_names(item, place, removals)
+        kind = self._kind_by_name(key, item) if type(item) is str else None
+        if kind is None:
+            return self._clean(item, place, removals)
+        removals.append(Removal(kind, len(item), place))
+        return f"{OPENING}{kind}]"
+
+    def _clean_names(self, names: list[Any], field: str, removals: list[Removal]) -> list[Any]:
+        """Who it was: a mail address is a name there."""
+        return [name if _is_address(name) else self._clean(name, field, removals) for name in names]
+
+    def _clean_tags(self, tags: list[Any], removals: list[Removal]) -> list[Any]:
+        """A tag with a secret in it goes as a whole, and what stands for it is a tag again."""
+        cleaned: list[Any] = []
+        for tag in tags:
+            found = self.redact(tag, "tags")[1] if type(tag) is str else []
+            removals += found
+            cleaned.append(TAG_FORM + found[0].kind if found else tag)
+        return list(dict.fromkeys(cleaned)) if len(cleaned) == len(tags) and all(map(_is_text, cleaned)) else cleaned
+
+
+_CONTAINERS = (dict, list)
+
+
+def _is_address(value: object) -> bool:
+    return type(value) is str and "@" in value and "://" not in value
+
+
+def _without_names(key: str, item: Any) -> Any:
+    return [name for name in item if not _is_address(name)] if key in IDENTITIES and type(item) is list else item
+
+
+def _is_text(value: object) -> bool:
+    return type(value) is str
+
+
+def _is_wanted(rule: Rule, low: str) -> bool:
+    return not rule.triggers or any(trigger in low for trigger in rule.triggers)
+
+
+def _by_mark(rules: Iterable[Ranked]) -> list[tuple[str, list[tuple[str, Ranked]]]]:
+    """Triggers under a character that they share, so that most texts rule out many of them at once."""
+    marked: dict[str, list[tuple[str, Ranked]]] = {mark: [] for mark in ("_", "-", "")}
+    for each in rules:
+        for trigger in each[1].triggers:
+            mark = next(mark for mark in marked if mark in trigger)
+            marked[mark].append((trigger, each))
+    return list(marked.items())
+
+
+def _is_plain(word: str) -> bool:
+    """A path or a name in small letters: a token has digits or capitals."""
+    return word.islower() and DIGITS.isdisjoint(word)
+
+
+def _small(text: str) -> str:
+    """In small letters, every character at its place."""
+    low = text.lower()
+    return low if len(low) == len(text) else "".join(map(_small_character, text))
+
+
+def _small_character(character: str) -> str:
+    low = character.lower()
+    return low if len(low) == 1 else character
+
+
+def _merged(found: list[Found]) -> list[Found]:
+    """Without overlaps: what touches becomes one, named after the rule that knows most."""
+    found.sort()
+    merged = [found[0]]
+    for start, end, rank, kind in found[1:]:
+        last = merged[-1]
+        if start >= last[1]:
+            merged.append((start, end, rank, kind))
+        elif rank < last[2]:
+            merged[-1] = (last[0], max(end, last[1]), rank, kind)
+        else:
+            merged[-1] = (last[0], max(end, last[1]), last[2], last[3])
+    return merged
+
+
+def _outside_placeholders(text: str, found: list[Found]) -> list[Found]:
+    """Without what lies inside a placeholder that is there already."""
+    import re
+
+    taken = [match.span() for match in re.finditer(r"\[REDACTED:[a-z0-9_]{1,32}\]", text)]
+    found.sort()
+    kept, place = [], 0
+    for each in found:
+        while place < len(taken) and taken[place][1] <= each[0]:
+            place += 1
+        if place == len(taken) or each[1] <= taken[place][0] or each[0] < taken[place][0]:
+            kept.append(each)
+    return kept
+
+
+def _free(name: str, taken: dict[str, Any]) -> str:
+    """Two keys must not become one."""
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name} {number}"
+    return free
+
+
+def _switched_off(off: Any) -> frozenset[str]:
+    names = [off] if isinstance(off, str) else list(off)
+    for name in names:
+        if name not in NAMES:
+            _unknown(name)
+    return frozenset(kind for name in names for kind in GROUPS.get(name, [name]))
+
+
+def _unknown(name: object) -> NoReturn:
+    raise InvalidConfig(
+        f"Bad value for the setting 'privacy.redaction.off': {repr(name)[:80]} is not a rule. "
+        f"Use one of {', '.join(GROUPS)}, or a kind such as github_token.",
+        key="privacy.redaction.off",
+    )
+
+
+def _own(patterns: Any) -> list[Rule]:
+    if not patterns:
+        return []
+    from smp.privacy.own_patterns import own_rules
+
+    return own_rules(patterns, NAMES)

@@ -1,0 +1,174 @@
+"""How is a session packed away, and how does it come back? Summary, tar.gz, and the order in which they are made.
+
+Archiving, under the root's lock and the session's: the files are settled and summed up; the archive is written, read
+back and given its name (`files.archive`); the summary is put beside it; then the session leaves its place, and is
+removed. Restoring: the archive is checked and unpacked aside; the session is given its place; then the archive goes.
+
+Guarantees: at every moment the session is whole in its place, or whole in the archive. Every byte of the archive was
+compared with the files before they go. An archive made in another layout comes back in the layout the store has now.
+Non-guarantees: see `files.archive`; locks, and numbers that were given out but never written, are not kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from smp.errors import SessionCorrupt, SessionExists, SessionNotFound
+from smp.files import archive
+from smp.files.archive_names import LEFT_OUT, PLAN
+from smp.files.disk import TEMPORARY
+from smp.files.journal import Journal
+from smp.files.layouts import NAMES, layout_named
+from smp.files.layouts.layout import PRIVATE
+from smp.files.session_reader import SessionReader
+from smp.store.convert import contents_of
+from smp.store.shelf import Away, Shelf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from smp.files.disk import Disk
+    from smp.files.layouts.layout import Layout
+    from smp.model.record import Record
+    from smp.model.session_info import SessionInfo
+    from smp.store.file_store import FileSession, FileStore
+
+    Summary = Callable[[list[Record], SessionInfo | None, dict[str, Any]], dict[str, Any]]
+
+_EARLIER = 20  # summaries that compaction left, of which the archive's own tells
+
+
+def archive_session(store: FileStore, session: str, summary: Summary) -> Away:
+    """Pack a session away; `summary` makes one of its records, its head and the figures known here."""
+    shelf = Shelf(store)
+    with shelf.shelved(session, "archiving a session"):
+        if shelf.is_archived(session):
+            raise SessionExists(f"Session {session} is archived already.", session=session)
+        files = store.session(session)
+        files.exclusively("archiving", lambda: _pack_and_leave(shelf, files, summary))
+        shelf.tidy(session)
+    return next(away for away in shelf.archived() if away.session == session)
+
+
+def _pack_and_leave(shelf: Shelf, files: FileSession, summary: Summary) -> None:
+    session, disk = files.session, shelf.disk
+    said = _summary_of(files, summary)
+    disk.make_folder(shelf.archives)
+    archive.pack_files(disk, dict(_packed(files)), shelf.archive_of(session), said, replace=True)
+    shelf.write(shelf.summary_of(session), said)
+    files.writer.close_files()
+    disk.remove_tree(shelf.leaving(session))
+    shelf.take_out(session, shelf.leaving(session))
+
+
+def _summary_of(files: FileSession, summary: Summary) -> dict[str, Any]:
+    reader = files.reader
+    with reader.mutex:
+        fold = reader.catch_up()
+        records = [record for trail in fold.trails.values() if (record := trail.record(files.session)) is not None]
+    try:
+        info: SessionInfo | None = files.info()
+    except SessionCorrupt:  # an unreadable head costs the head
+        info = None
+    sizes = files.sizes()
+    figures = {
+        "layout": files.store.layout.name,
+        "memories": sum(1 for record in records if not record.deleted),
+        "original_size_bytes": sum(sizes.values()),
+        "earlier_conversation": [record.text for record in records if record.type == "summary" and not record.deleted][
+            -_EARLIER:
+        ],
+    }
+    return summary(records, info, figures)
+
+
+def _packed(files: FileSession) -> Iterator[tuple[str, str]]:
+    """All that belongs to a session: names inside the archive, and paths."""
+    disk, layout, reader = files.store.disk, files.store.layout, files.reader
+    if layout.info_file:
+        yield from archive.files_below(disk, reader.folder)
+        return
+    for name in layout.files(disk, reader.folder, files.session):
+        yield name, os.path.join(reader.folder, name)
+    yield from archive.files_below(disk, reader.private, f"{PRIVATE}/")
+
+
+def restore_session(store: FileStore, session: str) -> None:
+    """Bring an archived session back. If it is there already, nothing happens."""
+    shelf = Shelf(store)
+    with shelf.shelved(session, "restoring a session"):
+        if shelf.is_live(session):
+            return
+        if not shelf.is_archived(session):
+            raise SessionNotFound(f"There is no archived session {session}.", session=session)
+        contents = archive.unpack(shelf.disk, shelf.archive_of(session), shelf.coming(session))
+        layout = _layout_said(contents.summary.get("layout"), store)
+        shelf.put_in_place(in_this_layout(shelf, shelf.coming(session), layout, session), session)
+        shelf.forget_archive(session)
+        shelf.tidy(session)
+
+
+def _layout_said(name: Any, store: FileStore) -> Layout:
+    return layout_named(name) if name in NAMES else store.layout
+
+
+def in_this_layout(shelf: Shelf, folder: str, layout: Layout, session: str) -> str:
+    """A folder with a session's files in the store's layout: this one, or one that is made from it."""
+    target, disk = shelf.store.layout, shelf.disk
+    if layout.name == target.name:
+        return folder
+    reader = _reader_of(disk, layout, folder, session)
+    fold = reader.catch_up()
+    broken = next((problem for problem in reader.problems() if problem.severity == "error"), None)
+    if broken is not None:
+        raise SessionCorrupt(
+            f"{broken}. It was put away in the layout {layout.name}; nothing was changed.", session=session
+        )
+    entries = sorted(
+        (entry for state in reader.states.values() for entry in state.entries), key=lambda entry: entry.seq
+    )
+    info = _info_of(disk, layout, reader)
+    info.numbers = {**fold.numbers, **info.numbers}
+    info.seq, info.generation = max(fold.seq, info.seq, len(entries)), info.generation + 1
+    made = f"{shelf.coming(session)}-{target.name}"
+    disk.remove_tree(made)
+    for name, data in contents_of(target, session, entries, info).items():
+        _write_new(disk, os.path.join(made, name), data)
+    for name, path in _own_files(disk, os.path.join(folder, PRIVATE)):
+        _write_new(disk, os.path.join(made, PRIVATE, name), disk.read(path))
+    return made
+
+
+def _reader_of(disk: Disk, layout: Layout, folder: str, session: str) -> SessionReader:
+    """A reader of a session that is not in its place."""
+    reader = SessionReader(disk, layout, folder, session)
+    reader.folder, reader.private = folder, os.path.join(folder, PRIVATE)
+    reader.journal = Journal(disk, os.path.join(reader.private, PLAN), folder)
+    return reader
+
+
+def _info_of(disk: Disk, layout: Layout, reader: SessionReader) -> SessionInfo:
+    if layout.info_file:
+        return layout.decode_info(disk.read(os.path.join(reader.folder, layout.info_file)), reader.session)
+    heads = [head for state in reader.states.values() for head in state.heads]
+    return layout.decode_info(json.dumps(heads[-1] if heads else {}).encode(), reader.session)
+
+
+def _own_files(disk: Disk, private: str) -> Iterator[tuple[str, str]]:
+    """What SMP keeps beside a session, without what belongs to processes."""
+    for name in disk.names(private):
+        path = os.path.join(private, name)
+        if name in LEFT_OUT or name == PLAN or name.endswith(TEMPORARY):
+            continue
+        if disk.is_folder(path):
+            yield from archive.files_below(disk, path, f"{name}/")
+        else:
+            yield name, path
+
+
+def _write_new(disk: Disk, path: str, data: bytes) -> None:
+    disk.make_folder(os.path.dirname(path))
+    disk.write_new(path, data)
+    disk.sync_folder(os.path.dirname(path))

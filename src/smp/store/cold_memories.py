@@ -1,0 +1,121 @@
+"""Which memories of a session are in its cold segment, and what do they say? Reading it, and decoding what lies there.
+
+Entries lie in the segment as they stood in the files of the layout that the session had then; each says which.
+
+Guarantees: what stands in the session's files is the truth: an entry that is there as well, because a restore was
+interrupted, is not counted here. What cannot be read is left out, and reported by `validate`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from smp.errors import SMPError
+from smp.files.codec import SIGNED
+from smp.files.cold_segment import FILE, ColdSegment
+from smp.files.layouts import NAMES, layout_named
+from smp.model.fold import Fold
+
+if TYPE_CHECKING:
+    from smp.files.cold_block import ColdRow
+    from smp.files.cold_segment import Found
+    from smp.model.entry import Entry
+    from smp.store.file_store import FileSession
+
+HISTORY = "history"  # in `about`: the memory stays; these are earlier steps of it
+
+
+class ColdMemory(NamedTuple):
+    """A memory in the cold segment."""
+
+    id: str
+    type: str
+    created: str
+    moved: str  # when it went there
+    why: str
+    bytes: int
+    entries: int
+    is_history: bool  # the memory itself stayed; these are earlier states of it
+
+    def to_dict(self) -> dict[str, Any]:
+        return self._asdict()
+
+
+def cold_path(session: FileSession) -> str:
+    return os.path.join(session.reader.private, FILE)
+
+
+def present_path(session: FileSession) -> str:
+    """Where the segment is now: a committed plan that still waits to be carried out is read as if it had been."""
+    reader, path = session.reader, cold_path(session)
+    plan = reader.journal.load() if reader.journal.exists() else None
+    for source, target in plan.moves if plan is not None else ():
+        waiting = os.path.join(reader.folder, source)
+        if os.path.join(reader.folder, target) == path and session.store.disk.exists(waiting):
+            return waiting
+    return path
+
+
+def segment_of(session: FileSession) -> ColdSegment:
+    while True:
+        path = present_path(session)
+        segment = ColdSegment(session.store.disk, path)
+        if present_path(session) == path:  # else a plan was carried out meanwhile
+            return segment
+
+
+def cold_memories(session: FileSession) -> list[ColdMemory]:
+    """All that was moved there and has not come back, in the order in which it went."""
+    found: dict[str, list[ColdRow]] = {}
+    for row in cold_rows(session):
+        found.setdefault(row.id, []).append(row)
+    return [_memory(id, rows) for id, rows in found.items()]
+
+
+def cold_rows(session: FileSession, segment: ColdSegment | None = None) -> list[ColdRow]:
+    segment = segment or segment_of(session)
+    rows = segment.rows()
+    if not rows:
+        return []
+    there = session.view(
+        lambda fold: {(entry.id, entry.seq) for trail in fold.trails.values() for entry in trail.entries}
+    )
+    return [row for row in rows if (row.id, row.seq) not in there or row.about.get(HISTORY) == "last"]
+
+
+def _memory(id: str, rows: list[ColdRow]) -> ColdMemory:
+    about = rows[0].about
+    type, created, moved, why = (str(about.get(name, "")) for name in ("type", "created", "moved", "why"))
+    size = sum(row.length for row in rows)
+    return ColdMemory(id, type, created, moved, why, size, len(rows), HISTORY in about)
+
+
+def decoded(found: Found, layout_name: str) -> Entry | None:
+    """The entry that lies there; None if it cannot be read as one."""
+    row = found.row
+    name = row.about.get("layout", layout_name)
+    layout = layout_named(name if name in NAMES else layout_name)
+    try:
+        pieces = layout.codec_of(row.file).decode(found.data, 0, 1)
+        piece = next((piece for piece in pieces if piece.fields is not None), None)
+        if piece is None or piece.fields is None:
+            return None
+        entry = layout.dialect.decode(piece.fields, layout.kind_of(row.file), piece.state, row.file, 0, row.seq)
+    except SMPError:
+        return None
+    entry.seq, entry.tx, entry.state = row.seq, "", SIGNED  # it is written anew if it comes back
+    entry.id = row.id
+    return entry
+
+
+def cold_fold(session: FileSession) -> Fold:
+    """The memories in the segment as records; histories of memories that stayed are left out."""
+    segment = segment_of(session)
+    wanted = {(row.id, row.seq) for row in cold_rows(session, segment) if HISTORY not in row.about}
+    fold = Fold()
+    if wanted:
+        name = session.store.layout.name
+        entries = (decoded(found, name) for found in segment.entries() if (found.row.id, found.row.seq) in wanted)
+        fold.add(entry for entry in entries if entry is not None)
+    return fold

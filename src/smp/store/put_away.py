@@ -1,0 +1,165 @@
+"""What of a question is answered by what was put away? Cold segments, and the summaries of archived sessions.
+
+They are not in the index. For a question that asks for them (`include_archived`) they are read into a small index of
+their own in RAM, kept as long as none of their files changes; its hits are put among the others by relevance.
+
+Guarantees: nothing is written or brought back. Every hit says where it lies (`hit.archived`). What was restored or
+erased meanwhile is not found here.
+Non-guarantees: of an archived session the summary is searched, not every memory; words are weighed among what was put
+away, so a relevance here and one of the index are only roughly comparable.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from smp.files.disk import identity
+from smp.index.index import Index
+from smp.index.rows import POSITION_BITS
+from smp.model.entry import PUT, Entry
+from smp.model.fold import Fold
+from smp.model.hit import Hits
+from smp.model.time import EPOCH, to_text
+from smp.query.path import Query
+from smp.query.question import IMPORTANCE, NEWEST, OLDEST, PRIORITY
+from smp.query.ranking import Ranking
+from smp.store.cold_memories import cold_fold, cold_path, present_path
+from smp.store.finder import Finder
+from smp.store.shelf import Shelf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from smp.decay.policies import Policy
+    from smp.index.rows import Row
+    from smp.model.hit import Hit
+    from smp.model.record import Record
+    from smp.query.question import Question
+    from smp.store.file_store import FileStore
+    from smp.store.indexer import Indexer
+    from smp.store.shelf import Away
+
+SUMMARY_ID = "ARCHIVE"
+_kept: WeakKeyDictionary[FileStore, tuple[Any, Index, dict[str, Fold]]] = WeakKeyDictionary()
+
+
+class _Finder(Finder):
+    """Finds in what was put away; the records are at hand."""
+
+    def __init__(self, indexer: Indexer, index: Index, folds: dict[str, Fold]) -> None:
+        super().__init__(indexer, index)
+        self._folds = folds
+
+    def records(self, rows: Iterable[Row]) -> dict[int, Record | None]:
+        found: dict[int, Record | None] = {}
+        for row in rows:
+            session = self.session_of(row.doc >> POSITION_BITS << POSITION_BITS)
+            trail = self._folds[session].trails.get(row.id)
+            found[row.doc] = trail.record(session) if trail is not None else None
+        return found
+
+
+def with_archived(store: FileStore, question: Question, policy: Policy, ask: Callable[[Question], Hits]) -> Hits:
+    """The hits of a question among what is in place (`ask` finds them) and what was put away."""
+    wide = copy.copy(question)
+    wide.offset, wide.limit = 0, question.offset + question.limit
+    live = (
+        None
+        if question.sessions is None
+        else [name for name in question.sessions if not Shelf(store).is_archived(name)]
+    )
+    wide.sessions = live
+    here = ask(wide) if live is None or live else Hits([])
+    wide = copy.copy(wide)
+    wide.sessions = question.sessions
+    there = _away(store, wide, policy)
+    every = sorted([*here, *there], key=_ORDERS.get(question.sort, _by_relevance))
+    hits = every[question.offset : question.offset + question.limit]
+    more = here.more or there.more or len(every) > question.offset + question.limit
+    return Hits(hits, more=more, counts=_added(here.counts, there.counts))
+
+
+def _away(store: FileStore, question: Question, policy: Policy) -> Hits:
+    with store.indexer.mutex:
+        index, folds = _index_of(store, question.sessions)
+        finder = _Finder(store.indexer, index, folds)
+        index.rows.do("BEGIN")
+        try:
+            hits = Query(question, finder, Ranking(question, finder, policy)).run()
+        finally:
+            index.rows.roll_back()
+    shelf = Shelf(store)
+    for hit in hits:
+        is_summary = hit.record.id == SUMMARY_ID and not shelf.is_live(hit.record.session)
+        name = hit.record.session
+        hit.archived = shelf.archive_of(name) if is_summary else cold_path(store.session(name))
+    return hits
+
+
+def _index_of(store: FileStore, sessions: list[str] | None) -> tuple[Index, dict[str, Fold]]:
+    """The index of what these sessions (None: all) have put away."""
+    names = store.session_ids() if sessions is None else sessions
+    shelf = Shelf(store)
+    cold = {
+        name: found
+        for name in names
+        if shelf.is_live(name) and (found := store.disk.stat(present_path(store.session(name)))) is not None
+    }
+    archived = [away for away in shelf.archived() if sessions is None or away.session in sessions]
+    key = (
+        sessions and tuple(sessions),
+        [(name, identity(found)) for name, found in cold.items()],
+        [(away.session, away.when, away.bytes) for away in archived],
+    )
+    known = _kept.get(store)
+    if known is not None and known[0] == key:
+        return known[1], known[2]
+    folds = {name: cold_fold(store.session(name)) for name in cold}
+    folds |= {away.session: _summary_fold(away) for away in archived}
+    index = Index(None)
+    index.begin()
+    for name, fold in folds.items():
+        session = index.rows.new_session(name)
+        index.extend(session, fold.trails.values(), lambda trail: "")
+        index.rows.save_session(session)
+    index.commit()
+    index.text.refresh()
+    _kept[store] = (key, index, folds)
+    return index, folds
+
+
+def _summary_fold(away: Away) -> Fold:
+    fold = Fold()
+    earlier = away.said.get("earlier_conversation")
+    parts = [away.said.get("text"), away.said.get("conversation"), *(earlier if isinstance(earlier, list) else ())]
+    said = "\n".join(part for part in parts if isinstance(part, str) and part)
+    data = {"author": "smp", "author_kind": "system", "summary": said or f"Archived session {away.session}."}
+    fold.add([Entry(PUT, "summary", SUMMARY_ID, to_text(away.when or EPOCH), data, 1)])
+    return fold
+
+
+def _added(one: dict[str, dict[str, int]], other: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    found = {by: dict(counts) for by, counts in one.items()}
+    for by, counts in other.items():
+        total = found.setdefault(by, {})
+        for name, count in counts.items():
+            total[name] = total.get(name, 0) + count
+    return found
+
+
+def _by_relevance(hit: Hit) -> tuple[Any, ...]:
+    return -hit.relevance, -hit.record.created.timestamp(), hit.record.ref
+
+
+_ORDERS: dict[str, Callable[[Hit], tuple[Any, ...]]] = {
+    NEWEST: lambda hit: (-hit.record.created.timestamp(), hit.record.ref),
+    OLDEST: lambda hit: (hit.record.created.timestamp(), hit.record.ref),
+    PRIORITY: lambda hit: (-hit.priority, -hit.record.created.timestamp(), hit.record.ref),
+    IMPORTANCE: lambda hit: (-_number(hit.record.importance), -hit.record.created.timestamp(), hit.record.ref),
+}
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else -1.0

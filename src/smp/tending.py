@@ -1,0 +1,352 @@
+"""Look after one session: its state, its size, what may go to the cold segment and come back, what says the same.
+
+Compaction runs by itself when a write crosses a bound: after that write was acknowledged, in a thread of its own, at
+most once a minute, and never so that the write fails. A write that finds no room at all waits for one compaction.
+"""
+
+from __future__ import annotations
+
+import time
+
+from smp.errors import MemoryNotFound, SessionArchived, SizeLimitExceeded, SMPError
+from smp.forgetting import SessionForgetting
+from smp.model.time import to_text
+from smp.model.types import KINDS
+from smp.write.batch import Batch, id_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+    from typing import Any
+
+    from smp.config import Config
+    from smp.decay.policies import Policy
+    from smp.lifecycle.compaction import CompactionPlan
+    from smp.lifecycle.consolidation import Duplicates
+    from smp.lifecycle.preserving import Weighed
+    from smp.lifecycle.quota import SizeReport
+    from smp.lifecycle.states import Step
+    from smp.lifecycle.turn_groups import Summariser
+    from smp.memory import Memory
+    from smp.model.entry import Entry
+    from smp.model.fold import Fold
+    from smp.model.forgotten import Restoration
+    from smp.model.ledger import Ledger
+    from smp.model.record import Record
+    from smp.model.types import Kind
+    from smp.store.cold_memories import ColdMemory
+    from smp.store.compacting import Moved
+    from smp.store.file_store import FileSession
+    from smp.store.folding import Used
+    from smp.store.standings import Standing
+    from smp.write.batch import Wish
+
+GENTLE, FORCED = "gentle", "forced"
+_PAUSE_SECONDS = 60.0
+_LONG_PAUSE_SECONDS = 600.0  # after one that could free nothing
+
+
+class CompactionReport:
+    """What goes, or went, to the cold segment, and why; what stays, and why."""
+
+    def __init__(self, session: str, name: str, plan: CompactionPlan, done: Moved | None) -> None:
+        self.session = session
+        self.target = name
+        self.plan = plan
+        self.done = done  # None: it was only asked what would happen
+
+    @property
+    def freed_bytes(self) -> int:
+        """What the session's files lost, or would."""
+        return self.done.freed_bytes if self.done is not None else self.plan.freed_bytes
+
+    @property
+    def removed(self) -> list[str]:
+        """Ids of the memories that went, or would."""
+        return self.done.removed if self.done is not None else [removal.id for removal in self.plan.removed]
+
+    def to_dict(self) -> dict[str, Any]:
+        found = {"session": self.session, "target": self.target, "dry_run": self.done is None, **self.plan.to_dict()}
+        if self.done is not None:
+            found["done"] = self.done._asdict()
+        return found
+
+    def __bool__(self) -> bool:
+        return bool(self.removed) or bool(self.plan.histories)
+
+    def __repr__(self) -> str:
+        return f"CompactionReport({self.session}, {len(self.removed)} memories, {self.freed_bytes} bytes)"
+
+
+class Tending(SessionForgetting):
+    """What a session does about its own size and age."""
+
+    id: str
+    config: Config
+    _files: FileSession
+    _memory: Memory
+    _content_limit: int
+
+    if TYPE_CHECKING:
+
+        def _policy(self) -> Policy: ...
+
+        def _now(self) -> datetime: ...
+
+        def _addition(self, kind: Kind, given: dict[str, Any]) -> Wish: ...
+
+    # -- state and size
+
+    @property
+    def standing(self) -> Standing:
+        """The session's state and what happens to it next, in one look."""
+        from smp.store.standings import standings
+
+        return standings(self._files.store, self._now(), [self.id])[0]
+
+    @property
+    def state(self) -> str:
+        """created, active, idle or decaying; an archived or deleted session cannot be open."""
+        return self.standing.state
+
+    @property
+    def next_step(self) -> Step:
+        """What happens to it next by itself, when and why."""
+        return self.standing.next
+
+    def size_report(self) -> SizeReport:
+        """How full it is, what takes the room, when it will be full, and what compaction could free."""
+        from smp.store.sizes import report
+
+        return report(self._files, self.config, self._policy(), self._now())
+
+    # -- compaction
+
+    def compact(
+        self,
+        target: str | int | None = None,
+        *,
+        dry_run: bool = False,
+        summariser: Summariser | None = None,
+    ) -> CompactionReport:
+        """Move what has faded, old turns and settled findings to the cold segment beside the session.
+
+        `target` is `gentle` (default), `forced`, or how many bytes to free. Nothing is destroyed: `archived()` lists what
+        went, `restore(id)` brings it back, and `query(…, include_archived=True)` finds it.
+        """
+        from smp.lifecycle.compaction import plan
+        from smp.lifecycle.preserving import Rules
+        from smp.store.sizes import weighed_memories
+
+        now = self._now()
+        name, wanted = self._target(target)
+        memories = weighed_memories(self._files, self._policy(), now)
+        planned = plan(memories, wanted, now, Rules.of(self.config.section("compaction")), summariser)
+        done = None if dry_run else self._carry_out(planned, memories)
+        if done is not None and (done.removed or done.histories):
+            self._files.store.audit.note(
+                "compact", at=to_text(now), by=self._author, session=self.id, count=len(done.removed), target=name
+            )
+        return CompactionReport(self.id, name, planned, done)
+
+    def _target(self, target: str | int | None) -> tuple[str, int]:
+        if isinstance(target, int) and not isinstance(target, bool):
+            return f"{target} bytes", target
+        name = target or GENTLE
+        if name not in (GENTLE, FORCED):
+            from smp.errors import InvalidRecord
+
+            raise InvalidRecord(f"target: {target!r} is not gentle, forced or a number of bytes.", field="target")
+        share = self.config[f"storage.{name}_percent"] / 100
+        return str(name), round(share * sum(self._files.sizes().values()))
+
+    def _carry_out(self, planned: CompactionPlan, memories: list[Weighed]) -> Moved:
+        from smp.store.compacting import Moved, move
+
+        if not planned:
+            return Moved([], [], [], 0, 0)
+        at = to_text(self._now())
+
+        def summaries(ledger: Ledger, gone: set[str]) -> list[Entry]:
+            """Those of turns that do go; a turn that somebody changed meanwhile stays."""
+            wanted = [each for each in planned.summaries if gone.issuperset(each.covers)]
+            wishes: list[Wish] = [self._addition(KINDS["summary"], each.fields()) for each in wanted]
+            return Batch(self.id, wishes, at, False, "compacting").resolve(ledger) if wishes else []
+
+        seen = {weighed.record.id: weighed.record.revision for weighed in memories}
+        return move(self._files, planned, seen, summaries, at)
+
+    # -- the cold segment
+
+    def archived(self) -> list[ColdMemory]:
+        """The memories in the cold segment: id, type, when they were written and moved, and why."""
+        from smp.store.cold_memories import cold_memories
+
+        return cold_memories(self._files)
+
+    def _restore_one(self, id: str, reason: str | None, by: str | None) -> Any:
+        """Bring back a deleted memory, or one that compaction took out."""
+        if self._is_cold(id):
+            return self.restore_archived(id)
+        return super()._restore_one(id, reason, by)
+
+    def _restore_several(
+        self, id: Any, reason: str | None, by: str | None, preview: bool, criteria: dict[str, Any]
+    ) -> Restoration:
+        """Deleted ones together or not at all; then those that compaction took out, likewise."""
+        names = self._named(id).get(self.id, []) if id is not None and not criteria and not preview else []
+        cold = [name for name in names if self._is_cold(name)]
+        if not cold:
+            return super()._restore_several(id, reason, by, preview, criteria)
+        from smp.model.forgotten import Restoration
+
+        rest = [name for name in names if name not in cold]
+        records = super()._restore_several(rest, reason, by, False, {}).records if rest else []
+        self.restore_archived(*cold)
+        found = self._files.view(lambda fold: [fold.trails[name].record(self.id) for name in cold])
+        return Restoration([*records, *found], preview=False)
+
+    def restore_archived(self, *ids: Any) -> Record | None:
+        """Bring memories back from the cold segment, with their ids and histories; the last one is returned."""
+        from smp.store.compacting import bring_back
+
+        names = [id_of(id) for id in ids]
+        store, quota = self._files.store, self.config.quota_bytes
+        bring_back(self._files, names, lambda used, new: store.admit(self.id, used, new, quota))
+        store.audit.note("restore_archived", at=to_text(self._now()), by=self._author, session=self.id, ids=names)
+        return self._files.view(lambda fold: fold.trails[names[-1]].record(self.id)) if names else None
+
+    def _is_cold(self, id: str) -> bool:
+        from smp.store.cold_memories import HISTORY, cold_rows, present_path
+
+        if not self._files.store.disk.exists(present_path(self._files)):
+            return False
+        return any(row.id == id and HISTORY not in row.about for row in cold_rows(self._files))
+
+    def _missing(self, id: str) -> MemoryNotFound:
+        """Why there is no such memory, and how to get it if there is a way."""
+        if self._is_cold(id):
+            from smp.store.cold_memories import cold_path
+
+            path = cold_path(self._files)
+            return MemoryNotFound(
+                f"{id} was compacted: it is in the cold segment {path}. `smp restore {id}`, or restore({id!r}), brings it back.",
+                id=id,
+                session=self.id,
+                path=path,
+            )
+        return MemoryNotFound(f"{id} does not exist in session {self.id}.", id=id, session=self.id)
+
+    # -- by itself
+
+    def _stored(self, wishes: list[Wish], doing: str, atomic: bool) -> None:
+        """Store wishes; if there is no room, make some and try once more."""
+        try:
+            self._files.commit(self._batch(wishes, doing, atomic))
+        except SessionArchived:  # another process has packed it away since it was opened
+            self._memory.restore_session(self.id, by=self._author)
+            self._files.commit(self._batch(wishes, doing, atomic))
+        except SizeLimitExceeded as error:
+            if "used" not in error.details or not self.config["compaction.enabled"]:
+                raise  # one memory alone is too large, or nothing may be done about it
+            self._make_room(error)
+            self._files.commit(self._batch(wishes, doing, atomic))
+        if self._files.is_filling:
+            self._compact_later()
+
+    def _batch(self, wishes: list[Wish], doing: str, atomic: bool) -> Batch:
+        return Batch(self.id, wishes, to_text(self._now()), atomic, doing)
+
+    def _make_room(self, error: SizeLimitExceeded) -> None:
+        used, new, limit = (int(getattr(error, name)) for name in ("used", "size", "limit"))
+        needed = used + new - limit
+        report = self.compact(max(needed, self._target(FORCED)[1])) if new <= limit else None
+        if report is None or report.freed_bytes < needed:
+            why = _why_kept(report) if report is not None else "it is larger than the quota"
+            raise SizeLimitExceeded(
+                f"{error.message} Compaction could not make room: {why}. Unpin, resolve or delete what is not needed.",
+                **error.details,
+            ) from error
+
+    def _compact_later(self) -> None:
+        now = time.monotonic()
+        if now - self._files.compacted_at < self._files.compaction_pause_seconds:
+            return
+        self._files.compacted_at = now
+        import threading
+
+        worker = threading.Thread(target=self._compact_quietly, name=f"smp-compact-{self.id}", daemon=True)
+        self._files.store.start(worker)
+
+    def _compact_quietly(self) -> None:
+        """What goes wrong here is reported, and tried again later; the write that led here is stored."""
+        from smp.lifecycle.quota import Thresholds, compaction_target
+
+        try:
+            used = sum(self._files.sizes().values())
+            target = compaction_target(used, self.config.quota_bytes, Thresholds.of(self.config.section("storage")))
+            if target is None:
+                return
+            report = self.compact(target[1])
+            self._files.compaction_pause_seconds = _PAUSE_SECONDS if report else _LONG_PAUSE_SECONDS
+        except (SMPError, OSError) as error:
+            self._files.compaction_pause_seconds = _LONG_PAUSE_SECONDS
+            import logging  # rare, and slow to load
+
+            logging.getLogger("smp").warning("Session %s could not be compacted: %s", self.id, error)
+
+    def _fold_accesses(self, used: Iterable[Used]) -> int:
+        """Write into the files how often memories were used; how many were written. A change of this is no change."""
+        from smp.write.batch import Change
+
+        def said(fold: Fold) -> dict[str, Any]:
+            return {id: trail.data().get("access") for id, trail in fold.trails.items() if trail.deletion is None}
+
+        before = self._files.view(said)
+        wishes: list[Wish] = [
+            Change(each.id, {"access": access}, None, None, self._content_limit, may_touch_turns=True)
+            for each in used
+            if each.id in before and before[each.id] != (access := {"count": each.times, "last": each.last})
+        ]
+        if wishes:
+            self._files.commit(Batch(self.id, wishes, to_text(self._now()), False, "noting what was used"))
+        return len(wishes)
+
+    # -- what says the same
+
+    def duplicates(self, *, threshold: float | None = None) -> list[Duplicates]:
+        """Findings and preferences that say the same, in groups; nothing is changed."""
+        from smp.lifecycle.consolidation import find_duplicates
+        from smp.lifecycle.likeness import THRESHOLD
+
+        records = self._files.view(
+            lambda fold: [trail.record(self.id) for trail in fold.trails.values() if trail.deletion is None]
+        )
+        return find_duplicates(records, THRESHOLD if threshold is None else threshold)
+
+    def merge(self, group: Duplicates, *, by: str | None = None) -> Record:
+        """Let the first memory of a group stand for all, in one transaction; the others go to the trash.
+
+        It lists what it took in (`merged_from`). Restoring the others and changing it back undoes the merge; if one of
+        them has changed since `duplicates()`, it is a Conflict and nothing happens.
+        """
+        from smp.lifecycle.consolidation import merged
+        from smp.write.batch import Change, Delete
+
+        merge, author = merged(group), by or self._author
+        wishes: list[Wish] = [
+            Change(merge.keep, merge.changes, author, merge.revisions[merge.keep], self._content_limit)
+        ]
+        for id, reason in merge.remove:
+            wishes += [Change(id, {}, author, merge.revisions[id], self._content_limit), Delete(id, author, reason)]
+        self._stored(wishes, "merging", atomic=True)
+        record = wishes[0].record
+        assert record is not None
+        return record
+
+
+def _why_kept(report: CompactionReport) -> str:
+    reasons = report.plan.to_dict()["kept"]
+    told = [f"{figures['memories']:,} {why}" for why, figures in reasons.items()][:3]
+    return "of its memories stay " + ", ".join(told) if told else "nothing may go"

@@ -1,0 +1,500 @@
+"""The index is deleted, cut, flipped, old, half-built, locked, on a full or read-only disk: answers stay right."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+import smp
+from smp.errors import SMPError
+from tests.crash.processes import SOURCE
+from tests.crash.stories import SOAK, depth
+
+pytestmark = pytest.mark.crash
+
+ASKER = Path(__file__).with_name("asker.py")
+SESSIONS, EACH = 3, 12
+
+
+class Asker:
+    """One process of asker.py; what a test leaves running is killed behind it."""
+
+    started: ClassVar[list[Asker]] = []
+
+    def __init__(self, mode: str, root: Path, number: int = 0) -> None:
+        self.said: list[dict[str, Any]] = []
+        self._heard = threading.Condition()
+        self.process = subprocess.Popen(
+            [sys.executable, str(ASKER), mode, str(root), str(number)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONWARNINGS": "error", "RUST_BACKTRACE": "0"},
+        )
+        self.started.append(self)
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            with self._heard:
+                self.said.append(json.loads(line))
+                self._heard.notify_all()
+        with self._heard:
+            self._heard.notify_all()
+
+    def wait_for(self, word: str, count: int = 1) -> list[dict[str, Any]]:
+        with self._heard:
+            self._heard.wait_for(lambda: len(self.having(word)) >= count or self.process.poll() is not None, 60)
+        found = self.having(word)
+        assert len(found) >= count, (self.said[-3:], self.errors())
+        return found
+
+    def having(self, word: str) -> list[dict[str, Any]]:
+        return [what for what in self.said if word in what]
+
+    def tell(self, **task: Any) -> None:
+        assert self.process.stdin
+        self.process.stdin.write((json.dumps(task) + "\n").encode())
+        self.process.stdin.flush()
+
+    def errors(self) -> str:
+        assert self.process.stderr
+        return self.process.stderr.read().decode()[-3000:] if self.process.poll() is not None else ""
+
+    def stop(self) -> None:
+        """Its input ends; it must end well."""
+        assert self.process.stdin
+        self.process.stdin.close()
+        code = self.process.wait(100)
+        self._listener.join(100)
+        errors = self.errors()
+        self._close()
+        assert code == 0, (code, errors, self.said[-3:])
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(100)
+        self._listener.join(100)
+        self._close()
+
+    def _close(self) -> None:
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if pipe:
+                try:
+                    pipe.close()
+                except BrokenPipeError:
+                    pass
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    yield
+    while Asker.started:
+        Asker.started.pop().kill()
+
+
+@pytest.fixture(autouse=True)
+def small_tail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("smp.index.text.TAIL_LIMIT", 20)
+    monkeypatch.setattr("smp.store.indexer._PATIENCE_SECONDS", 0.3)
+
+
+def filled(root: Path) -> Path:
+    """A store whose index is partly in tantivy and partly in the tail."""
+    with smp.open(root, config={"durability": "os"}) as memory:
+        for number in range(SESSIONS):
+            session = memory.create_session(f"s{number}")
+            session.add_many(
+                [("decision", {"decision": f"alpha q{n}q {'x' * 50}", "tags": ["a.b"]}) for n in range(EACH)]
+            )
+        memory.query("alpha")
+        memory.session("s1").add_decision("alpha late")
+        memory.session("s2").delete("DEC-0003")
+        memory.query("alpha")
+    return root
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("smp.index.text.TAIL_LIMIT", 20)
+        return filled(tmp_path_factory.mktemp("template") / "store")
+
+
+@pytest.fixture
+def root(template: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(template, tmp_path / "store", copy_function=shutil.copy2))
+
+
+ALL = SESSIONS * EACH + 1 - 1
+
+
+def check_right(root: Path, *, complete: bool = True) -> None:
+    """No hit is wrong, and at the latest the second answer is complete."""
+    with smp.open(root) as memory:
+        hits = memory.query("alpha", limit=10_000)
+        check_hits(memory, hits)
+        hits = memory.query("alpha", limit=10_000)
+        check_hits(memory, hits)
+        if complete:
+            assert len(hits) == ALL
+            assert len(memory.query("q7q", limit=100)) == SESSIONS
+            assert len(memory.query(tags="a", limit=10_000)) == ALL - 1
+            assert memory.session("s2").query("q2q").ids == []
+
+
+def check_hits(memory: smp.Memory, hits: Any) -> None:
+    for hit in hits:
+        assert hit.record == memory.session(hit.session).get(hit.id)
+
+
+def index_files(root: Path) -> list[Path]:
+    return sorted(path for path in (root / ".smp/index").rglob("*") if path.is_file())
+
+
+def rows_file(root: Path) -> Path:
+    (path,) = (root / ".smp/index").rglob("rows.sqlite")
+    return path
+
+
+# -- damage while nobody looks
+
+
+def test_a_deleted_index_is_made_anew(root: Path) -> None:
+    shutil.rmtree(root / ".smp/index")
+    check_right(root)
+
+
+def test_each_file_of_the_index_deleted(root: Path, tmp_path: Path) -> None:
+    for number, path in enumerate(index_files(root)):
+        twin = Path(shutil.copytree(root, tmp_path / f"twin{number}", copy_function=shutil.copy2))
+        (twin / path.relative_to(root)).unlink()
+        check_right(twin, complete=False)
+        rebuilt(twin)
+
+
+def test_each_file_of_the_index_cut(root: Path, tmp_path: Path) -> None:
+    for number, path in enumerate(index_files(root)):
+        for share in (0, 0.6) if SOAK else (0.6,):
+            twin = Path(shutil.copytree(root, tmp_path / f"twin{number}-{share}", copy_function=shutil.copy2))
+            size = path.stat().st_size
+            os.truncate(twin / path.relative_to(root), int(size * share))
+            check_right(twin, complete=False)
+            rebuilt(twin)
+            shutil.rmtree(twin)
+
+
+@pytest.mark.parametrize("seed", range(depth(8, 60)))
+def test_flipped_bytes_never_give_a_wrong_memory(root: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    files = [path for path in index_files(root) if path.stat().st_size]
+    path = files[seed % len(files)] if seed < len(files) else chance.choice(files)
+    data = bytearray(path.read_bytes())
+    for _ in range(chance.choice([1, 3, 30, 300])):
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    path.write_bytes(data)
+    with smp.open(root) as memory:
+        for asked in ({"text": "alpha"}, {"text": "q7q late"}, {"tags": "a"}, {"text": "q1*", "sort": "newest"}, {}):
+            check_hits(memory, memory.query(**asked, limit=10_000, count_by=["type", "tag", "agent", "session"]))  # type: ignore[arg-type]
+        memory.find_related("s1/DEC-0001")
+        memory.session("s1").priority("DEC-0001")
+    rebuilt(root)
+
+
+UNNOTICED = [
+    "UPDATE session SET files = '{'",
+    "UPDATE session SET files = '[]'",
+    "UPDATE session SET files = '{\"decisions.jsonl\": [1]}'",
+    "UPDATE memory SET places = 'x'",
+    "UPDATE memory SET places = ''",
+    "UPDATE memory SET places = '1:0:5'",
+    "UPDATE memory SET places = '999:0:5'",
+    "UPDATE memory SET places = '1:-5:99999999'",
+    "UPDATE memory SET type = 99",
+    "UPDATE memory SET type = 'x'",
+    "UPDATE memory SET created = 'x'",
+    "UPDATE memory SET author = 4711",
+    "UPDATE memory SET importance = 'x'",
+    "UPDATE meta SET value = 'x' WHERE key = 'generation'",
+    "UPDATE meta SET value = 77 WHERE key = 'generation'",
+    "UPDATE meta SET value = '../../../etc' WHERE key = 'text_folder'",
+    "UPDATE session SET id = 'other' WHERE no = 1",
+    "UPDATE session SET size = 'x'",
+    "DELETE FROM name",
+    "DELETE FROM session",
+    "DELETE FROM memory",
+    "DROP TABLE recent",
+    "DROP TABLE session",
+    "UPDATE recent SET labels = x'ff', terms = x'fe'",
+]
+
+
+def test_flipped_bytes_in_rows_that_sqlite_takes_for_good(root: Path) -> None:
+    """What SQLite does not notice: JSON, places, numbers and types that are none."""
+    for change in UNNOTICED if SOAK else random.sample(UNNOTICED, 7):
+        with sqlite3.connect(rows_file(root)) as rows:
+            rows.execute(change)
+        rows.close()
+        with smp.open(root) as memory:
+            try:
+                for text in ("alpha", None, "late"):
+                    check_hits(memory, memory.query(text, limit=10_000, count_by=["type", "agent", "session", "day"]))
+                memory.session("s1").add_decision("written all the same")
+                check_hits(memory, memory.query("alpha", limit=10_000, sort="importance"))
+            except BaseException as error:
+                raise AssertionError(f"{change}: {type(error).__name__}: {error}") from error
+        rebuilt(root)
+        with smp.open(root) as memory:
+            session = memory.session("s1")
+            session.delete(next(record.id for record in session.records() if "all the same" in record.text))
+            memory.query("alpha")
+
+
+def rebuilt(root: Path) -> None:
+    """After a rebuild all is found, whatever there was before."""
+    with smp.open(root) as memory:
+        assert memory.store.indexer.rebuild() >= ALL
+        assert not memory.store.indexer.caught_up(None).is_private
+        hits = memory.query("alpha", limit=10_000)
+        assert len(hits) == ALL
+        check_hits(memory, hits)
+
+
+@pytest.mark.parametrize("version", [0, 99, -1])
+def test_an_index_of_another_version(root: Path, version: int) -> None:
+    rows = sqlite3.connect(rows_file(root))
+    rows.execute(f"PRAGMA user_version = {version}")
+    rows.commit()
+    rows.close()
+    check_right(root)
+
+
+def test_something_else_in_the_place_of_the_index(root: Path) -> None:
+    shutil.rmtree(root / ".smp/index")
+    (root / ".smp/index").write_bytes(b"not a folder")
+    check_right(root)
+    (root / ".smp/index").unlink()
+    check_right(root)
+
+
+# -- other processes
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.05, 0.3])
+def test_killed_while_it_is_built(root: Path, pause: float) -> None:
+    for _ in range(depth(1, 5)):
+        shutil.rmtree(root / ".smp/index", ignore_errors=True)
+        builder = Asker("build", root)
+        builder.wait_for("taken")
+        time.sleep(pause)
+        builder.kill()
+        check_right(root)
+
+
+def test_locked_by_another_process(root: Path) -> None:
+    """An answer does not wait for ever, and is complete; writes do not care."""
+    rows = sqlite3.connect(rows_file(root), isolation_level=None)
+    rows.execute("BEGIN EXCLUSIVE")
+    with smp.open(root) as memory:
+        memory.session("s1").add_decision("alpha fresh")
+        hits = memory.query("alpha", limit=10_000)
+        check_hits(memory, hits)
+        assert len(hits) == ALL + 1
+        assert memory.session("s1").query("fresh").ids == [hits[0].id] or memory.session("s1").query("fresh")
+        rows.execute("ROLLBACK")
+        rows.close()
+        assert len(memory.query("alpha", limit=10_000)) == ALL + 1
+        assert not memory.store.indexer.caught_up(None).is_private
+
+
+def _delete(root: Path) -> None:
+    shutil.rmtree(root / ".smp/index", ignore_errors=True)
+
+
+def _delete_files(root: Path) -> None:
+    for path in index_files(root):
+        path.unlink(missing_ok=True)
+
+
+def _delete_text(root: Path) -> None:
+    try:
+        found = list((root / ".smp/index").rglob("text-*"))
+    except FileNotFoundError:
+        return  # the folder itself went meanwhile
+    for path in found:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _replace_by_garbage(root: Path) -> None:
+    for path in index_files(root):
+        fresh = path.with_name("fresh")
+        try:
+            fresh.write_bytes(os.urandom(path.stat().st_size // 2))
+            os.replace(fresh, path)
+        except OSError:
+            pass
+
+
+def _rebuild(root: Path) -> None:
+    with smp.open(root) as memory:
+        memory.store.indexer.rebuild()
+
+
+def _old_version(root: Path) -> None:
+    for path in (root / ".smp/index").rglob("rows.sqlite"):
+        rows = sqlite3.connect(path, timeout=1)
+        try:
+            rows.execute("PRAGMA user_version = 77")
+            rows.commit()
+        except sqlite3.Error:
+            pass
+        rows.close()
+
+
+def _lock(root: Path) -> None:
+    for path in (root / ".smp/index").rglob("rows.sqlite"):
+        rows = sqlite3.connect(path, timeout=1, isolation_level=None)
+        try:
+            rows.execute("BEGIN EXCLUSIVE")
+            time.sleep(0.2)
+        except sqlite3.Error:
+            pass
+        rows.close()
+
+
+def _kill_a_builder(root: Path) -> None:
+    builder = Asker("build", root)
+    builder.wait_for("taken", 2)
+    builder.kill()
+
+
+DAMAGES: list[Callable[[Path], None]] = [
+    _delete, _delete_files, _delete_text, _replace_by_garbage, _rebuild, _old_version, _lock, _kill_a_builder,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__.strip("_"))
+def test_while_queries_run(root: Path, damage: Callable[[Path], None]) -> None:
+    """Two processes ask, a third one writes, and all the time somebody spoils the index."""
+    askers = [Asker("query", root, ALL) for _ in range(2)]
+    for asker in askers:
+        asker.wait_for("asking")
+    written = 0
+    with smp.open(root, config={"durability": "os"}) as memory:
+        for _ in range(depth(2, 10)):
+            damage(root)
+            memory.session("s0").add_many([("decision", {"decision": "alpha more"})] * 8)
+            written += 8
+            check_hits(memory, memory.query("alpha", limit=10_000))
+            damage(root)
+            assert len(memory.query("alpha", limit=10_000)) == ALL + written
+    for asker in askers:
+        asker.stop()
+        assert not asker.having("wrong"), asker.having("wrong")
+        assert not asker.having("refused"), asker.having("refused")
+        assert asker.having("asked")[0]["least"] >= ALL
+    with smp.open(root) as memory:
+        assert len(memory.query("alpha", limit=10_000)) == ALL + written
+        memory.query("alpha")
+        assert not memory.store.indexer.caught_up(None).is_private
+
+
+# -- disks
+
+
+READ_ONLY = """
+import ctypes, os, sys
+if os.geteuid() == 0:  # root may write everywhere, until it gives up its capabilities
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    if ctypes.CDLL(None).capset(header, (ctypes.c_uint32 * 6)()):
+        sys.exit(77)
+import smp
+with smp.open(sys.argv[1]) as memory:
+    for _ in range(2):
+        hits = memory.query("alpha", limit=10_000)
+        assert len(hits) == int(sys.argv[2]), len(hits)
+        assert all(hit.record == memory.session(hit.session).get(hit.id) for hit in hits)
+        assert memory.session("s1").query("late").ids == ["DEC-0013"]
+        memory.find_similar("s1/DEC-0001")
+"""
+
+
+@pytest.mark.parametrize("with_index", [True, False])
+def test_a_store_that_may_only_be_read(root: Path, with_index: bool) -> None:
+    if sys.platform == "win32":
+        pytest.skip("needs POSIX permissions")
+    if not with_index:
+        shutil.rmtree(root / ".smp/index")
+    for folder, _, files in os.walk(root, topdown=False):
+        for name in files:
+            os.chmod(os.path.join(folder, name), 0o444)
+        os.chmod(folder, 0o555)
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(READ_ONLY), str(root), str(ALL)],
+        env={**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    for folder, _, _ in os.walk(root):
+        os.chmod(folder, 0o755)
+    if ended.returncode == 77:
+        pytest.skip("root cannot give up its capabilities here")
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("a small tmpfs can only be mounted by root on Linux")
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "smp-test", str(folder)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"a small tmpfs cannot be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("room", [0, 4096, 40_000, 150_000])
+def test_a_full_disk_costs_the_index_and_not_the_answer(small_disk: Path, room: int) -> None:
+    with smp.open(small_disk / "store", config={"durability": "os"}) as memory:
+        session = memory.create_session("full")
+        session.add_many([("decision", {"decision": f"alpha {n} {'words ' * 20}"}) for n in range(60)])
+        free = os.statvfs(small_disk)
+        (small_disk / "filler").write_bytes(bytes(max(free.f_bavail * free.f_frsize - room, 0)))
+        count = 60
+        for attempt in range(3):
+            hits = memory.query("alpha", limit=1000)
+            check_hits(memory, hits)
+            assert len(hits) == count
+            try:
+                session.add_decision(f"alpha again {attempt}")
+                count += 1
+            except SMPError as error:
+                assert "full" in str(error) or "space" in str(error).lower()
+        (small_disk / "filler").unlink()
+        session.add_decision("alpha last")
+        assert len(memory.query("alpha", limit=1000)) == count + 1
+        assert not memory.store.indexer.caught_up(None).is_private

@@ -1,0 +1,131 @@
+"""The machine stops before any disk call of putting a session away or bringing it back: it is whole, in one place."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from smp.files.memory_system import MemorySystem
+from smp.memory import Memory
+from tests.crash.stories import (
+    LAYOUTS,
+    SESSION,
+    SOAK,
+    Step,
+    Story,
+    Wrong,
+    crashes_of,
+    depth,
+    full_base,
+    open_on,
+    view_of,
+)
+
+pytestmark = pytest.mark.crash
+
+Do = Callable[[Memory], Any]
+
+
+def archive(memory: Memory) -> None:
+    memory.archive_session(SESSION, "old")
+
+
+def restore(memory: Memory) -> None:
+    memory.restore_session(SESSION)
+
+
+def delete(memory: Memory) -> None:
+    memory.delete_session(SESSION, "wrong")
+
+
+def undelete(memory: Memory) -> None:
+    memory.undelete_session(SESSION)
+
+
+def purge(memory: Memory) -> None:
+    memory.purge_session(SESSION)
+
+
+PLACES = {archive: "archived", restore: "live", delete: "deleted", undelete: "live", purge: ""}
+STORIES: dict[str, tuple[list[Do], Do, str]] = {  # what came before, what is done, where the session is then
+    "archive": ([], archive, "archived"),
+    "archive again": ([archive, restore], archive, "archived"),
+    "restore": ([archive], restore, "live"),
+    "delete": ([], delete, "deleted"),
+    "delete archived": ([archive], delete, "deleted"),
+    "undelete": ([delete], undelete, "live"),
+    "undelete archived": ([archive, delete], undelete, "archived"),
+    "purge": ([delete], purge, ""),
+    "purge archived": ([archive, delete], purge, ""),
+}
+PARAMETERS = [(layout, name) for layout in LAYOUTS for name in STORIES]
+
+
+def where(memory: Memory) -> str:
+    """The one place where the session is."""
+    found = {
+        "live": SESSION in [session.id for session in memory.sessions()],
+        "archived": SESSION in [away.session for away in memory.archived_sessions()],
+        "deleted": SESSION in [away.session for away in memory.deleted_sessions()],
+    }
+    places = [place for place, there in found.items() if there]
+    if len(places) > 1:
+        raise Wrong(f"in several places: {places}")
+    return "".join(places)
+
+
+@functools.cache
+def base_of(layout: str, name: str) -> MemorySystem:
+    system = MemorySystem(disk=full_base(layout))
+    with open_on(system) as memory:
+        for step in STORIES[name][0]:
+            step(memory)
+    return system
+
+
+@functools.cache
+def expected(layout: str) -> dict[str, Any]:
+    return view_of(open_on(MemorySystem(disk=full_base(layout))).session(SESSION))
+
+
+def check(layout: str, name: str, system: MemorySystem, done: bool, *, thorough: bool) -> None:
+    """Where it was or where it should be, whole; if `thorough`, every way to put it away and bring it back still works."""
+    before, _, after = STORIES[name]
+    allowed = {after} if done else {after, PLACES[before[-1]] if before else "live"}
+    memory = open_on(system)
+    place = where(memory)
+    if place not in allowed:
+        raise Wrong(f"it is {place or 'gone'}, expected {allowed}")
+    if not place:
+        memory.create_session(SESSION).add_decision("a new one of this name")
+        assert [record.id for record in memory.session(SESSION).records()] == ["DEC-0001"]
+        return
+    for step in ([undelete] if place == "deleted" else []) + [lambda memory: memory.session(SESSION)]:
+        step(memory)
+    if view_of(memory.session(SESSION)) != expected(layout):
+        raise Wrong("not as it was")
+    for step in (archive, restore, delete, undelete) if thorough else ():
+        step(memory)
+        if where(open_on(system)) != PLACES[step]:
+            raise Wrong(f"after {step.__name__} it is {where(open_on(system))}")
+    if view_of(memory.session(SESSION)) != expected(layout):
+        raise Wrong("not as it was in the end")
+    leftover = thorough and [each for each in system.listdir("/store/.smp") if each.startswith(("leaving-", "coming-"))]
+    if leftover:
+        raise Wrong(f"left over: {leftover}")
+
+
+@pytest.mark.parametrize(("layout", "name"), PARAMETERS)
+def test_crash_before_every_call(layout: str, name: str) -> None:
+    story = Story(name, layout, base_of(layout, name), [Step(STORIES[name][1])])
+    for crash in crashes_of(story):
+        states = [*crash.machine.crash_states(limit=depth(2, 20), seed=crash.call)]
+        for number, system in enumerate([crash.machine.kill_state(), *states]):
+            try:
+                check(layout, name, system, crash.done == 1, thorough=number == 0 and (crash.call % 3 == 0 or SOAK > 0))
+            except Exception as error:
+                how = getattr(system, "story", "killed")
+                raise Wrong(f"{layout}, {name}: stopped before call {crash.call} ({how}): {error}") from error

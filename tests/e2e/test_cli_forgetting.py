@@ -1,0 +1,116 @@
+"""Forgetting on the command line: delete, deleted, restore, purge, erase."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smp.cli.main import main
+
+
+class Terminal:
+    """Calls `smp` in this process and reads what it printed."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *words: str) -> tuple[int, str, str]:
+        self._capsys.readouterr()
+        code = main(list(words))
+        out, err = self._capsys.readouterr()
+        assert "Traceback" not in err
+        return code, out, err
+
+    def ok(self, *words: str) -> str:
+        code, out, err = self(*words)
+        assert code == 0, err
+        return out
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.ok(*words, "--json"))
+
+    def ids(self) -> list[str]:
+        return [record["id"] for record in self.json("list")]
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    for name in list(os.environ):
+        if name.startswith("SMP_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    cli = Terminal(capsys)
+    cli.ok("init")
+    cli.ok("session", "new", "shop", "--user", "ada")
+    cli.ok("decide", "Bill in euros", "--topic", "billing")
+    cli.ok("decide", "Bill monthly, says the platypus orchestra", "--topic", "billing")
+    cli.ok("note", "No rate limit", "--severity", "high")
+    return cli
+
+
+def test_delete_by_criteria(cli: Terminal) -> None:
+    out = cli.ok("delete", "--topic", "billing", "--preview")
+    assert "Bill in euros" in out
+    assert "2 memories would be deleted" in out
+    assert len(cli.ids()) == 3
+    told = cli.json("delete", "--topic", "billing", "--reason", "asked to")
+    assert (told["count"], told["ids"]) == (2, ["shop/DEC-0001", "shop/DEC-0002"])
+    assert told["deletions"][0]["reason"] == "asked to"
+    assert cli.ids() == ["FIND-0001"]
+    assert "asked to" in cli.ok("deleted")
+    assert [each["id"] for each in cli.json("deleted", "--all")] == ["DEC-0001", "DEC-0002"]
+    assert "No such memory" in cli.ok("delete", "--topic", "billing")
+    assert "2 memories brought back" in cli.ok("restore", "--topic", "billing")
+    assert cli.ok("deleted") == "The trash is empty.\n"
+    assert "1 memory deleted" in cli.ok("delete", "--all", "--text", "rate limit", "--where", "severity=high")
+
+
+def test_nothing_is_not_everything(cli: Terminal) -> None:
+    code, _, err = cli("delete")
+    assert code
+    assert "Say which memories" in err
+    code, _, err = cli("delete", "DEC-0001", "--topic", "x")
+    assert code
+    assert "not both" in err
+
+
+def test_a_person_is_asked(cli: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = io.StringIO("n\ny\nno\n")
+    monkeypatch.setattr("smp.cli.commands.forgetting._is_person", lambda: True)
+    monkeypatch.setattr("sys.stdin", answers)
+    code, _, err = cli("delete", "--topic", "billing")
+    assert (code, err) == (0, "Nothing was changed.\n")
+    assert len(cli.ids()) == 3
+    assert "2 memories deleted" in cli.ok("delete", "--topic", "billing")
+    code, _, err = cli("erase", "DEC-0001")
+    assert (code, err) == (0, "Nothing was changed.\n")
+
+
+def test_purge(cli: Terminal) -> None:
+    cli.ok("delete", "DEC-0001")
+    told = cli.json("purge", "--older-than", "0")
+    assert (told["count"], told["announced"], told["waiting"]) == (0, ["shop/DEC-0001"], 1)
+    assert "0 memories purged, 0 announced, 1 in the trash." in cli.ok("purge", "--all")
+
+
+def test_erase(cli: Terminal, tmp_path: Path) -> None:
+    code, _, err = cli("erase", "DEC-0002")
+    assert code
+    assert "--yes" in err
+    assert cli.json("erase", "--text", "platypus", "--preview")["ids"] == ["shop/DEC-0002"]
+    cli.ok("query", "platypus")
+    out = cli.ok("erase", "DEC-0002", "--yes", "--reason", "asked to")
+    for expected in ("1 memory erased: shop/DEC-0002", "decisions.jsonl", "verified", "beyond reach"):
+        assert expected in out
+    assert "platypus" not in out
+    assert cli.ids() == ["DEC-0001", "FIND-0001"]
+    for folder, _, names in os.walk(tmp_path):
+        for name in names:
+            assert b"platypus" not in Path(folder, name).read_bytes(), name
+    receipt = cli.json("erase", "FIND-0001", "--yes")
+    assert (receipt["count"], receipt["verified"]) == (1, True)

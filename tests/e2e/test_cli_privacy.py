@@ -1,0 +1,173 @@
+"""Export, import, anonymise, redact and audit, as a person or a script uses them."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import stat
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import smp
+from tests.e2e.test_cli import Terminal
+
+LAYOUTS = ("jsonl", "markdown", "single", "log")
+FORMATS = ("json", "jsonl", "yaml", "markdown")
+TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("SMP_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SMP_ROOT", str(tmp_path / "store"))
+
+
+@pytest.fixture
+def terminal(capsys: pytest.CaptureFixture[str]) -> Terminal:
+    return Terminal(capsys)
+
+
+@pytest.fixture(params=LAYOUTS)
+def store(terminal: Terminal, request: pytest.FixtureRequest) -> str:
+    terminal.ok("init", "--layout", request.param)
+    terminal.ok("session", "new", "checkout", "--user", "Ada Lovelace", "--project", "shop")
+    terminal.ok("decide", "Ada wants OAuth", "--author", "architect", "--tag", "auth")
+    terminal.ok("note", "Slow", "--author", "veritas")
+    terminal.ok("relate", "DEC-0001", "FIND-0001")
+    terminal.ok("pin", "DEC-0001")
+    return str(request.param)
+
+
+def seen(terminal: Terminal, session: str) -> list[object]:
+    return [
+        {**record, "session": ""}
+        for record in (terminal.json("show", f"{session}/{name}") for name in ("DEC-0001", "FIND-0001"))
+    ] + [terminal.json("history", f"{session}/DEC-0001")]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_out_and_in_again(terminal: Terminal, store: str, format: str) -> None:
+    done = terminal.json("export", "out.x", "--format", format, "--session", "checkout")
+    assert done["sessions"] == ["checkout"]
+    assert stat.S_IMODE(os.stat("out.x").st_mode) == 0o600
+    assert terminal.json("import", "out.x", "--as", "again") == [{"id": "again", "memories": 2}]
+    first, second = (seen(terminal, name) for name in ("checkout", "again"))
+    plain = (json.dumps(each, sort_keys=True) for each in (first, second))
+    assert next(plain).replace("checkout", "") == next(plain).replace("again", "")
+    assert terminal.ok("export", "--format", format, "--session", "checkout") == Path("out.x").read_text()
+
+
+def test_all_sessions(terminal: Terminal, store: str, tmp_path: Path) -> None:
+    terminal.ok("session", "new", "other")
+    terminal.ok("export", "--all", "all.yaml")
+    terminal.ok("init", "--root", str(tmp_path / "second"))
+    found = terminal.json("import", "all.yaml", "--root", str(tmp_path / "second"))
+    assert [row["id"] for row in found] == ["checkout", "other"]
+
+
+def test_the_input_can_be_a_pipe(terminal: Terminal, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = terminal.ok("export", "--session", "checkout")
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(text.encode())))
+    assert terminal.json("import", "-", "--as", "piped")[0]["id"] == "piped"
+
+
+def test_nothing_is_overwritten(terminal: Terminal, store: str) -> None:
+    Path("out.json").write_text("mine")
+    assert "--force" in terminal.fails(4, "export", "out.json")
+    assert Path("out.json").read_text() == "mine"
+    terminal.ok("export", "out.json", "--force")
+    assert "--as" in terminal.fails(9, "import", "out.json")
+
+
+def test_a_broken_file_names_its_line(terminal: Terminal, store: str) -> None:
+    terminal.ok("export", "out.jsonl")
+    lines = Path("out.jsonl").read_text().splitlines(keepends=True)
+    Path("out.jsonl").write_text("".join([lines[0], "{broken\n", *lines[2:]]))
+    assert "out.jsonl:2:" in terminal.fails(4, "import", "out.jsonl", "--as", "x")
+    assert len(terminal.json("session", "list")) == 1
+    assert "no file" in terminal.fails(4, "import", "missing.json")
+
+
+def test_placeholders_and_the_way_back(terminal: Terminal, store: str) -> None:
+    terminal.ok("export", "out.yaml", "--anonymise", "--key", "names.key", "--session", "checkout")
+    assert stat.S_IMODE(os.stat("names.key").st_mode) == 0o600
+    text = Path("out.yaml").read_text()
+    assert "Ada" not in text
+    assert "shop" not in text
+    assert "User-1" in text
+    terminal.ok("import", "out.yaml")
+    terminal.ok("import", "out.yaml", "--key", "names.key", "--as", "back")
+    assert terminal.json("show", "back/DEC-0001")["decision"] == "Ada wants OAuth"
+    assert terminal.json("show", "Session-1/DEC-0001")["decision"] == "User-1b wants OAuth"
+    restored = terminal.ok("export", "--session", "Session-1", "--restore-key", "names.key", "--format", "yaml")
+    assert "Ada wants OAuth" in restored
+    terminal.fails(2, "export", "x.json", "--key", "names.key")
+    terminal.fails(2, "import", "out.yaml", "--key", "missing.key")
+    Path("bad.key").write_text("{}")
+    terminal.fails(4, "import", "out.yaml", "--key", "bad.key", "--as", "y")
+
+
+def test_a_copy_of_a_session_and_one_memory(terminal: Terminal, store: str) -> None:
+    one = terminal.json("anonymise", "checkout/DEC-0001")
+    assert one["decision"].startswith("User-1")
+    done = terminal.json("anonymise", "--session", "checkout", "--key", "names.key")
+    assert (done["session"], done["copy"], done["memories"]) == ("checkout", "Session-1", 2)
+    again = terminal.json("anonymise", "--session", "checkout", "--key", "names.key", "--as", "second")
+    assert again["placeholders"] == done["placeholders"]
+    assert terminal.json("show", "checkout/DEC-0001")["decision"] == "Ada wants OAuth"
+
+
+def test_secrets_in_what_is_stored(terminal: Terminal, store: str, tmp_path: Path) -> None:
+    terminal.ok("config", "--set", "privacy.redaction.enabled=false")
+    terminal.ok("decide", f"The key is {TOKEN}", "--session", "checkout")
+    terminal.ok("config", "--unset", "privacy.redaction.enabled")
+    assert TOKEN not in terminal.ok("decide", f"Another is {TOKEN}", "--session", "checkout", "--json")
+    out = terminal.ok("redact", "--preview", "--session", "checkout")
+    assert "DEC-0002" in out
+    assert "1 github_token" in out
+    assert "DEC-0003" not in out
+    assert terminal.json("show", "checkout/DEC-0002")["decision"].endswith(TOKEN)
+    terminal.ok("redact", "--all", "--reason", "rotated")
+    assert terminal.json("show", "checkout/DEC-0002")["decision"] == "The key is [REDACTED:github_token]"
+    assert "No secrets" in terminal.ok("redact", "--all")
+    for folder, _, names in os.walk(tmp_path / "store"):
+        assert not any(TOKEN.encode() in Path(folder, name).read_bytes() for name in names)
+
+
+def test_the_audit_log(terminal: Terminal, store: str) -> None:
+    assert "Nothing" in terminal.ok("audit")
+    terminal.ok("decide", "Ask bob@example.org", "--session", "checkout")
+    terminal.ok("export", "out.json", "--session", "checkout")
+    terminal.ok("anonymise", "--session", "checkout")
+    found = terminal.json("audit")
+    assert found["problems"] == []
+    assert [entry["action"] for entry in found["entries"]] == ["redact", "export", "anonymise"]
+    assert terminal.json("audit", "--limit", "1")["entries"] == found["entries"][-1:]
+    assert terminal.json("audit", "--action", "export")["entries"] == found["entries"][1:2]
+    assert terminal.json("audit", "--session", "nobody")["entries"] == []
+    out = terminal.ok("audit")
+    assert "DEC-0002; 1 email" in out
+    assert "bob" not in out
+    log = Path("store", ".smp", "audit.jsonl")
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[1:]))
+    code, out, _ = terminal("audit")
+    assert code == 41
+    assert "✗" in out
+
+
+def test_rules_of_redaction_can_be_set(terminal: Terminal, store: str) -> None:
+    terminal.ok("config", "--set", "privacy.redaction.off=email,phone")
+    assert terminal.json("config", "privacy.redaction.off")["value"] == ["email", "phone"]
+    assert terminal.json("decide", "Ask bob@example.org", "--session", "checkout")["decision"] == "Ask bob@example.org"
+    patterns = '[{"type": "employee", "regex": "EMP-[0-9]{6}"}]'
+    terminal.ok("config", "--set", f"privacy.redaction.patterns={patterns}")
+    assert terminal.json("decide", "EMP-123456", "--session", "checkout")["decision"] == "[REDACTED:employee]"
+    terminal.fails(5, "config", "--set", "privacy.redaction.off=fone")
+    terminal.fails(5, "config", "--set", 'privacy.redaction.patterns=[{"type": "x", "regex": "(a+)+b"}]')
+    assert smp.open("store").config["privacy.redaction.off"] == ["email", "phone"]

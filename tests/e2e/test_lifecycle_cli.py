@@ -1,0 +1,107 @@
+"""The command line looks after sessions: states, archive, trash, compaction, maintenance, duplicates."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smp.cli.main import main
+
+OLD = "2025-06-01T10:00:00Z"
+
+
+@pytest.fixture
+def smp_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    monkeypatch.setenv("SMP_ROOT", str(tmp_path / "store"))
+    monkeypatch.setenv("SMP_DURABILITY", "os")
+
+    def run(*words: str, code: int = 0) -> str:
+        found = main(list(words))
+        told = capsys.readouterr()
+        assert found == code, told.err
+        return told.out if code == 0 else told.err
+
+    run("init")
+    run("session", "new", "review", "--project", "shop")
+    return run
+
+
+def as_json(run: Any, *words: str) -> Any:
+    return json.loads(run(*words, "--json"))
+
+
+def aged(run: Any) -> None:
+    for number in range(3):
+        run("add", "turn", f"Something old about needle{number}", "--role", "user", "--field", f"created={OLD}")
+    run("decide", "Use files")
+
+
+def test_a_session_is_put_away_and_comes_back(smp_: Any) -> None:
+    smp_("decide", "Use OAuth")
+    assert "active" in smp_("session", "list")
+    smp_("session", "archive", "review", "--reason", "released")
+    assert "review" not in smp_("session", "list")
+    [row] = as_json(smp_, "session", "list", "--all")
+    assert (row["id"], row["state"], row["reason"]) == ("review", "archived", "released")
+    assert "OAuth" in smp_("query", "OAuth", "--include-archived")
+    assert "Use OAuth" in smp_("list", "--session", "review")  # opening it is enough
+    smp_("archive", "review")
+    smp_("unarchive", "review")
+    assert as_json(smp_, "session", "list")[0]["next"]["state"] == "idle"
+
+
+def test_a_session_is_deleted_undeleted_and_purged(smp_: Any) -> None:
+    smp_("decide", "Use OAuth")
+    assert "smp session undelete review" in smp_("session", "delete", "review", "--reason", "wrong")
+    assert "purged on" in smp_("session", "list", "--all")
+    assert "undelete" in smp_("list", "--session", "review", code=8)
+    smp_("session", "undelete", "review")
+    assert "Use OAuth" in smp_("list")
+    smp_("session", "delete", "review")
+    assert "--yes" in smp_("session", "purge", "review", code=2)
+    smp_("session", "purge", "review", "--yes")
+    assert as_json(smp_, "session", "list", "--all") == []
+
+
+def test_compaction_shows_what_goes_and_a_memory_comes_back(smp_: Any) -> None:
+    aged(smp_)
+    planned = smp_("compact", "--bytes", "100000", "--dry-run")
+    assert "3 memories would go" in planned
+    assert "an active decision" in planned
+    assert "Nothing was compacted" in smp_("archived")
+    done = as_json(smp_, "compact", "--bytes", "100000")
+    assert done["done"]["removed"] == ["TURN-0001", "TURN-0002", "TURN-0003"]
+    assert "TURN-0002" in smp_("archived")
+    assert "cold segment" in smp_("stats")
+    assert "cold segment" in smp_("show", "TURN-0002", code=11)
+    assert "needle1" in smp_("query", "needle1", "--include-archived")
+    smp_("restore", "TURN-0002")
+    smp_("restore", "TURN-0001", "TURN-0003")
+    assert "needle1" in smp_("show", "TURN-0002")
+    assert as_json(smp_, "archived") == []
+
+
+def test_maintenance_tells_what_it_did(smp_: Any) -> None:
+    aged(smp_)
+    assert "would run" in smp_("maintain", "--dry-run")
+    report = as_json(smp_, "maintain")
+    assert [task["name"] for task in report["tasks"] if task["ran"]] == [task["name"] for task in report["tasks"]]
+    assert "not due" in smp_("maintain")
+    assert [task["name"] for task in as_json(smp_, "maintain", "--auto")["tasks"] if task["ran"]] == [
+        "decay",
+        "archive",
+        "purge",
+    ]
+    assert "sweep" in smp_("maintain", "--only", "sweep", code=3)
+
+
+def test_duplicates_are_shown_and_merged(smp_: Any) -> None:
+    smp_("note", "The login has no rate limit")
+    smp_("note", "The login has no rate limit at all")
+    assert "FIND-0002" in smp_("duplicates")
+    assert "1 group" in smp_("duplicates", "--merge")
+    assert "No two" in smp_("duplicates")
+    smp_("restore", "FIND-0002")

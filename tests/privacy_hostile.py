@@ -1,0 +1,59 @@
+"""What text would make redaction slow? Generators of the worst that is known, each for any size."""
+
+from __future__ import annotations
+
+from itertools import cycle, islice
+from typing import TYPE_CHECKING
+
+from smp.privacy.assignments import TRIGGERS
+from smp.privacy.numbers import NUMBERS
+from smp.privacy.patterns import GENERAL, PROVIDERS
+from smp.privacy.redact import Redactor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from smp.privacy.patterns import Rule
+
+
+def again(piece: str) -> Callable[[int], str]:
+    return lambda size: (piece * (size // len(piece) + 1))[:size]
+
+
+_LITERALS = sorted({trigger for rule in (*PROVIDERS, *GENERAL, *NUMBERS) for trigger in rule.triggers} | set(TRIGGERS))
+_KEY = "-----BEGIN RSA PRIVATE KEY-----"
+
+
+def all_literals(joint: str) -> Callable[[int], str]:
+    return lambda size: joint.join(islice(cycle(_LITERALS), size // 4))[:size]
+
+
+GENERATORS: dict[str, Callable[[int], str]] = {
+    "one letter": again("a"),
+    "almost an address": lambda size: "a." * (size // 2 - 1) + "@",
+    "many at signs": again("a@b-"),
+    "names without values": again("password"),
+    "names with values": again("pwd=key:"),
+    "a quote that never ends": lambda size: again('secret="')(size // 2) + "\\" * (size // 2),
+    "keys that never end": again(_KEY + "\nMIIEpAIBAAKCAQEA"),
+    "one key that never ends": lambda size: (_KEY + again("Ab1/ -")(size))[:size],
+    "tokens that break off": again("eyJhbGciOiJI.eyJzdWIiOiIx."),
+    "every literal, joined": all_literals(""),
+    "every literal, apart": all_literals(" "),
+    "addresses with colons": again("://a:b"),
+    "one address of colons": lambda size: "://" + again(":a@")(size - 3),
+    "digits": again("4111-1111 "),
+    "digits without end": again("4"),
+    "telephones": again("tel +1 (555) 2-"),
+    "accounts": again("DE89 3704 "),
+    "placeholders": again("[REDACTED:email]password="),
+    "blank": again("key \t = \t "),
+    "letters that grow": again("İpassword:"),
+}
+
+
+def every_rule() -> list[Rule]:
+    """All rules, also those that a text's triggers would not wake."""
+    redactor = Redactor()
+    named = [rule for _, (_, rule) in redactor._triggers if rule.kind == ""][:1]
+    return [*PROVIDERS, *GENERAL, *NUMBERS, *named]

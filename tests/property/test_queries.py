@@ -1,0 +1,369 @@
+"""Queries through the index find exactly what a look at every memory finds, in pages that cover it once."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+import smp
+from smp.index.words import TextQuery, matcher, parse, terms
+from smp.testing import FrozenClock
+from tests.crash.stories import depth
+
+START = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NAMES = ("s1", "s2", "s3")
+VOCABULARY = [
+    "alpha", "beta", "gamma", "delta", "Alphas", "running", "runs", "the", "of", "auth_service.py", "src/auth/o_auth.py",
+    "OAuth2", "FIND-0001", "DEC-0001", "getUserName", "Zürich", "zurich", "C++", "v2.0", "数据库连接", "データベース", "데이터베이스를",
+    "ฐานข้อมูล", "don't", "-", "—", "…", "alpha.", "(beta)", "🙂", "e\u0301te", "a" * 120,
+]  # fmt: skip
+TAGS = ["auth", "auth.oauth", "auth.oauth.pkce", "Auth.SAML", "db", "author"]
+AUTHORS = ["ada", "bob", "Ada Lovelace"]
+TOPICS = ["login", "Login flow", "auth.oauth", "db"]
+KINDS = {
+    "conversation": "content", "decision": "decision", "finding": "finding", "preference": "preference",
+    "artifact": "content", "learning": "learning", "summary": "summary",
+}  # fmt: skip
+SILENT = {
+    "id", "session", "type", "created", "updated", "revision", "author_kind", "idempotency_key", "access", "visibility",
+    "trust", "relations", "references", "turn_ref", "role", "deleted", "confidence", "importance", "pinned",
+}  # fmt: skip
+WHERE: list[tuple[Any, Any]] = [
+    ({"severity": "high"}, lambda data: data.get("severity") == "high"),
+    ({"own.score": {"greater": 3}}, lambda data: (data.get("own") or {}).get("score", 0) > 3),
+    ([("own", "exists")], lambda data: bool(data.get("own"))),
+    ({"severity": {"not_equals": "low"}}, lambda data: data.get("severity") != "low"),
+]
+
+# -- stores
+
+texts = st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=6).map(" ".join)
+fields = st.fixed_dictionaries(
+    {},
+    optional={
+        "tags": st.lists(st.sampled_from(TAGS), max_size=2, unique=True),
+        "author": st.sampled_from(AUTHORS),
+        "topic": st.sampled_from(TOPICS),
+        "importance": st.sampled_from([0, 0.3, 0.9, 1]),
+        "confidence": st.sampled_from(["explicit", "high", 0.4, "uncertain"]),
+        "pinned": st.booleans(),
+        "severity": st.sampled_from(["low", "high"]),
+        "own": st.fixed_dictionaries({"score": st.integers(0, 6)}),
+        "rationale": texts,
+    },
+)
+pick = st.integers(0, 10**6)
+days = st.integers(-9, 9)
+session_numbers = st.integers(0, len(NAMES) - 1)
+steps = st.one_of(
+    st.tuples(st.just("add"), session_numbers, st.sampled_from(sorted(KINDS)), texts, fields, days),
+    st.tuples(st.just("add"), session_numbers, st.sampled_from(sorted(KINDS)), texts, fields, days),
+    st.tuples(st.just("several"), session_numbers, st.lists(texts, min_size=1, max_size=3), days),
+    st.tuples(st.just("update"), pick, fields, texts),
+    st.tuples(st.just("delete"), pick),
+    st.tuples(st.just("restore"), pick),
+    st.tuples(st.just("relate"), pick, pick, st.sampled_from(["relates_to", "resolves"])),
+)
+
+
+def when(day: int) -> str:
+    return f"{START + timedelta(days=day, microseconds=day * 7):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
+def do(memory: smp.Memory, step: tuple[Any, ...]) -> None:
+    what, *rest = step
+    if what == "add":
+        number, kind, text, more, day = rest
+        data = {**more, KINDS[kind]: text, "created": when(day), **({"role": "user"} if kind == "conversation" else {})}
+        memory.session(NAMES[number]).add(kind, data)
+    elif what == "several":
+        number, said, day = rest
+        with memory.session(NAMES[number]).transaction() as tx:
+            for text in said:
+                tx.add_turn("assistant", text, created=when(day))
+                tx.add_decision(text)
+    else:
+        change(memory, what, rest)
+
+
+def change(memory: smp.Memory, what: str, rest: list[Any]) -> None:
+    there = [record for session in memory.sessions() for record in session.records(include_deleted=True)]
+    live = [record for record in there if record.deleted is (what == "restore")]
+    if not live:
+        return
+    record = live[rest[0] % len(live)]
+    session = memory.session(record.session)
+    if what == "update" and record.type != "conversation":
+        session.update(record.id, **{**rest[1], KINDS[record.type]: rest[2]})
+    elif what == "delete":
+        session.delete(record.id)
+    elif what == "restore":
+        session.restore(record.id)
+    elif what == "relate" and record.type != "conversation":
+        session.relate(record.id, there[rest[1] % len(there)].ref, rest[2])
+
+
+# -- questions
+
+question_words = st.one_of(
+    st.sampled_from(VOCABULARY),
+    st.sampled_from(
+        [
+            "库连",
+            "数",
+            "ベース",
+            "데이터",
+            "ฐาน",
+            "auth*",
+            "alph*",
+            "a*a",
+            "getUser*",
+            "service",
+            "o_auth.py",
+            "ada",
+            "OAUTH2",
+        ]
+    ),
+    st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=2).map(lambda words: f'"{" ".join(words)}"'),
+    st.sampled_from(["-alpha", '-"alpha beta"', "-run*", "-数据", "-auth_service.py", "zzz"]),
+)
+questions = st.fixed_dictionaries(
+    {},
+    optional={
+        "text": st.lists(question_words, min_size=1, max_size=4).map(" ".join),
+        "types": st.lists(st.sampled_from([*sorted(KINDS), "turn"]), min_size=1, max_size=2),
+        "tags": st.lists(st.sampled_from([*TAGS, "AUTH", "nothing"]), min_size=1, max_size=2),
+        "all_tags": st.lists(st.sampled_from(TAGS), min_size=1, max_size=2),
+        "not_tags": st.lists(st.sampled_from(TAGS), min_size=1, max_size=1),
+        "agents": st.lists(st.sampled_from([*AUTHORS, "nobody"]), min_size=1, max_size=2),
+        "topic": st.sampled_from([*TOPICS, "LOGIN  FLOW", "auth", "nothing"]),
+        "since": days.map(when),
+        "until": days.map(when),
+        "min_importance": st.sampled_from([0, 0.3, 0.5]),
+        "min_confidence": st.sampled_from([0.4, "high", 1]),
+        "confidence": st.sampled_from(["high", 0.4, ["explicit", "uncertain"]]),
+        "pinned": st.booleans(),
+        "include_deleted": st.booleans(),
+        "where": st.integers(0, len(WHERE) - 1),
+        "sort": st.sampled_from(["relevance", "newest", "oldest", "priority", "importance"]),
+        "sessions": st.lists(st.sampled_from(NAMES), min_size=1, max_size=2, unique=True),
+    },
+)
+
+
+# -- a look at every memory
+
+
+def said(record: smp.Record) -> list[str]:
+    """The terms of all that a memory says."""
+    parts = [part for name, value in record.to_dict().items() if name not in SILENT for part in spoken(name, value)]
+    return terms("\n".join([*parts, record.id]))
+
+
+def spoken(name: str, value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from spoken(name, item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if isinstance(item, str | list | dict):
+                yield key
+            yield from spoken(key, item)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield str(value)
+
+
+def has(said: list[str], words: tuple[str, ...]) -> bool:
+    return any(tuple(said[start : start + len(words)]) == words for start in range(len(said)))
+
+
+def meets_text(found: list[str], asked: TextQuery) -> bool:
+    def means(pattern: str) -> bool:
+        fits = matcher(pattern)
+        return any(fits(term) for term in found)
+
+    if any(has(found, words) for words in asked.excluded) or any(map(means, asked.excluded_patterns)):
+        return False
+    if asked.phrases or asked.patterns:
+        return all(has(found, words) for words in asked.phrases) and all(map(means, asked.patterns))
+    return not asked.words or any(word in found for word in asked.words)
+
+
+def below(name: str, asked: str) -> bool:
+    name, asked = " ".join(name.casefold().split()), " ".join(asked.casefold().split())
+    return name == asked or name.startswith(asked + ".")
+
+
+def tagged(record: smp.Record, tag: str) -> bool:
+    return any(below(each, tag) for each in record.tags)
+
+
+def number(value: Any) -> float | None:
+    return {"explicit": 1.0, "high": 0.9, "medium": 0.7, "low": 0.5, "uncertain": 0.3}.get(value, value)
+
+
+def meets(record: smp.Record, asked: dict[str, Any]) -> bool:
+    data = record.to_dict()
+    confidence = number(data.get("confidence"))
+    wanted = asked.get("confidence")
+    tests = (
+        ("include_deleted", lambda value: value or not record.deleted, True),
+        ("types", lambda value: record.type in [{"turn": "conversation"}.get(each, each) for each in value], False),
+        ("tags", lambda value: any(tagged(record, tag) for tag in value), False),
+        ("all_tags", lambda value: all(tagged(record, tag) for tag in value), False),
+        ("not_tags", lambda value: not any(tagged(record, tag) for tag in value), False),
+        ("agents", lambda value: record.author in value, False),
+        ("topic", lambda value: below(record.topic or "", value) or tagged(record, value), False),
+        ("since", lambda value: record.created >= datetime.fromisoformat(value), False),
+        ("until", lambda value: record.created <= datetime.fromisoformat(value), False),
+        ("min_importance", lambda value: record.importance is not None and record.importance >= value, False),
+        ("min_confidence", lambda value: confidence is not None and confidence >= number(value), False),
+        ("confidence", lambda value: confidence in [number(v) for v in (wanted if isinstance(wanted, list) else [wanted])], False),
+        ("pinned", lambda value: record.pinned is value, False),
+        ("where", lambda value: WHERE[value][1](data), False),
+        ("sessions", lambda value: record.session in value, False),
+    )  # fmt: skip
+    return all(test(asked.get(name, False)) for name, test, always in tests if always or name in asked)
+
+
+def expected(memory: smp.Memory, asked: dict[str, Any]) -> tuple[dict[str, smp.Record], set[str]]:
+    """What must be found, and what may be found beside it: turns next to those with a sentence's words."""
+    must: dict[str, smp.Record] = {}
+    may: set[str] = set()
+    text = asked.get("text")
+    query = parse(text) if text else None
+    for session in memory.sessions():
+        records = session.records(include_deleted=True)
+        speaking = [query is None or (bool(query) and meets_text(said(record), query)) for record in records]
+        for position, record in enumerate(records):
+            if not meets(record, asked):
+                continue
+            if speaking[position]:
+                must[record.ref] = record
+            elif record.type == "conversation" and query and len(query.words) >= 3:
+                near = [position - 1, position + 1]
+                if any(0 <= at < len(records) and speaking[at] and meets(records[at], asked) for at in near):
+                    may.add(record.ref)
+    return must, may
+
+
+# -- comparing
+
+
+def check(memory: smp.Memory, asked: dict[str, Any]) -> None:
+    must, may = expected(memory, asked)
+    given = {**asked, "track_access": False}
+    if "where" in given:
+        given["where"] = WHERE[given["where"]][0]
+    if "since" in asked and "until" in asked and asked["since"] > asked["until"]:
+        assert not must
+    hits = memory.query(**given, limit=10_000, count_by=["type", "session", "agent", "tag", "day", "topic"])
+    refs = [hit.record.ref for hit in hits]
+    assert len(set(refs)) == len(refs)
+    assert must.keys() <= set(refs) <= must.keys() | may, (asked, must.keys() - set(refs), set(refs) - must.keys())
+    assert not hits.more
+    for hit in hits:
+        assert hit.record == memory.session(hit.session).find(hit.id)
+        assert 0 <= hit.relevance <= 1
+        assert 0 <= hit.priority <= 1
+    assert hits.counts == counted([hit.record for hit in hits])
+    check_order(hits, asked)
+    check_pages(memory, given, refs)
+
+
+def counted(records: list[smp.Record]) -> dict[str, dict[str, int]]:
+    found = {
+        "type": Counter(record.type for record in records),
+        "session": Counter(record.session for record in records),
+        "agent": Counter(record.author or "" for record in records),
+        "tag": Counter(tag for record in records for tag in {tag.casefold() for tag in record.tags}),
+        "day": Counter(f"{record.created:%Y-%m-%d}" for record in records),
+        "topic": Counter(record.topic.casefold() for record in records if record.topic),
+    }
+    return {name: dict(counts) for name, counts in found.items()}
+
+
+def check_order(hits: Any, asked: dict[str, Any]) -> None:
+    sort = asked.get("sort", "relevance" if asked.get("text") else "newest")
+    keys = {
+        "relevance": lambda hit: -hit.relevance,
+        "newest": lambda hit: -hit.record.created.timestamp(),
+        "oldest": lambda hit: hit.record.created.timestamp(),
+        "priority": lambda hit: -hit.priority,
+        "importance": lambda hit: -(-1 if hit.record.importance is None else hit.record.importance),
+    }
+    values = [keys[sort](hit) for hit in hits]
+    assert values == sorted(values), (sort, values)
+
+
+def check_pages(memory: smp.Memory, given: dict[str, Any], refs: list[str]) -> None:
+    size = max(1, len(refs) // 3)
+    paged: list[str] = []
+    more = True
+    while more:
+        page = memory.query(**given, limit=size, offset=len(paged))
+        assert len(page) <= size
+        paged += [hit.record.ref for hit in page]
+        more = page.more
+        assert more == (len(paged) < len(refs)), (paged, refs)
+    assert paged == refs
+
+
+@contextmanager
+def opened(where: str) -> Iterator[smp.Memory]:
+    clock = FrozenClock(START)
+    if where == ":memory:":
+        with smp.open(":memory:", clock=clock) as memory:
+            yield memory
+        return
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        smp.open(Path(folder, "s"), clock=clock, config={"durability": "os"}) as memory,
+    ):
+        yield memory
+
+
+def run(where: str, tail: int, first: list[Any], second: list[Any], asked: list[dict[str, Any]]) -> None:
+    with mock.patch("smp.index.text.TAIL_LIMIT", tail), opened(where) as memory:
+        for name in NAMES:
+            memory.create_session(name)
+        for step in first:
+            do(memory, step)
+        check(memory, asked[0])
+        for step in second:
+            do(memory, step)
+        for each in asked:
+            check(memory, each)
+
+
+NEVER = 10**6
+
+
+@pytest.mark.parametrize(
+    ("where", "tail", "examples"),
+    [
+        pytest.param(":memory:", NEVER, (40, 500), id="memory-tail"),
+        pytest.param(":memory:", 3, (12, 300), id="memory-merged"),
+        pytest.param("files", NEVER, (12, 300), id="files-tail"),
+        pytest.param("files", 3, (8, 300), id="files-merged"),
+    ],
+)
+def test_a_query_finds_what_a_look_at_every_memory_finds(where: str, tail: int, examples: tuple[int, int]) -> None:
+    @settings(max_examples=depth(*examples), deadline=None)
+    @given(st.lists(steps, max_size=12), st.lists(steps, max_size=12), st.lists(questions, min_size=1, max_size=5))
+    def each(first: list[Any], second: list[Any], asked: list[dict[str, Any]]) -> None:
+        run(where, tail, first, second, asked)
+
+    each()

@@ -1,0 +1,419 @@
+"""Where are memories that are out of the way but not gone? A segment under appends, damage and power losses."""
+
+from __future__ import annotations
+
+import gzip
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from smp.errors import Conflict, StorageCorrupt
+from smp.files.cold_block import (
+    BLOCK_RAW,
+    END_BYTES,
+    HEADER_BYTES,
+    INDEX,
+    MAGIC,
+    ColdEntry,
+    decode_header,
+    decode_index,
+    decode_member,
+    decode_rows,
+    encode_member,
+)
+from smp.files.cold_segment import ColdSegment, append, extended, rewrite, without
+from smp.files.disk import Disk
+from smp.files.memory_system import MemorySystem
+from smp.testing import CrashingSystem, PowerLoss
+
+PATH = "/s/cold.gz"
+
+
+def disk_with_folder() -> Disk:
+    disk = Disk(MemorySystem())
+    disk.make_folder("/s")
+    return disk
+
+
+def entry(number: int, data: bytes | None = None) -> ColdEntry:
+    text = b'{"id":"TURN-%04d","message":"number %d"}\n' % (number, number) if data is None else data
+    return ColdEntry(f"TURN-{number:04d}", number, "conversation.jsonl", text, {"type": "conversation", "why": "faded"})
+
+
+def entries(first: int, last: int) -> list[ColdEntry]:
+    return [entry(number) for number in range(first, last + 1)]
+
+
+def large(first: int, last: int) -> list[ColdEntry]:
+    """Entries of which a few fill a block."""
+    return [entry(number, random.Random(number).randbytes(BLOCK_RAW // 3)) for number in range(first, last + 1)]
+
+
+def contents(disk: Disk) -> dict[str, bytes]:
+    return {row.id: data for row, data in ColdSegment(disk, PATH).entries()}
+
+
+def of(*batches: list[ColdEntry]) -> dict[str, bytes]:
+    return {each.id: each.data for batch in batches for each in batch}
+
+
+def overwrite(disk: Disk, data: bytes) -> None:
+    disk.replace(PATH, data)
+
+
+# -- there and back
+
+
+def test_no_file_is_an_empty_segment() -> None:
+    disk = disk_with_folder()
+    segment = ColdSegment(disk, PATH)
+    assert segment.rows() == []
+    assert segment.verify() == []
+    append(disk, PATH, [])
+    assert not disk.exists(PATH)
+
+
+def test_entries_come_back_byte_for_byte_one_by_one() -> None:
+    disk = disk_with_folder()
+    segment = append(disk, PATH, entries(1, 300))
+    assert [row.id for row in segment.rows()] == [each.id for each in entries(1, 300)]
+    row = segment.rows_of("TURN-0123")[0]
+    assert segment.read(row) == entry(123).data
+    assert (row.seq, row.file, row.about) == (123, "conversation.jsonl", {"type": "conversation", "why": "faded"})
+    assert segment.verify() == []
+
+
+def test_batches_add_up() -> None:
+    disk = disk_with_folder()
+    append(disk, PATH, entries(1, 10))
+    append(disk, PATH, large(11, 20))
+    append(disk, PATH, entries(21, 30))
+    assert contents(disk) == of(entries(1, 10), large(11, 20), entries(21, 30))
+
+
+def test_reading_one_entry_reads_one_block() -> None:
+    disk = disk_with_folder()
+    append(disk, PATH, large(1, 30))
+    segment = ColdSegment(disk, PATH)
+    read: list[int] = []
+    plain = disk.read
+    disk.read = lambda path, offset=0, size=-1: read.append(size) or plain(path, offset, size)  # type: ignore[method-assign, func-returns-value, assignment]
+    segment.read(segment.rows_of("TURN-0017")[0])
+    assert len(read) == 1
+    assert 0 < read[0] < 2 * BLOCK_RAW
+
+
+def test_zcat_shows_everything() -> None:
+    disk = disk_with_folder()
+    append(disk, PATH, entries(1, 3))
+    text = gzip.decompress(disk.read(PATH))
+    assert all(each.data in text for each in entries(1, 3))
+
+
+def test_the_same_entry_twice_is_there_once() -> None:
+    """A compaction that was interrupted between the segment and the session is repeated."""
+    disk = disk_with_folder()
+    append(disk, PATH, entries(1, 5))
+    before = disk.read(PATH)
+    append(disk, PATH, entries(1, 5))
+    assert disk.read(PATH) == before
+    append(disk, PATH, entries(4, 6))
+    assert [row.seq for row in ColdSegment(disk, PATH).rows()] == [1, 2, 3, 4, 5, 6]
+
+
+def test_one_memory_may_have_several_entries() -> None:
+    disk = disk_with_folder()
+    put, change = ColdEntry("STATE-a", 1, "f", b"one\n"), ColdEntry("STATE-a", 7, "f", b"two\n")
+    segment = append(disk, PATH, [put, change])
+    assert [segment.read(row) for row in segment.rows_of("STATE-a")] == [b"one\n", b"two\n"]
+
+
+def test_the_same_entries_give_the_same_bytes() -> None:
+    one, other = disk_with_folder(), disk_with_folder()
+    append(one, PATH, entries(1, 50))
+    append(other, PATH, entries(1, 50))
+    assert one.read(PATH) == other.read(PATH)
+
+
+def test_a_caller_may_put_the_bytes_in_place_itself() -> None:
+    disk = disk_with_folder()
+    append(disk, PATH, entries(1, 3))
+    data = extended(ColdSegment(disk, PATH), entries(4, 6))
+    assert data is not None
+    overwrite(disk, data)
+    assert contents(disk) == of(entries(1, 6))
+    assert extended(ColdSegment(disk, PATH), entries(1, 6)) is None
+
+
+@given(some.lists(some.lists(some.binary(max_size=200), max_size=5), max_size=4))
+def test_any_bytes_come_back(batches: list[list[bytes]]) -> None:
+    disk = disk_with_folder()
+    number, expected = 0, {}
+    for batch in batches:
+        new = []
+        for data in batch:
+            number += 1
+            new.append(entry(number, data))
+            expected[f"TURN-{number:04d}"] = data
+        append(disk, PATH, new)
+    assert contents(disk) == expected
+    assert ColdSegment(disk, PATH).verify() == []
+
+
+# -- taking out
+
+
+def test_what_is_taken_out_is_gone_from_the_bytes() -> None:
+    disk = disk_with_folder()
+    append(disk, PATH, [*entries(1, 5), entry(6, b"needle in a haystack\n"), *large(7, 12)])
+    assert without(disk, PATH, lambda row: row.id == "TURN-0006") == 1
+    assert b"needle" not in gzip.decompress(disk.read(PATH))
+    assert b"TURN-0006" not in gzip.decompress(disk.read(PATH))
+    assert contents(disk) == of(entries(1, 5), large(7, 12))
+    assert ColdSegment(disk, PATH).verify() == []
+
+
+def test_entries_can_be_given_other_bytes() -> None:
+    """To redact what is already stored."""
+    disk = disk_with_folder()
+    append(disk, PATH, [*entries(1, 5), entry(6, b"password: needle\n"), *large(7, 12)])
+    before = ColdSegment(disk, PATH).block(ColdSegment(disk, PATH).blocks[-1])[0]
+    touched = rewrite(disk, PATH, lambda row: row.seq <= 6, lambda found: found.data.replace(b"needle", b"[REDACTED]"))
+    assert touched == 6
+    assert contents(disk) == of(entries(1, 5), [entry(6, b"password: [REDACTED]\n")], large(7, 12))
+    assert b"needle" not in gzip.decompress(disk.read(PATH))
+    assert ColdSegment(disk, PATH).block(ColdSegment(disk, PATH).blocks[-1])[0] == before
+    assert ColdSegment(disk, PATH).verify() == []
+
+
+def test_the_last_one_takes_the_file_with_it() -> None:
+    disk = disk_with_folder()
+    append(disk, PATH, entries(1, 2))
+    assert without(disk, PATH, lambda row: True) == 2
+    assert disk.names("/s") == []
+
+
+def test_nothing_to_take_out_changes_nothing() -> None:
+    disk = disk_with_folder()
+    append(disk, PATH, entries(1, 2))
+    before = disk.read(PATH)
+    assert without(disk, PATH, lambda row: False) == 0
+    assert without(disk, "/s/none.gz", lambda row: True) == 0
+    assert disk.read(PATH) == before
+
+
+# -- readers beside a writer
+
+
+def test_a_reader_of_a_file_that_is_rewritten_gets_its_entry_or_a_conflict() -> None:
+    disk = disk_with_folder()
+    append(disk, PATH, large(1, 9))
+    segment = ColdSegment(disk, PATH)
+    without(disk, PATH, lambda row: row.seq == 1)
+    with pytest.raises(Conflict):
+        list(segment.entries())
+    with pytest.raises(Conflict):
+        segment.read(segment.rows_of("TURN-0009")[0])
+    assert len(contents(disk)) == 8
+
+
+def test_a_reader_is_not_disturbed_by_an_append() -> None:
+    disk = disk_with_folder()
+    append(disk, PATH, large(1, 9))
+    segment = ColdSegment(disk, PATH)
+    append(disk, PATH, large(10, 12))
+    assert {row.id: data for row, data in segment.entries()} == of(large(1, 9))
+
+
+def test_a_file_that_is_rewritten_while_it_is_opened_is_opened_again() -> None:
+    disk = disk_with_folder()
+    append(disk, PATH, large(1, 9))
+    plain, times = disk.read, []
+
+    def read(path: str, offset: int = 0, size: int = -1) -> bytes:
+        if not times:
+            times.append(1)
+            without(disk, PATH, lambda row: row.seq == 1)
+        return plain(path, offset, size)
+
+    disk.read = read  # type: ignore[method-assign]
+    segment = ColdSegment(disk, PATH)
+    assert segment.problems == []
+    assert len(segment.rows()) == 8
+
+
+# -- damage
+
+
+def test_a_torn_file_opens_and_gives_what_is_whole() -> None:
+    disk = disk_with_folder()
+    append(disk, PATH, large(1, 9))
+    whole = disk.read(PATH)
+    for cut in (1, END_BYTES - 1, END_BYTES + 5, len(whole) // 2, len(whole) - 3):
+        overwrite(disk, whole[: len(whole) - cut])
+        segment = ColdSegment(disk, PATH)
+        assert segment.problems
+        found = contents(disk)
+        assert found.items() <= of(large(1, 9)).items()
+        assert len(found) == 9 or cut > END_BYTES + 5
+    overwrite(disk, whole[: len(whole) // 2])
+    assert len(contents(disk)) >= 3
+
+
+@given(some.integers(0, 10_000_000), some.integers(0, 2))
+def test_any_damage_is_reported_and_costs_only_what_it_hit(seed: int, kind: int) -> None:
+    disk = disk_with_folder()
+    batches = [[entry(number * 10 + each, b"%d " % number * 50) for each in range(3)] for number in range(1, 6)]
+    for batch in batches:
+        append(disk, PATH, batch)
+    choice = random.Random(seed)
+    data = bytearray(disk.read(PATH))
+    at = choice.randrange(len(data))
+    if kind == 0:
+        data[at] ^= 1 << choice.randrange(8)
+    elif kind == 1:
+        del data[at:]
+    else:
+        data[at:at] = choice.randbytes(choice.randrange(1, 40))
+    overwrite(disk, bytes(data))
+    segment = ColdSegment(disk, PATH)
+    found = contents(disk)
+    assert found.items() <= of(*batches).items()
+    if kind != 1:
+        assert len(found) >= 12
+    if len(found) < 15:
+        assert segment.verify()
+
+
+def test_a_damaged_entry_says_so_and_the_others_are_read() -> None:
+    disk = disk_with_folder()
+    append(disk, PATH, large(1, 2))
+    append(disk, PATH, large(3, 4))
+    data = bytearray(disk.read(PATH))
+    data[200] ^= 0xFF
+    overwrite(disk, bytes(data))
+    segment = ColdSegment(disk, PATH)
+    with pytest.raises(StorageCorrupt):
+        segment.read(segment.rows_of("TURN-0001")[0])
+    assert segment.read(segment.rows_of("TURN-0003")[0]) == large(3, 3)[0].data
+    assert {problem.id for problem in segment.verify()} == {"TURN-0001", "TURN-0002"}
+
+
+def test_a_damaged_block_is_kept_as_it_is_by_an_append() -> None:
+    """Somebody may be able to save more of it than we can."""
+    disk = disk_with_folder()
+    append(disk, PATH, large(1, 2))
+    data = bytearray(disk.read(PATH))
+    data[2000] ^= 0xFF
+    overwrite(disk, bytes(data))
+    append(disk, PATH, entries(3, 3))
+    assert bytes(data[:5000]) == disk.read(PATH)[:5000]
+    assert [row.id for row in ColdSegment(disk, PATH).rows()] == ["TURN-0001", "TURN-0002", "TURN-0003"]
+
+
+def test_a_torn_file_is_set_aside_before_it_is_rewritten() -> None:
+    disk = disk_with_folder()
+    append(disk, PATH, entries(1, 5))
+    torn = disk.read(PATH)[:-30]
+    overwrite(disk, torn)
+    append(disk, PATH, entries(6, 8))
+    assert contents(disk) == of(entries(1, 8))
+    assert ColdSegment(disk, PATH).verify() == []
+    assert disk.read(PATH + ".damaged-1") == torn
+
+
+def test_taking_out_of_a_damaged_block_sets_the_file_aside() -> None:
+    disk = disk_with_folder()
+    append(disk, PATH, large(1, 2))
+    data = bytearray(disk.read(PATH))
+    data[2000] ^= 0xFF
+    overwrite(disk, bytes(data))
+    without(disk, PATH, lambda row: row.id == "TURN-0001")
+    assert disk.read(PATH + ".damaged-1") == bytes(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"x", b"\0" * 5000, MAGIC, MAGIC * 20, gzip.compress(b"hello"), encode_member(INDEX, b"[]")],
+    ids=["empty", "short", "zeros", "magic", "magics", "other gzip", "index only"],
+)
+def test_any_other_file_is_a_problem_not_a_crash(data: bytes) -> None:
+    disk = disk_with_folder()
+    disk.write_new(PATH, data)
+    segment = ColdSegment(disk, PATH)
+    assert segment.rows() == []
+    assert segment.problems
+
+
+def test_an_index_that_lies_is_not_believed() -> None:
+    for lie in (b"{}", b'{"smp_cold":1,"blocks":7}', b'{"smp_cold":1,"blocks":[[0,1]]}', b'{"smp_cold":1,"blocks":[[-1,5,5,[]]]}',
+                b'{"smp_cold":1,"blocks":[[0,9,9,[["A",1,"f",5,9,"x",{}]]]]}', b"[" * 100_000):  # fmt: skip
+        assert decode_index(lie) is None
+    assert decode_rows(b'{"smp_cold":1,"entries":[["A",true,"f",0,1,"x",{}]]}\nabc') is None
+    assert decode_rows(b'{"smp_cold":2,"entries":[]}\n') is None
+
+
+def test_a_bomb_in_a_block_does_not_come_out() -> None:
+    bomb = bytearray(encode_member(b"B", b"\0" * 10_000_000))
+    header = decode_header(bytes(bomb))
+    assert header is not None
+    place = bomb.index((10_000_000).to_bytes(8, "little"))
+    bomb[place : place + 8] = (100).to_bytes(8, "little")
+    assert decode_member(bytes(bomb)) is None
+    bomb[place : place + 8] = (1 << 60).to_bytes(8, "little")
+    assert decode_header(bytes(bomb)) is None
+
+
+def test_a_file_made_to_be_read_for_ever_is_given_up() -> None:
+    header = bytearray(encode_member(b"B", b"x" * 1000)[:HEADER_BYTES])
+    claimed = header[:17] + (2_000_000).to_bytes(8, "little") + (60_000_000).to_bytes(8, "little") + header[33:]
+    assert decode_header(bytes(claimed)) is not None
+    disk = disk_with_folder()
+    disk.write_new(PATH, bytes(claimed) * 40_000)
+    segment = ColdSegment(disk, PATH)
+    assert segment.rows() == []
+    assert any("for ever" in problem.message for problem in segment.problems)
+
+
+def test_a_segment_that_is_taken_away_while_it_is_read() -> None:
+    disk = disk_with_folder()
+    append(disk, PATH, entries(1, 3))
+    segment = ColdSegment(disk, PATH)
+    without(disk, PATH, lambda row: True)
+    with pytest.raises(Conflict):
+        segment.read(segment.rows()[0])
+
+
+# -- crashes
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("name", ["append", "without"])
+def test_a_power_loss_leaves_the_old_segment_or_the_new_one(name: str) -> None:
+    base = disk_with_folder()
+    append(base, PATH, entries(1, 20))
+    old, number, seen = of(entries(1, 20)), 0, []
+    new = of(entries(1, 30)) if name == "append" else of(entries(1, 10))
+    while True:
+        number += 1
+        system = CrashingSystem(disk=base.system, crash_at=number)  # type: ignore[arg-type]
+        done = False
+        try:
+            if name == "append":
+                append(Disk(system), PATH, entries(21, 30))
+            else:
+                without(Disk(system), PATH, lambda row: row.seq > 10)
+            done = True
+            system.power_off()
+        except PowerLoss:
+            pass
+        for state in system.crash_states(limit=8, seed=number):
+            found = contents(Disk(state))
+            assert found == new or (found == old and not done)
+            assert ColdSegment(Disk(state), PATH).verify() == []
+            seen.append(found == new)
+        if done:
+            assert set(seen) == {True, False}
+            return

@@ -1,0 +1,152 @@
+"""Texts become vectors; questions find what means the same."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import smp
+from smp.index import meaning
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+numpy: Any = pytest.importorskip("numpy", reason="smp[semantic] is not installed: no numpy")
+IS_HERE = meaning.available()  # before a fixture hides it
+pytestmark = pytest.mark.skipif(not IS_HERE, reason="smp[semantic] is not installed: no wordllama")
+
+
+@pytest.fixture
+def with_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meaning, "available", lambda: True)
+
+
+def cosine(one: str, other: str) -> float:
+    a, b = meaning.embed([one, other]).astype(float)
+    return float(a @ b / (numpy.linalg.norm(a) * numpy.linalg.norm(b)))
+
+
+def test_what_means_the_same_is_near() -> None:
+    assert cosine("users cannot log in", "sign-in fails for customers") > cosine(
+        "users cannot log in", "cats like fish"
+    )
+    assert cosine("a text", "a text") == pytest.approx(1)
+
+
+def test_a_text_has_one_vector_whatever_it_is_embedded_with() -> None:
+    texts = ["one", "", "two words", "日本語のテスト", "🙂", "x" * 100_000, "\ud800 alone", " \n "]
+    together = meaning.embed(texts * 40)
+    for place, text in enumerate(texts):
+        assert (together[place] == meaning.embed([text])[0]).all()
+    assert not together[1].any()
+    assert together[3].any()
+    assert together.shape == (320, meaning.DIMENSIONS)
+    assert meaning.embed([]).shape == (0, meaning.DIMENSIONS)
+
+
+def test_only_the_first_words_count() -> None:
+    text = "word " * meaning.WORDS
+    assert (meaning.embed([text])[0] == meaning.embed([text + "another end"])[0]).all()
+
+
+def test_pieces_are_those_of_the_models_own_tokenizer() -> None:
+    tokenizers: Any = pytest.importorskip("tokenizers")
+    own = tokenizers.Tokenizer.from_file(f"{meaning._folder()}/{meaning._PIECES}")
+    text = "Where did Caroline's auth_service.py go? naïve 你好世界 🙂 3.14159 getUserName() -- ÄÖÜ ﬁ สวัสดี"
+    for word in text.split():
+        assert meaning._model()._numbers_of(word) == own.encode(word, add_special_tokens=False).ids
+
+
+@pytest.mark.usefixtures("with_model")
+def test_meaning_counts_only_among_the_best(tmp_path: Path) -> None:
+    with smp.open(tmp_path) as memory:
+        memory.create_session("shop").add_finding("Users cannot sign in")
+        assert memory.query("login failed for customers")
+        assert not memory.query("login failed for customers", sort="newest")
+        assert not memory.query("login failed for customers", mode="weighted")
+
+
+def test_files_of_another_form_are_unavailable(tmp_path: Path) -> None:
+    with pytest.raises(meaning.Unavailable):
+        meaning._Model(str(tmp_path))
+
+
+@pytest.mark.usefixtures("with_model")
+def test_a_question_finds_a_memory_that_has_none_of_its_words(tmp_path: Path) -> None:
+    with smp.open(tmp_path) as memory:
+        session = memory.create_session("shop")
+        session.add_finding("Users cannot sign in after the update")
+        session.add_decision("The cat sleeps on the sofa")
+        hits = memory.query("login failed for customers")
+        assert [hit.record.text for hit in hits][:1] == ["Users cannot sign in after the update"]
+        assert hits[0].explain["meaning"] > 0
+        assert hits[0].explain["text"] == 0
+        assert [hit.id for hit in memory.find_similar("login failed for customers")][:1] == [hits[0].id]
+        session.add_finding("Customers report that their login failed")
+        assert memory.query("login failed for customers")[0].record.text == "Customers report that their login failed"
+        session.delete(hits[0].id)
+        assert hits[0].id not in [hit.id for hit in memory.query("login failed for customers")]
+
+
+@pytest.mark.usefixtures("with_model")
+def test_filters_hold_for_what_is_found_by_meaning(tmp_path: Path) -> None:
+    with smp.open(tmp_path) as memory:
+        session = memory.create_session("shop")
+        session.add_finding("Users cannot sign in", tags=["auth"])
+        session.add_decision("Users cannot sign in", tags=["other"])
+        asked = "login failed for customers"
+        assert [hit.type for hit in memory.query(asked, types="finding")] == ["finding"]
+        assert [hit.type for hit in memory.query(asked, tags="auth")] == ["finding"]
+        assert [hit.type for hit in memory.query(asked, not_tags="auth")] == ["decision"]
+        assert not memory.query(asked, until="2001")
+        assert not memory.query('"login failed" for customers')  # a phrase insists
+        assert not memory.query("login failed")  # who gives a word or two wants those
+
+
+@pytest.mark.usefixtures("with_model")
+def test_switched_off_words_alone_count_and_switched_on_again_all_is_known(tmp_path: Path) -> None:
+    asked = "login failed for customers"
+    with smp.open(tmp_path) as memory:
+        memory.create_session("shop").add_finding("Users cannot sign in")
+        assert len(memory.query(asked)) == 1
+    with smp.open(tmp_path, config={"search": {"semantic": "off"}}) as memory:
+        assert not memory.query(asked)
+        memory.session("shop").add_finding("Nobody is able to log in")
+        assert len(memory.query(asked)) == 0
+    with smp.open(tmp_path) as memory:
+        assert len(memory.query(asked)) == 2
+
+
+@pytest.mark.usefixtures("with_model")
+@pytest.mark.parametrize("damage", ["gone", "short", "empty", "unusable"])
+def test_damaged_vectors_are_made_again_and_never_fail_a_question(
+    tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with smp.open(tmp_path) as memory:
+        memory.create_session("shop").add_finding("Users cannot sign in")
+        assert len(memory.query("login failed for customers")) == 1
+    (files,) = tmp_path.glob(".smp/index/index-*/meaning-*")
+    if damage == "unusable":
+        monkeypatch.setattr(meaning, "embed", lambda texts: (_ for _ in ()).throw(meaning.Unavailable("no")))
+    for path in files.iterdir():
+        if damage == "gone":
+            path.unlink()
+        elif damage in ("short", "empty"):
+            path.write_bytes(path.read_bytes()[:5] if damage == "short" else b"")
+    with smp.open(tmp_path) as memory:
+        assert len(memory.query("users failed to sign in")) == 1
+        assert len(memory.query("login failed for customers")) == (0 if damage == "unusable" else 1)
+        memory.session("shop").add_finding("Nobody is able to log in")
+        assert len(memory.query("login failed for customers")) == (0 if damage == "unusable" else 2)
+
+
+def test_without_a_question_nothing_heavy_is_loaded(tmp_path: Path) -> None:
+    story = (
+        "import smp, sys; m = smp.open(sys.argv[1]); s = m.create_session('a'); s.add_finding('it is slow');"
+        "assert m.query('slow'); assert m.query(types='finding'); print('numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", story, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

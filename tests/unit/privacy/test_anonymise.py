@@ -1,0 +1,204 @@
+"""What can be shown to others? Names go, structure stays, and only the key brings them back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from smp.errors import InvalidFormat
+from smp.model import ids
+from smp.privacy.anonymise import Anonymiser
+from smp.privacy.placeholders import Placeholders
+
+HEAD = {
+    "id": "checkout-review",
+    "user": "Ada Lovelace",
+    "project": "E-Commerce",
+    "agents": ["architect"],
+    "created": "2026-01-11T10:30:00Z",
+    "context": {"root": "~/shop/src"},
+    "tags": [],
+}
+RECORDS: list[dict[str, Any]] = [
+    {
+        "id": "TURN-0001",
+        "session": "checkout-review",
+        "type": "conversation",
+        "created": "2026-01-11T10:31:00Z",
+        "role": "user",
+        "author": "Ada Lovelace",
+        "content": "ada here: /srv/ada/shop/src/cart.py fails, mail ada@corp.example.com. ADA",
+    },
+    {
+        "id": "DEC-0001",
+        "session": "checkout-review",
+        "type": "decision",
+        "created": "2026-01-11T10:32:00Z",
+        "author": "architect",
+        "decision": "Use https://git.acme.example/ada/shop at 10.1.2.3 for E-Commerce, not /srv/ada/shop/src/old.py",
+        "approved_by": ["Grace Hopper", "architect"],
+        "references": ["checkout-review/TURN-0001", "TURN-0001"],
+        "relations": [{"kind": "derived_from", "target": "checkout-review/TURN-0001"}],
+        "tags": ["e-commerce.cart"],
+        "state": {"Grace": 3, "pi": 3.14, "ok": True, "none": None},
+    },
+]
+
+
+@pytest.fixture
+def placeholders() -> Placeholders:
+    return Placeholders()
+
+
+def anonymised(placeholders: Placeholders, **options: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    (head,), records = Anonymiser(placeholders, **options).anonymise([HEAD], RECORDS)
+    return head, records
+
+
+def test_names_projects_and_paths_become_placeholders_as_003_8_4_shows(placeholders: Placeholders) -> None:
+    head, (turn, decision) = anonymised(placeholders)
+    assert (head["user"], head["project"], head["id"]) == ("User-1", "Project-A", "Session-1")
+    assert turn["author"] == "User-1"
+    assert (
+        turn["content"]
+        == "User-1b here: /path/dir-3/dir-4/dir-5/src/file-2.py fails, mail email-1@example.invalid. User-1c"
+    )
+    assert decision["decision"].startswith(
+        "Use https://host-1.example.invalid/User-1b/shop at host-2.example.invalid for Project-A"
+    )
+    assert decision["tags"] == ["Project-Ab.cart"]
+    assert decision["state"] == {"User-2b": 3, "pi": 3.14, "ok": True, "none": None}
+
+
+def test_nothing_of_the_names_is_left(placeholders: Placeholders) -> None:
+    left = json.dumps(anonymised(placeholders)).lower()
+    assert [
+        name for name in ("ada", "lovelace", "commerce", "grace", "acme", "10.1.2.3", "checkout") if name in left
+    ] == []
+
+
+def test_structure_and_relations_stay(placeholders: Placeholders) -> None:
+    head, (turn, decision) = anonymised(placeholders)
+    assert list(decision) == list(RECORDS[1])
+    assert (turn["id"], decision["id"], decision["created"]) == ("TURN-0001", "DEC-0001", "2026-01-11T10:32:00Z")
+    assert decision["references"] == [f"{head['id']}/TURN-0001", "TURN-0001"]
+    assert decision["relations"] == [{"kind": "derived_from", "target": f"{turn['session']}/TURN-0001"}]
+
+
+def test_what_comes_out_may_be_imported(placeholders: Placeholders) -> None:
+    head, (_, decision) = anonymised(placeholders)
+    ids.check(head["id"], "id")
+    assert all(ids.check_tag(tag) for tag in decision["tags"])
+
+
+def test_files_of_one_folder_stay_together(placeholders: Placeholders) -> None:
+    _, (turn, decision) = anonymised(placeholders)
+    assert "/path/dir-3/dir-4/dir-5/src/file-2.py" in turn["content"]
+    assert "/path/dir-3/dir-4/dir-5/src/file-3.py" in decision["decision"]
+
+
+def test_agents_are_roles_and_stay_unless_asked(placeholders: Placeholders) -> None:
+    assert anonymised(placeholders)[1][1]["author"] == "architect"
+    _, (_, decision) = anonymised(Placeholders(), agents=True)
+    assert decision["author"] == "Agent-1"
+    assert decision["approved_by"] == ["User-2", "Agent-1"]
+
+
+@pytest.mark.parametrize("off", ["users", "projects", "paths", "emails", "hosts", "sessions"])
+def test_each_sort_can_be_left(off: str) -> None:
+    kept = {"users": "Ada Lovelace", "projects": "E-Commerce", "paths": "cart.py", "emails": "@corp.example.com", "hosts": "10.1.2.3", "sessions": "checkout-review"}  # fmt: skip
+    assert kept[off] in json.dumps(anonymised(Placeholders(), off=[off]))
+    assert kept[off] not in json.dumps(anonymised(Placeholders()))
+
+
+def test_names_that_only_the_caller_knows(placeholders: Placeholders) -> None:
+    anonymiser = Anonymiser(placeholders, names={"user": ["Charles"], "project": ["Engine"]})
+    assert anonymiser.text("Charles built the ENGINE, not Charlesworth's engines") == (
+        "User-1 built the Project-A, not Charlesworth's engines"
+    )
+
+
+def test_what_is_handed_in_is_not_changed(placeholders: Placeholders) -> None:
+    before = json.dumps([HEAD, RECORDS])
+    anonymised(placeholders)
+    assert json.dumps([HEAD, RECORDS]) == before
+
+
+def test_the_key_brings_everything_back(placeholders: Placeholders) -> None:
+    head, records = anonymised(placeholders)
+    other = Anonymiser(Placeholders.from_key(placeholders.key()))
+    assert other.restore(head) == HEAD
+    assert [other.restore(record) for record in records] == RECORDS
+
+
+def test_without_the_key_nothing_comes_back(placeholders: Placeholders) -> None:
+    head, records = anonymised(placeholders)
+    stranger = Anonymiser(Placeholders())
+    assert [stranger.restore(each) for each in (head, *records)] == [head, *records]
+
+
+def test_placeholders_are_the_same_in_later_calls_and_after_loading(placeholders: Placeholders) -> None:
+    first = anonymised(placeholders)
+    assert anonymised(placeholders) == first
+    again = Placeholders.from_key(placeholders.key())
+    assert anonymised(again) == first
+    assert again.key() == placeholders.key()
+
+
+def test_new_names_after_loading_get_new_placeholders(placeholders: Placeholders) -> None:
+    anonymised(placeholders)
+    loaded = Placeholders.from_key(placeholders.key())
+    new = Anonymiser(loaded, names={"user": ["Charles"]}).text("Charles and AdA, /srv/ada/shop/src/new.py, /opt/x/y")
+    assert new.startswith("User-3 and User-1d, /path/dir-3/dir-4/dir-5/src/file-")
+    assert len(set(loaded._back)) == len(loaded)
+
+
+def test_text_that_already_looks_like_a_placeholder_comes_back_too(placeholders: Placeholders) -> None:
+    anonymiser = Anonymiser(placeholders, names={"user": ["Ada"]})
+    text = "Ada is not User-1, see /path/dir-1/file-1 and host-1.example.invalid, email-1@example.invalid, Project-A"
+    changed = anonymiser.text(text)
+    assert "Ada" not in changed
+    assert anonymiser.restore_text(changed) == text
+
+
+_PIECES = some.sampled_from(
+    ["Ada", "ada", "User-1", "User-1b", "User-", "Project-A", "-", "/", "/path", "/srv/ada/x.py", "src/a.py", "~", " ",
+     "ada@x.example", "email-1@example.invalid", "@", ".", ":", "https://", "acme.example", "10.1.2.3", "host-1.example.invalid",
+     "C:\\", "x", "\\", "1", "b", "_", "\n", "Ünï", "é", "[REDACTED:email]", "E-Commerce", "dir-1", "file-1.py"]
+)  # fmt: skip
+
+
+@given(some.lists(some.lists(_PIECES, max_size=14).map("".join), max_size=4))
+def test_any_text_comes_back_exactly(texts: list[str]) -> None:
+    placeholders = Placeholders()
+    anonymiser = Anonymiser(placeholders, names={"user": ["Ada"], "project": ["E-Commerce", "Ünï"]})
+    changed = [anonymiser.text(text) for text in texts]
+    other = Anonymiser(Placeholders.from_key(placeholders.key()))
+    assert [other.restore_text(text) for text in changed] == texts
+
+
+@pytest.mark.parametrize(
+    "key", ["", "[]", "{}", '{"smp_key": 2}', '{"smp_key": 1}', '{"smp_key": 1, "user": [1]}', "[" * 5000]
+)
+def test_what_is_not_a_key_is_refused(key: str) -> None:
+    with pytest.raises(InvalidFormat):
+        Placeholders.from_key(key)
+
+
+def test_a_key_with_a_placeholder_twice_is_refused(placeholders: Placeholders) -> None:
+    key = json.loads(placeholders.key())
+    key["user"] = {"Ada": "User-1", "Grace": "User-1"}
+    with pytest.raises(InvalidFormat, match="twice"):
+        Placeholders.from_key(json.dumps(key))
+
+
+@pytest.mark.parametrize("piece", ["a", "a/", "/a", "a.", "a@", "1.", "://a.", "C:\\a\\", "User-", "/path/", "~/"])
+def test_long_texts_of_one_piece_are_not_slow(piece: str) -> None:
+    """A quadratic pattern would not come back before the time limit."""
+    text = piece * (50_000 // len(piece))
+    anonymiser = Anonymiser(Placeholders(), names={"user": ["Ada"]})
+    assert anonymiser.restore_text(anonymiser.text(text)) == text

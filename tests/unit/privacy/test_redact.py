@@ -1,0 +1,278 @@
+"""Is there a secret in what is about to be written? By the labelled set, by form, by hostile text."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from smp.errors import InvalidConfig
+from smp.model import ids
+from smp.privacy import plausible
+from smp.privacy.assignments import strength_of
+from smp.privacy.redact import GROUPS, Redactor, Removal, _small
+from tests.privacy_hostile import GENERATORS, every_rule
+from tests.privacy_samples import Positive, fake, negatives, positives, uuid
+
+redactor = Redactor()
+POSITIVES, NEGATIVES = positives(), negatives()
+
+
+def redacted(text: str, **settings: Any) -> str:
+    return (Redactor(settings) if settings else redactor).redact(text)[0]
+
+
+# -- the labelled set
+
+
+def test_the_set_is_large_and_covers_every_kind() -> None:
+    kinds = {kind for group in GROUPS.values() for kind in group}
+    assert len(POSITIVES) >= 150
+    assert len(NEGATIVES) >= 150
+    assert sorted(kinds - {sample.kind for sample in POSITIVES}) == []
+
+
+@pytest.mark.parametrize("sample", POSITIVES, ids=lambda sample: sample.kind)
+def test_what_must_go(sample: Positive) -> None:
+    text, removals = redactor.redact(sample.text)
+    assert sample.secret not in text
+    assert f"[REDACTED:{sample.kind}]" in text
+    assert sample.kind in [removal.kind for removal in removals]
+    assert redactor.redact(text) == (text, [])
+
+
+@pytest.mark.parametrize("text", NEGATIVES)
+def test_what_must_stay(text: str) -> None:
+    assert redactor.redact(text) == (text, [])
+
+
+def test_what_is_around_a_secret_stays() -> None:
+    assert redacted("mail ada@example.org, please") == "mail [REDACTED:email], please"
+    assert redacted('{"password": "hunter2", "n": 1}') == '{"password": "[REDACTED:password]", "n": 1}'
+    assert redacted("postgres://u:pa55@db.example.org/x") == "postgres://u:[REDACTED:url_password]@db.example.org/x"
+
+
+def test_several_secrets_in_one_text() -> None:
+    text, removals = redactor.redact(f"ada@example.org uses ghp_{fake('x', 36)} and PASSWORD=swordfish")
+    assert text == "[REDACTED:email] uses [REDACTED:github_token] and PASSWORD=[REDACTED:password]"
+    assert [removal.kind for removal in removals] == ["email", "github_token", "password"]
+
+
+def test_the_more_exact_rule_names_it() -> None:
+    assert redacted(f"api_key = 'ghp_{fake('y', 36)}'") == "api_key = '[REDACTED:github_token]'"
+
+
+def test_text_that_grows_in_small_letters_keeps_its_places() -> None:
+    assert redacted("İİİ password = hunter2 İ") == "İİİ password = [REDACTED:password] İ"
+
+
+def test_a_removal_never_shows_what_was_there() -> None:
+    _, (removal,) = redactor.redact("password = hunter2")
+    assert removal == Removal("password", 7)
+    assert "hunter2" not in repr(removal) + str(removal.to_dict()) + repr(pickle.dumps(removal.to_dict()))
+
+
+# -- redacting again changes nothing
+
+_WORDS = some.sampled_from(
+    ["password", "token", "api_key", "key", "secret", "=", ":", " ", "\n", '"', "'", "`", "\\", "[REDACTED:", "[REDACTED:email]",
+     "]", "ada@example.org", "@", "://", "a:b", "ghp_" + fake("z", 36), fake("w", 30), uuid("u"), "hunter2", "-----BEGIN RSA PRIVATE KEY-----",
+     "MIIEpAIBAAKCAQEA", "-----END RSA PRIVATE KEY-----", "4111111111111111", "-", "+49 170 5550123", "1", ".", "&", "is", "--", "İ", "eyJ", "Bearer ", "tel "]
+)  # fmt: skip
+
+
+@given(some.lists(_WORDS, max_size=25).map("".join))
+def test_redacting_twice_is_redacting_once(text: str) -> None:
+    once, _ = redactor.redact(text)
+    assert redactor.redact(once) == (once, [])
+
+
+@given(some.text(max_size=200))
+def test_any_text_is_taken(text: str) -> None:
+    once, removals = redactor.redact(text)
+    assert (once == text) == (not removals)
+    assert len(_small(text)) == len(text)
+
+
+# -- fields
+
+FIELDS = {"id": "DEC-0001", "decision": "Use PostgreSQL", "tags": ["db"], "state": {"n": [1, 2.5, None, True, "x"]}}
+
+
+def test_without_a_secret_the_very_same_fields_come_back() -> None:
+    data, removals = redactor.redact_fields(FIELDS)
+    assert data is FIELDS
+    assert removals == []
+
+
+def test_secrets_at_any_depth_go_and_the_given_data_stay() -> None:
+    given_data = {"state": {"list": ["ok", {"deep": "mail ada@example.org"}]}, "n": 3}
+    data, (removal,) = redactor.redact_fields(given_data)
+    assert data == {"state": {"list": ["ok", {"deep": "mail [REDACTED:email]"}]}, "n": 3}
+    assert removal == Removal("email", 15, "state.list[1].deep")
+    assert "ada@example.org" in str(given_data)
+    assert redactor.redact_fields(data) == (data, [])
+
+
+def test_the_name_of_a_field_makes_its_value_a_secret() -> None:
+    data, removals = redactor.redact_fields({"state": {"password": "swordfish", "db": {"apiKey": fake("k", 20)}}})
+    assert data == {"state": {"password": "[REDACTED:password]", "db": {"apiKey": "[REDACTED:secret]"}}}
+    assert [removal.field for removal in removals] == ["state.password", "state.db.apiKey"]
+    assert redactor.redact_fields(data) == (data, [])
+
+
+def test_keys_are_redacted_and_never_become_one() -> None:
+    data, _ = redactor.redact_fields({"state": {"ada@example.org": 1, "bob@example.org": 2}})
+    assert data == {"state": {"[REDACTED:email]": 1, "[REDACTED:email] 2": 2}}
+
+
+def test_ids_references_and_idempotency_keys_are_not_touched() -> None:
+    given_data = {
+        "id": "ada",
+        "idempotency_key": "ada@example.org",
+        "references": ["a/b"],
+        "created": "2026-01-11T10:30:00Z",
+    }
+    assert redactor.redact_fields(given_data) == (given_data, [])
+
+
+def test_a_tag_stays_a_tag() -> None:
+    data, _ = redactor.redact_fields({"tags": ["db", "ghp_" + fake("t", 36), "ghp_" + fake("u", 36)]})
+    assert data["tags"] == ["db", "redacted.github_token"]
+    assert all(ids.check_tag(tag) for tag in data["tags"])
+
+
+@given(
+    some.dictionaries(some.sampled_from(["content", "note", "password"]), some.lists(_WORDS, max_size=8).map("".join))
+)
+def test_fields_twice_is_fields_once(data: dict[str, str]) -> None:
+    once, _ = redactor.redact_fields(data)
+    again, removals = redactor.redact_fields(once)
+    assert again is once
+    assert removals == []
+
+
+# -- settings
+
+
+def test_it_can_be_switched_off() -> None:
+    off = Redactor({"enabled": False})
+    assert off.redact("ada@example.org") == ("ada@example.org", [])
+    data = {"password": "hunter2"}
+    assert off.redact_fields(data)[0] is data
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_each_group_can_be_switched_off(group: str) -> None:
+    without = Redactor({"off": [group]})
+    for sample in POSITIVES:
+        found = {removal.kind for removal in without.redact(sample.text)[1]}
+        assert found.isdisjoint(GROUPS[group])
+
+
+def test_each_kind_can_be_switched_off_alone() -> None:
+    text = f"ghp_{fake('a', 36)} npm_{fake('b', 36)}"
+    assert "ghp_" in redacted(text, off=["github_token"])
+    assert redacted(text, off=["github_token"]).endswith("[REDACTED:npm_token]")
+
+
+def test_an_unknown_rule_is_an_error_that_lists_them() -> None:
+    with pytest.raises(InvalidConfig, match=r"'telephone' is not a rule.*phone") as caught:
+        Redactor({"off": ["telephone"]})
+    assert caught.value.details["key"] == "privacy.redaction.off"
+
+
+OWN = {"type": "employee", "regex": "EMP-[0-9]{6}"}
+
+
+def test_own_patterns_are_added() -> None:
+    assert redacted("EMP-123456 wrote", patterns=[OWN]) == "[REDACTED:employee] wrote"
+    assert redacted("nothing here", patterns=[OWN]) == "nothing here"
+    assert (
+        redacted("Project X", patterns=[{"type": "project", "regex": r"(?i)project\s[a-z]\b"}]) == "[REDACTED:project]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("EMP", "is not a pattern"),
+        ({"type": "x"}, "is not a pattern"),
+        ({"type": "X y", "regex": "a"}, "is not a type"),
+        ({"type": "email", "regex": "a"}, "SMP's own rules"),
+        ({"type": "x", "regex": ""}, "1 to 500 characters"),
+        ({"type": "x", "regex": "a" * 501}, "1 to 500 characters"),
+        ({"type": "x", "regex": "(a"}, "not a regular expression"),
+        ({"type": "x", "regex": "a{0,3}"}, "matches nothing"),
+        ({"type": "x", "regex": "(a+)+b"}, "too long"),
+        ({"type": "x", "regex": "(a|a)*b"}, "too long"),
+        ({"type": "x", "regex": "x[a-z]+y"}, "too long"),
+        ({"type": "x", "regex": "(a?){30}a{30}"}, "too long"),
+        ({"type": "x", "regex": "[a-z]{1,64}@[a-z]{1,64}x"}, "too long"),
+        ({"type": "x", "regex": r"(a{1,9})\1b"}, "too long"),
+    ],
+)
+def test_own_patterns_are_checked(pattern: Any, message: str) -> None:
+    with pytest.raises(InvalidConfig, match=message):
+        Redactor({"patterns": [pattern]})
+
+
+def test_a_possessive_repeat_makes_a_pattern_good() -> None:
+    assert (
+        redacted("abc@defx", patterns=[{"type": "x", "regex": "[a-w]{1,64}+@[a-w]{1,64}+x"}], off=["email"])
+        == "[REDACTED:x]"
+    )
+
+
+# -- parts
+
+
+def test_check_digits() -> None:
+    assert plausible.passes_luhn("4111111111111111")
+    assert not plausible.passes_luhn("4111111111111112")
+    assert plausible.passes_mod_97("GB82WEST12345698765432")
+    assert not plausible.passes_mod_97("GB83WEST12345698765432")
+
+
+@pytest.mark.parametrize(
+    ("name", "strength"),
+    [("password", "password"), ("DB_PASSWORD", "password"), ("dbPassword", "password"), ("PGPASSWORD", "password"),
+     ("api_key", "secret"), ("x-api-key", "secret"), ("clientSecret", "secret"), ("token", "unknown_secret"), ("key", "unknown_secret"),
+     ("primary_key", None), ("password_hash", None), ("max_tokens", None), ("author", None), ("keyboard", None), ("", None)],
+)  # fmt: skip
+def test_what_a_name_promises(name: str, strength: str | None) -> None:
+    assert strength_of(name) == strength
+
+
+# -- hostile text
+
+
+def seconds(rule: Any, text: str) -> float:
+    low, best = _small(text), float("inf")
+    for _ in range(3):
+        start = time.process_time()
+        for _ in rule.spans(text, low):
+            pass
+        best = min(best, time.process_time() - start)
+    return best
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_work_grows_with_the_text_and_not_with_its_square(name: str) -> None:
+    """Four times the text: four times the work; a quadratic rule would take sixteen times. Below 3 ms nobody cares."""
+    small, large = GENERATORS[name](20_000), GENERATORS[name](80_000)
+    for rule in every_rule():
+        few, many = seconds(rule, small), seconds(rule, large)
+        if many > 9 * max(few, 0.003):  # the machine may have been busy: once more
+            few, many = seconds(rule, small), seconds(rule, large)
+        assert many <= 9 * max(few, 0.003), rule.kind
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_hostile_text_is_redacted_once_and_for_all(name: str) -> None:
+    once, _ = redactor.redact(GENERATORS[name](20_000))
+    assert redactor.redact(once) == (once, [])

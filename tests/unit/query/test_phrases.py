@@ -1,0 +1,61 @@
+"""The index knows words; that they follow each other is seen in the text itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import smp
+import smp.index.text
+
+if TYPE_CHECKING:
+    from smp.session import SessionMemory
+
+TEXTS = (
+    "The login is slow, very slow indeed",
+    "Slow is the login, and the cache is not",
+    "Login slow since Tuesday",
+    "Nothing of the kind: 数据库连接池",
+)
+
+
+@pytest.fixture(params=[2, 1000], ids=["merged", "in the tail"])
+def session(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SessionMemory:
+    monkeypatch.setattr(smp.index.text, "TAIL_LIMIT", request.param)
+    session = smp.open(":memory:").create_session("phrases")
+    session.add_many([("learning", text) for text in TEXTS])
+    return session
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ('"login is slow"', [1]),
+        ('"slow very"', [1]),
+        ('"slow indeed slow"', []),
+        ('"is slow" "very slow"', [1]),
+        ('"login slow"', [3]),
+        ('"logins SLOW"', [3]),
+        ('"数据库连接"', [4]),
+        ('"库连"', [4]),
+        ('"数据池"', []),
+        ('slow -"very slow"', [2, 3]),
+        ('login -"login slow"', [1, 2]),
+        ('-"login slow"', [1, 2, 4]),
+        ('"the login" -tuesday', [1, 2]),
+        ("login -since_tuesday", [1, 2]),
+    ],
+)
+def test_phrases(session: SessionMemory, question: str, expected: list[int]) -> None:
+    hits = session.query(question, sort="oldest")
+    assert [int(hit.id[-4:]) for hit in hits] == expected
+
+
+def test_words_beside_a_phrase_count_but_need_not_be_there(session: SessionMemory) -> None:
+    assert session.query('"the login" indeed').ids == ["LEARN-0001", "LEARN-0002"]
+
+
+def test_a_phrase_is_counted_as_it_is_found(session: SessionMemory) -> None:
+    hits = session.query('"login slow"', count_by="type", limit=0)
+    assert hits.counts == {"type": {"learning": 1}}

@@ -1,0 +1,273 @@
+"""Erased text is nowhere: not in the files, not compressed, not in the index; and nothing else is lost."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import smp
+from smp.errors import MemoryNotFound
+from smp.files import cold_segment
+from smp.files.cold_block import ColdEntry
+from smp.memory import Memory
+from smp.session import SessionMemory
+from smp.store.rewriting import Edit, entries_of, private_name, rewrite
+from smp.testing import FrozenClock
+
+LAYOUTS = ("jsonl", "markdown", "single", "log")
+NEEDLES = (
+    b"zyxwombat",
+    b"Zyxwombat",
+    b"quaggaflute",
+    b"needleblob",
+    b"tapirsecret",
+    b"why-it-went-narwhal",
+)
+
+
+@pytest.fixture(params=LAYOUTS)
+def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Memory]:
+    memory = smp.open(str(tmp_path / "store"), layout=request.param, clock=FrozenClock())
+    yield memory
+    memory.close()
+
+
+@pytest.fixture
+def session(memory: Memory) -> SessionMemory:
+    session = memory.create_session("s", project="p")
+    session.add_turn("user", "A harmless turn about bicycles")
+    session.add_turn("user", "The zyxwombat account is quaggaflute\nand more\n\n## Turn 9 - x\n---\nneedleblob here")
+    session.add_decision("Keep the bicycles", rationale="they are fast")
+    session.add_decision("Sell the zyxwombat", rationale="quaggaflute", note={"deep": ["needleblob, the third"]})
+    session.update("DEC-0002", rationale="tapirsecret of the second revision")
+    session.relate("DEC-0001", "DEC-0002", "supersedes")
+    with session.transaction() as tx:
+        tx.add_decision("zyxwombat in a transaction with others")
+        tx.add_finding("stays in the transaction", severity="low")
+    session.add_artifact("report.md", "# zyxwombat report\n\nneedleblob")
+    session.update_agent_state("coder", {"knows": "quaggaflute tapirsecret", "step": 1})
+    session.add_preference("style", "zyxwombat style, please", idempotency_key="tapirsecret key one")
+    return session
+
+
+MEANT = ["TURN-0002", "DEC-0002", "DEC-0003", "ART-0001", "STATE-coder", "PREF-0001"]
+
+
+def contents(root: str) -> Iterator[tuple[str, bytes]]:
+    """Every file below a folder, raw and, where it is compressed, unpacked."""
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = os.path.join(folder, name)
+            data = Path(path).read_bytes()
+            yield path, data
+            if data.startswith(b"\x1f\x8b"):
+                yield path + " (unpacked)", gzip.decompress(data)
+
+
+def needles_in(memory: Memory) -> list[tuple[str, bytes]]:
+    return [(path, needle) for path, data in contents(memory.root) for needle in NEEDLES if needle in data]
+
+
+def everything(session: SessionMemory) -> dict[str, Any]:
+    return {
+        record.id: (record.to_dict(), session.history(record.id)) for record in session.records(include_deleted=True)
+    }
+
+
+def fill_index(memory: Memory) -> None:
+    """So that words lie in the text engine, in the rows and in the log of changes."""
+    session = memory.session("s")
+    session.add_many([("decision", f"Filler {number} zyxwombat") for number in range(1600)])
+    assert session.query("quaggaflute")
+    assert session.query("zyxwombat", limit=3)
+    memory.topics()
+    session.topics()
+    memory.store.access.flush()
+
+
+def test_erased_text_is_nowhere(memory: Memory, session: SessionMemory) -> None:
+    fill_index(memory)
+    fillers = [f"DEC-{number:04}" for number in range(4, 1604)]
+    assert needles_in(memory)
+    assert any(b"/TURN-0002" in data for path, data in contents(memory.root) if path.endswith("access.log"))
+    before = everything(session)
+    session.delete(["DEC-0003", "TURN-0002"], "why-it-went-narwhal")
+    receipt = session.erase([*MEANT, *fillers], reason="asked to", by="ada")
+    assert needles_in(memory) == []
+    assert not any(b"/TURN-0002" in data for path, data in contents(memory.root) if path.endswith("access.log"))
+    for name in (*MEANT, *fillers):
+        del before[name]
+    assert everything(session) == before
+    assert everything(smp.open(memory.root).session("s")) == before
+    assert memory.store.audit.problems() == []
+    assert [line.get("reason") for line in memory.store.audit.entries()] == [None, "asked to"]
+    assert receipt.complete, receipt.to_dict()
+    assert receipt.count == len(MEANT) + len(fillers)
+    assert receipt.rewritten
+    assert ".smp/index" in receipt.removed
+    told = json.dumps(receipt.to_dict()).encode()
+    assert not [needle for needle in NEEDLES if needle in told]
+    assert not session.query("zyxwombat quaggaflute")
+    assert [hit.id for hit in session.query("bicycles", sort="oldest")] == ["TURN-0001", "DEC-0001"]
+    memory.reindex()
+    assert needles_in(memory) == []
+
+
+def test_by_criteria_and_over_the_store(memory: Memory, session: SessionMemory) -> None:
+    other = memory.create_session("t")
+    other.add_finding("the zyxwombat again", severity="low")
+    other.add_finding("bicycles again", severity="low")
+    session.delete("DEC-0002")
+    assert memory.erase(text="zyxwombat", preview=True).count == 6
+    receipt = memory.erase(text="zyxwombat", reason="asked to")
+    assert "t/FIND-0001" in receipt.ids
+    assert "s/DEC-0002" in receipt.ids
+    assert [record.id for record in other.records(include_deleted=True)] == ["FIND-0002"]
+    assert not any(b"zyxwombat" in data for _, data in contents(memory.root))
+
+
+def test_what_other_memories_say_is_reported(memory: Memory, session: SessionMemory) -> None:
+    session.add_decision("They said: The zyxwombat account is quaggaflute")
+    receipt = session.erase("TURN-0002")
+    assert receipt.verified
+    assert "s/DEC-0004" in receipt.elsewhere
+    assert session.get("DEC-0004").decision.endswith("quaggaflute")
+
+
+def test_numbers_are_not_used_again(memory: Memory, session: SessionMemory) -> None:
+    session.erase(MEANT)
+    assert session.add_turn("user", "new").id == "TURN-0003"
+    assert session.add_decision("new").id == "DEC-0004"
+    assert session.add_preference("style", "x", idempotency_key="tapirsecret key one").id == "PREF-0002"
+
+
+def test_relations_stay_as_ids(memory: Memory, session: SessionMemory) -> None:
+    session.erase("DEC-0002")
+    assert session.get("DEC-0001").relations == [{"kind": "supersedes", "target": "DEC-0002"}]
+    report = session.validate()
+    assert report.ok
+    assert [problem.code for problem in report.problems] == ["dangling_reference"]
+
+
+def test_what_is_not_there_cannot_be_erased(memory: Memory, session: SessionMemory) -> None:
+    before = everything(session)
+    with pytest.raises(MemoryNotFound):
+        session.erase(["DEC-0001", "DEC-0099"])
+    assert everything(session) == before
+
+
+def test_quarantine_leftovers_and_damage_go_too(memory: Memory, session: SessionMemory) -> None:
+    reader = session._files.reader
+    quarantine = Path(reader.private, "quarantine")
+    quarantine.mkdir(parents=True, exist_ok=True)
+    (quarantine / "torn").write_bytes(b'{"id":"TURN-0002","content":"The zyxwombat account is quagg')
+    (quarantine / "other").write_bytes(b"half of something else")
+    file = Path(session._files.reader.catch_up().trails["TURN-0002"].first.file)
+    file.with_name(file.name + ".smp-new").write_bytes(b"The zyxwombat account is quaggaflute")
+    Path(reader.private, "journal.json").write_bytes(b'{"appends":[["x",0,"The zyxwombat account is quaggaflute')
+    receipt = session.erase("TURN-0002")
+    assert receipt.verified, receipt.to_dict()
+    assert not any(b"zyxwombat account" in data for _, data in contents(memory.root))
+    assert (quarantine / "other").exists()
+
+
+def test_a_damaged_copy_goes_too(memory: Memory, session: SessionMemory) -> None:
+    if memory.layout not in ("jsonl", "log", "single"):
+        return
+    file = Path(session._files.reader.catch_up().trails["TURN-0002"].first.file)
+    with file.open("ab") as out:
+        out.write(b'{"broken": The zyxwombat account is quaggaflute\n')
+        out.write(b'{"broken": something else\n')
+    receipt = session.erase("TURN-0002")
+    assert receipt.verified, receipt.to_dict()
+    assert b"zyxwombat account" not in file.read_bytes()
+    assert b"something else" in file.read_bytes()
+
+
+def put_into_cold(session: SessionMemory, *ids: str) -> None:
+    def edit(reader: Any) -> Edit:
+        wanted, cold = Edit(), []
+        for entry in entries_of(reader, ids):
+            wanted.remove(entry)
+            name = os.path.relpath(entry.file, reader.folder)
+            data = Path(entry.file).read_bytes()[entry.place[0] : entry.place[1]]
+            cold.append(ColdEntry(entry.id, entry.seq, name, data))
+        segment = cold_segment.ColdSegment(reader.disk, os.path.join(reader.private, cold_segment.FILE))
+        wanted.files[private_name(reader, cold_segment.FILE)] = cold_segment.extended(segment, cold)
+        return wanted
+
+    rewrite(session._files, "compacting", edit)
+
+
+def test_cold_segments(memory: Memory, session: SessionMemory) -> None:
+    put_into_cold(session, "TURN-0001", "TURN-0002", "DEC-0002")
+    path = os.path.join(session._files.reader.private, cold_segment.FILE)
+    assert b"zyxwombat account" in gzip.decompress(Path(path).read_bytes())
+    receipt = session.erase(["TURN-0002", "DEC-0002"])
+    assert receipt.verified, receipt.to_dict()
+    left = gzip.decompress(Path(path).read_bytes())
+    assert b"zyxwombat account" not in left
+    assert b"bicycles" in left
+    session.erase(MEANT[2:])
+    assert needles_in(memory) == []
+
+
+def test_an_archived_session(memory: Memory, session: SessionMemory) -> None:
+    memory.archive_session("s")
+    archive = Path(memory.root, "archived", "s.tar.gz")
+    assert tarfile.is_tarfile(archive)
+    receipt = memory.erase([f"s/{name}" for name in MEANT])
+    assert receipt.verified, receipt.to_dict()
+    assert needles_in(memory) == []
+    memory.archive_session("s")
+    assert needles_in(memory) == []
+
+
+def test_deleted_and_erased_never_return(memory: Memory, session: SessionMemory) -> None:
+    session.delete("DEC-0002", "wrong")
+    session.erase("TURN-0002")
+    session.restore("DEC-0002")
+    session.delete("DEC-0002", "wrong again")
+    for to in (name for name in LAYOUTS if name != memory.layout):
+        memory = memory.convert(to)
+        memory.reindex()
+        again = memory.session("s")
+        assert again.find("TURN-0002") is None
+        assert again.find("DEC-0002").deleted  # type: ignore[union-attr]
+        assert not again.query("quaggaflute tapirsecret", types=["conversation", "decision"])
+        assert again.validate().ok
+        assert again.repair().ok
+        again.delete("DEC-0001")
+        again.restore("DEC-0001")
+        assert again.find("TURN-0002") is None
+    assert memory.session("s").add_turn("user", "new").id == "TURN-0003"
+    memory.close()
+
+
+def test_a_process_that_died_in_between(memory: Memory, session: SessionMemory) -> None:
+    session.query("zyxwombat")
+    intent = Path(memory.root, ".smp", "erasing.json")
+    intent.write_text(json.dumps({"ids": {"s": ["TURN-0002"]}}))
+    index = Path(memory.root, ".smp", "index")
+    memory.store.access.flush()
+    assert list(index.iterdir())
+    with smp.open(memory.root) as again:
+        assert not intent.exists()
+        assert not list(index.iterdir())
+        assert b"/TURN-0002\n" not in Path(again.store.access.path).read_bytes()
+    assert session.query("zyxwombat")
+
+
+def test_too_short_to_look_for(memory: Memory, session: SessionMemory) -> None:
+    session.add_turn("user", "abc")
+    receipt = session.erase("TURN-0003")
+    assert not receipt.verified
+    assert "too short" in receipt.pending[0]
+    assert session.find("TURN-0003") is None

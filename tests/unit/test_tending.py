@@ -1,0 +1,337 @@
+"""A session keeps its bounds: sizes, compaction by hand and by itself, the cold segment, duplicates."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import smp
+from smp.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound, SizeLimitExceeded
+from smp.files.layouts import NAMES
+from smp.testing import FrozenClock
+
+LAYOUTS = pytest.mark.parametrize("layout", NAMES)
+SMALL = {"storage": {"max_session_size_mb": 0.06}, "durability": "os"}
+ALL = 1 << 40
+
+
+def sentence(chance: random.Random) -> str:
+    words = [
+        "token",
+        "login",
+        "cache",
+        "index",
+        "query",
+        "user",
+        "review",
+        "deploy",
+        "build",
+        "error",
+        "retry",
+        "queue",
+        "worker",
+        "schema",
+    ]
+    return " ".join(chance.choices(words, k=25)).capitalize() + "."
+
+
+def opened(folder: Path, layout: str = "jsonl", **config: Any) -> tuple[smp.Memory, FrozenClock]:
+    clock = FrozenClock()
+    return smp.open(folder / "store", layout=layout, clock=clock, config={"durability": "os", **config}), clock
+
+
+def old_session(folder: Path, layout: str = "jsonl", turns: int = 60, **config: Any) -> tuple[Any, FrozenClock]:
+    """Turns, a settled finding and states of an agent of forty days ago, and what must stay."""
+    memory, clock = opened(folder, layout, **config)
+    session = memory.create_session("s1", user="ada")
+    chance = random.Random(1)
+    session.add_many([("turn", {"role": "user", "content": sentence(chance)}) for _ in range(turns)])
+    session.resolve(session.add_finding("An old needle", severity="low").id, "done")
+    session.add_decision("Use files")
+    session.add_finding("Still open")
+    session.add_preference("style", "brief")
+    for step in range(4):
+        session.update_agent_state("bob", {"step": step, "notes": sentence(chance)})
+    pinned = session.add_turn("user", "a pinned turn")
+    session.pin(pinned.id)
+    clock.advance(days=40)
+    session.add_turn("user", "said just now")
+    return session, clock
+
+
+def whole(session: Any) -> dict[str, Any]:
+    return {
+        record.id: (record.to_dict(), session.history(record.id))
+        for record in session.records(include_deleted=True)
+        if record.type != "summary"
+    }
+
+
+@LAYOUTS
+def test_what_is_compacted_comes_back_as_it_was(tmp_path: Path, layout: str) -> None:
+    session, _ = old_session(tmp_path, layout)
+    before = whole(session)
+    report = session.compact(ALL)
+    gone = set(report.removed)
+    assert {"FIND-0001", "TURN-0001", "TURN-0060"} <= gone
+    assert gone.isdisjoint(("DEC-0001", "FIND-0002", "PREF-0001", "STATE-bob", "TURN-0061", "TURN-0062"))
+    assert report.freed_bytes > 0
+    assert session.validate().ok
+    assert not session.validate().problems
+    assert len(session.history("STATE-bob")) == 2
+    assert session.get("STATE-bob").state["step"] == 3
+    assert {each.id for each in session.archived()} == gone | {"STATE-bob"}
+    again = smp.open(tmp_path / "store", clock=FrozenClock()).session("s1")
+    for id in sorted(gone)[:3]:
+        assert again.restore(id).to_dict() == before[id][0]
+    again.restore_archived(*(each.id for each in again.archived()))
+    assert again.archived() == []
+    assert whole(again) == before
+    assert list(whole(again)) == list(before)
+    assert not again.validate().problems
+
+
+@LAYOUTS
+def test_ids_of_compacted_memories_are_not_given_out_again(tmp_path: Path, layout: str) -> None:
+    session, _ = old_session(tmp_path, layout)
+    session.compact(ALL)
+    assert session.add_turn("user", "later").id == "TURN-0063"
+    assert session.add_finding("later").id == "FIND-0003"
+
+
+def test_a_dry_run_changes_nothing_and_says_what_would_go(tmp_path: Path) -> None:
+    session, _ = old_session(tmp_path)
+    before = whole(session)
+    report = session.compact(ALL, dry_run=True)
+    assert report.done is None
+    assert report.to_dict()["stages"]["faded"]["memories"] == 60
+    assert report.to_dict()["kept"]["pinned"]["examples"] == ["TURN-0061"]
+    assert whole(session) == before
+    assert session.archived() == []
+
+
+def test_turns_that_go_leave_a_summary_that_says_which(tmp_path: Path) -> None:
+    session, _ = old_session(tmp_path)
+    report = session.compact(ALL)
+    [summary] = session.records("summary")
+    assert summary.id in report.done.summaries
+    assert summary.covers == ["TURN-0001..TURN-0060"]
+    assert summary.author_kind == "system"
+
+
+def test_a_summariser_of_ones_own(tmp_path: Path) -> None:
+    session, _ = old_session(tmp_path)
+    session.compact(ALL, summariser=lambda texts: f"{len(texts)} texts, summed up by me")
+    assert "60 texts, summed up by me" in session.records("summary")[0].summary
+
+
+def test_get_says_where_a_compacted_memory_is(tmp_path: Path) -> None:
+    session, _ = old_session(tmp_path)
+    session.compact(ALL)
+    with pytest.raises(MemoryNotFound, match=r"cold segment .*cold\.gz.*restore") as caught:
+        session.get("TURN-0003")
+    assert caught.value.details["path"].endswith("cold.gz")
+    with pytest.raises(MemoryNotFound, match="does not exist"):
+        session.get("TURN-9999")
+    with pytest.raises(MemoryNotFound):
+        session.restore_archived("TURN-9999")
+
+
+@LAYOUTS
+def test_a_query_finds_what_was_compacted_if_asked_to(tmp_path: Path, layout: str) -> None:
+    session, _ = old_session(tmp_path, layout)
+    session.compact(ALL)
+    assert session.query("needle").ids == []
+    [hit] = session.query("needle", include_archived=True)
+    assert hit.id == "FIND-0001"
+    assert hit.archived.endswith("cold.gz")
+    assert hit.to_dict()["archived"] == hit.archived
+    counts = session.query("token", include_archived=True, count_by="type", limit=1).counts["type"]
+    assert counts["conversation"] > 20
+    pages = [session.query("token", include_archived=True, limit=5, offset=at).ids for at in (0, 5)]
+    assert len({*pages[0], *pages[1]}) == 10
+    session.restore("FIND-0001")
+    assert session.query("needle", include_archived=True)[0].archived is None
+
+
+def test_what_changed_after_the_plan_stays(tmp_path: Path) -> None:
+    session, _ = old_session(tmp_path)
+    other = smp.open(tmp_path / "store", clock=FrozenClock()).session("s1")
+
+    def meanwhile(texts: Any) -> str:
+        if other.find("TURN-0005").pinned is not True:
+            other.pin("TURN-0005")
+            other.delete("TURN-0006")
+        return ""
+
+    report = session.compact(ALL, summariser=meanwhile)
+    assert "TURN-0004" in report.removed
+    assert not {"TURN-0005", "TURN-0006"} & set(report.removed)
+    assert session.get("TURN-0005").pinned
+    assert session.find("TURN-0006").deleted
+
+
+def test_a_memory_that_took_the_id_keeps_it(tmp_path: Path) -> None:
+    memory, clock = opened(tmp_path)
+    session = memory.create_session("s1")
+    session.resolve(session.add("finding", {"finding": "first", "id": "MINE"}).id, "done")
+    clock.advance(days=40)
+    assert session.compact(ALL).removed == ["MINE"]
+    session.add("finding", {"finding": "second", "id": "MINE"})
+    with pytest.raises(DuplicateId):
+        session.restore_archived("MINE")
+    assert session.get("MINE").finding == "second"
+    assert [each.id for each in session.archived()] == ["MINE"]
+
+
+def test_compaction_twice_adds_to_the_same_segment(tmp_path: Path) -> None:
+    session, clock = old_session(tmp_path)
+    session.compact(2_000)
+    first = len(session.archived())
+    assert 0 < first < 60
+    session.compact(ALL)
+    assert len(session.archived()) == 62
+    assert session.compact(ALL).removed == []
+    clock.advance(days=40)
+    assert session.compact(ALL).removed == ["TURN-0062"]
+
+
+@LAYOUTS
+def test_the_cold_segment_goes_along_when_the_layout_changes(tmp_path: Path, layout: str) -> None:
+    session, _ = old_session(tmp_path, layout)
+    before = whole(session)
+    session.compact(ALL)
+    memory = session.memory
+    for other in (name for name in NAMES if name != layout):
+        memory = memory.convert(other)
+    restored = memory.session("s1")
+    restored.restore_archived(*(each.id for each in restored.archived()))
+    assert {id: record for id, (record, _) in whole(restored).items()} == {
+        id: record for id, (record, _) in before.items()
+    }
+
+
+@pytest.mark.parametrize("target", ["much", True, 1.5])
+def test_a_target_that_is_none(tmp_path: Path, target: Any) -> None:
+    session, _ = old_session(tmp_path, turns=1)
+    with pytest.raises(InvalidRecord, match="target"):
+        session.compact(target)
+
+
+# -- by itself
+
+
+def test_a_full_session_makes_room_before_a_write_fails(tmp_path: Path) -> None:
+    session, _ = old_session(tmp_path, turns=100, storage={"max_session_size_mb": 0.06})
+    session.memory.close()
+    session = smp.open(tmp_path / "store", clock=_later(), config={**SMALL, "compaction": {"enabled": True}}).session(
+        "s1"
+    )
+    chance = random.Random(2)
+    written = [session.add_decision(sentence(chance) * 3).id for _ in range(80)]
+    assert [record.id for record in session.records("decision")][1:] == written
+    assert session.archived()
+    assert sum(session.stats().files.values()) <= session.config.quota_bytes
+
+
+def _later() -> FrozenClock:
+    clock = FrozenClock()
+    clock.advance(days=41)
+    return clock
+
+
+def test_compaction_begins_by_itself_after_the_write_that_crosses_the_bound(tmp_path: Path) -> None:
+    session, _ = old_session(tmp_path, turns=100, storage={"max_session_size_mb": 1})
+    size = sum(session.stats().files.values())
+    session.memory.close()
+    quota = {"max_session_size_mb": size / 0.805 / (1 << 20)}
+    memory = smp.open(tmp_path / "store", clock=_later(), config={"durability": "os", "storage": quota})
+    session = memory.session("s1")
+    while not session._files.is_filling:
+        session.add_decision("Another decision that stays")
+    memory.close()  # waits for it
+    session = smp.open(tmp_path / "store", clock=_later()).session("s1")
+    assert session.archived()
+    assert session.validate().ok
+
+
+def test_all_pinned_fails_at_the_limit_and_loses_nothing(tmp_path: Path) -> None:
+    memory, _ = opened(tmp_path, storage={"max_session_size_mb": 0.02})
+    session = memory.create_session("s1")
+    chance = random.Random(3)
+    written: list[str] = []
+    with pytest.raises(SizeLimitExceeded, match="pinned") as caught:
+        for _ in range(1000):
+            written.append(session.add_finding(sentence(chance), pinned=True).id)
+    assert caught.value.details["limit"] == session.config.quota_bytes
+    assert [record.id for record in session.records()] == written
+    assert session.archived() == []
+
+
+def test_without_compaction_the_limit_is_the_limit(tmp_path: Path) -> None:
+    session, _ = old_session(tmp_path, storage={"max_session_size_mb": 0.03}, compaction={"enabled": False})
+    with pytest.raises(SizeLimitExceeded):
+        for _ in range(1000):
+            session.add_decision("more and more and more")
+    assert session.archived() == []
+
+
+# -- figures
+
+
+@LAYOUTS
+def test_the_parts_of_a_size_report_add_up(tmp_path: Path, layout: str) -> None:
+    session, _ = old_session(tmp_path, layout)
+    report = session.size_report()
+    assert report.total_bytes == sum(session.stats().files.values()) == sum(report.components.values())
+    assert report.components["conversation"] > report.components["decisions"] > 0
+    assert report.largest_files[0].size_bytes == max(session.stats().files.values())
+    assert report.bytes_per_day is not None
+    assert report.predicted_days_to_quota is not None
+    assert report.estimated_gain_bytes > 0
+    assert report.cold_bytes == 0
+    session.compact(ALL)
+    after = session.size_report()
+    assert after.cold_bytes == os.path.getsize(Path(session._files.reader.private) / "cold.gz")
+    assert after.total_bytes < report.total_bytes
+
+
+# -- what says the same
+
+
+def test_duplicates_are_merged_and_the_merge_undone(tmp_path: Path) -> None:
+    memory, _ = opened(tmp_path)
+    session = memory.create_session("s1")
+    session.add_finding("The login has no rate limit", severity="low", author="ada", tags=["a"])
+    session.add_finding("The login has no rate limit at all", severity="high", author="bob", tags=["b"])
+    session.add_finding("Something else entirely about exports")
+    before = whole(session)
+    [group] = session.duplicates()
+    assert {record.id for record in group.records} == {"FIND-0001", "FIND-0002"}
+    kept = session.merge(group, by="eve")
+    assert kept.tags == ["a", "b"]
+    assert kept.severity == "high"
+    assert kept.merged_from[0]["text"].startswith("The login")
+    assert session.duplicates() == []
+    other = next(record.id for record in group.records if record.id != kept.id)
+    assert session.find(other).deleted
+    session.restore(other)
+    session.update(kept.id, **{name: before[kept.id][0].get(name) for name in ("tags", "severity")}, merged_from=None)
+    assert session.get(kept.id).severity == before[kept.id][0]["severity"]
+
+
+def test_a_merge_of_what_has_changed_is_refused(tmp_path: Path) -> None:
+    memory, _ = opened(tmp_path)
+    session = memory.create_session("s1")
+    for author in ("ada", "bob"):
+        session.add_finding("The login has no rate limit", author=author)
+    [group] = session.duplicates()
+    session.update("FIND-0002", severity="low")
+    before = whole(session)
+    with pytest.raises(Conflict):
+        session.merge(group)
+    assert whole(session) == before
