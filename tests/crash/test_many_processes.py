@@ -171,7 +171,14 @@ def test_nobody_starves(tmp_path: Path) -> None:
     with new_store(tmp_path, "jsonl") as memory:
         workers = [Worker("saturate", memory.root, "shared", f"w{number}") for number in range(8)]
         session = memory.session("shared")
-        while len(session.records()) < depth(400, 400):
+        begun: set[str] = set()
+        for _ in range(5000):  # until all have begun, however long a process takes to start
+            session.add_decision("here too")
+            begun.update(text.partition("-")[0] for text in texts(session)[-50:])
+            if len(begun) > len(workers):
+                break
+        count = len(session.records())
+        while len(session.records()) < count + depth(400, 400):
             session.add_decision("here too")
         for worker in workers:
             assert worker.stop() == 0

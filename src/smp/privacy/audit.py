@@ -2,8 +2,8 @@
 
     {"at":"2026-01-31T14:30:05.123Z","action":"delete","session":"s1","count":1,"ids":["DEC-0001"],…,"checksum":"sha256:…"}
 
-Lines are only ever appended. Each has a checksum over itself and the checksum of the line before; `audit.last` beside it
-knows how long the log was and its last checksum. So a line that was changed or cut out is seen, at the end too.
+Lines are appended; only an erasure changes some, to take out the reasons given for what it erases. Each has a checksum
+over itself and the checksum of the line before; `audit.last` beside it knows how long the log was and its last checksum. So a line that was changed or cut out is seen, at the end too.
 Guarantees: 0600; ids, counts, kinds and reasons only, and a reason loses its secrets first. A log that cannot be written
 never undoes or fails what was done: it is reported (`failure`, and a warning of the logger `smp`).
 Non-guarantees: somebody who recomputes the checksums and `audit.last` is not found out. Without `sync` the last lines may
