@@ -13,6 +13,7 @@ from smp.decay.policies import importance_of
 from smp.index.meaning import QUESTION_WORDS
 from smp.index.memories import ROLE_NAMES, facts_in
 from smp.index.rows import POSITION_BITS, TYPES
+from smp.index.wanted import inverse_frequency
 from smp.index.words import parse, terms
 from smp.query import score
 from smp.query.question import RELEVANCE
@@ -206,7 +207,7 @@ class Ranking:
         if not known:
             return 0.0
         documents = self._finder.documents
-        full = score.full_match(score.inverse_frequency(documents, frequency) for frequency in known)
+        full = score.full_match(inverse_frequency(documents, frequency) for frequency in known)
         return full * (1 + _UNKNOWN_SHARE * (len(words) - len(known)) / len(known))
 
     def _turns_beside(self, candidates: list[score.Candidate], conditions: Conditions) -> list[score.Candidate]:

@@ -24,7 +24,7 @@ Guarantees: every signal is bounded; the order does not depend on the order of t
 from __future__ import annotations
 
 from itertools import repeat
-from math import exp, log
+from math import exp
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -115,11 +115,6 @@ class Judgement(NamedTuple):
 
 
 # --- Before the search ---------------------------------------------------------------------------------------------
-
-
-def inverse_frequency(documents: int, having: int) -> float:
-    """BM25's weight of a word that so many of the memories have."""
-    return log(1 + (max(documents - having, 0) + 0.5) / (having + 0.5))
 
 
 def boost(inverse_frequency: float) -> float:

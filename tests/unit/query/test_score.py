@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from smp.index.wanted import inverse_frequency
 from smp.query import score
 from smp.query.score import Asked, Candidate, Judgement, judge
 
@@ -256,12 +257,12 @@ def test_a_better_text_never_lowers_a_memory(found: list[Candidate], asked: Aske
 
 
 def test_rare_words_count_for_more() -> None:
-    rare, common = score.inverse_frequency(10_000, 3), score.inverse_frequency(10_000, 4_000)
+    rare, common = inverse_frequency(10_000, 3), inverse_frequency(10_000, 4_000)
     assert rare == pytest.approx(math.log(1 + 9997.5 / 3.5))
     assert score.boost(rare) > score.boost(common)
     assert score.full_match([rare, common]) == pytest.approx(rare**1.3 + common**1.3)
     assert score.full_match([]) == 0.0
-    assert score.inverse_frequency(5, 9) > 0
+    assert inverse_frequency(5, 9) > 0
 
 
 def test_the_match_of_a_text() -> None:
