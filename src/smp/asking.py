@@ -9,15 +9,15 @@ would wait for, and writes nothing that matters.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from smp.errors import InvalidQuery, MemoryNotFound, SessionNotFound
 from smp.loading import loading
 from smp.model import ids
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
+    from typing import Any
 
     from smp.config import Config
     from smp.model.hit import Hit, Hits, Related

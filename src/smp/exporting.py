@@ -14,12 +14,14 @@ that SMP does not know, and the numbers that were given out. Each of these leave
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
 
 from smp.errors import UserError
 from smp.model.time import to_text
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from smp.memory import Memory
     from smp.privacy.placeholders import Placeholders
     from smp.session import SessionMemory

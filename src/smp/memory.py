@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
 
 from smp.asking import Asking
 from smp.config import DEFAULT_ROOTS, Config
@@ -31,14 +30,16 @@ from smp.model.session_info import FORMAT, SessionInfo
 from smp.model.time import parse, system_clock, to_text
 from smp.redacting import check_settings, note_head, without_secrets
 from smp.session import SessionMemory
-from smp.store.file_store import FileStore
+from smp.store.file_store import FileStore, conversion_has_left_something
 from smp.write import validate
 from smp.write.admit import admit
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
     from types import TracebackType
+    from typing import Any
 
     from smp.files.system import System
     from smp.model.record import Record
@@ -121,9 +122,10 @@ class Memory(Forgetting, Keeping, Asking, Importing):
         self._arguments = {name: value for name, value in (config or {}).items() if name != "layout"}
         disk = Disk(system)
         try:
-            from smp.store.convert import finish_conversion
+            if conversion_has_left_something(disk, root):
+                from smp.store.convert import finish_conversion
 
-            finish_conversion(disk, root)
+                finish_conversion(disk, root)
             if disk.exists(os.path.join(root, PRIVATE, "erasing.json")):
                 from smp.store.erasing import finish_erasing
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from smp.asking import Asking
 from smp.errors import InvalidRecord, MemoryNotFound, SessionCorrupt, StorageCorrupt
@@ -23,9 +22,11 @@ from smp.write import validate
 from smp.write.batch import Wish
 from smp.writing import Writing, given_fields
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
+    from typing import Any, Generic, TypeVar
 
     from smp.config import Config
     from smp.memory import Memory
@@ -34,7 +35,14 @@ if TYPE_CHECKING:
     from smp.privacy.redact import Redactor
     from smp.store.file_store import FileSession, FileStore
 
-T = TypeVar("T")
+    T = TypeVar("T")
+else:  # `typing` takes a new process 5 ms to load
+
+    class Generic:
+        def __class_getitem__(cls, _: object) -> type:
+            return object
+
+    T = None
 
 
 class _Once(Generic[T]):
@@ -145,17 +153,25 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession):
         return self if name == self.id else self._memory.session(name, author=self._author)
 
     def _do(self, wish: Wish, doing: str) -> Record:
-        self._commit([wish], doing, False)
+        self._stored([wish], doing, False)
+        if wish.forgets or wish.removals:
+            self._note([wish])
         assert wish.record is not None
         return wish.record
 
     def _commit(self, wishes: list[Wish], doing: str, atomic: bool) -> None:
         if wishes:
             self._stored(wishes, doing, atomic)
-            if any(wish.forgets for wish in wishes):
-                self._note_forgetting([wish for wish in wishes if wish.forgets])
-            if any(wish.removals for wish in wishes):
-                self._note_redaction([wish for wish in wishes if wish.removals])
+            self._note(wishes)
+
+    def _note(self, wishes: list[Wish]) -> None:
+        """What was taken away, or out of what was given, goes to the audit log."""
+        forgetting = [wish for wish in wishes if wish.forgets]
+        if forgetting:
+            self._note_forgetting(forgetting)
+        redacted = [wish for wish in wishes if wish.removals]
+        if redacted:
+            self._note_redaction(redacted)
 
     def _note_redaction(self, wishes: list[Wish]) -> None:
         """That secrets were taken out of what was given, in the audit log."""

@@ -252,11 +252,11 @@ class Tending(SessionForgetting):
                 raise  # one memory alone is too large, or nothing may be done about it
             self._make_room(error)
             self._files.commit(self._batch(wishes, doing, atomic))
-        if self._files.is_filling:
+        if self._files.writer.size_bytes >= self._files.filling_bytes:
             self._compact_later()
 
     def _batch(self, wishes: list[Wish], doing: str, atomic: bool) -> Batch:
-        return Batch(self.id, wishes, to_text(self._now()), atomic, doing)
+        return Batch(self.id, wishes, to_text(self._memory.now()), atomic, doing)
 
     def _make_room(self, error: SizeLimitExceeded) -> None:
         used, new, limit = (int(getattr(error, name)) for name in ("used", "size", "limit"))

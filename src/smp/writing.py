@@ -5,17 +5,17 @@ Every method checks what it is given before anything happens; an error names the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from smp.errors import InvalidRecord
 from smp.model.time import to_text
 from smp.model.types import KINDS, kind_of
 from smp.write import validate
 from smp.write.batch import Add, Change, Delete, Relate, Restore, Wish, id_of
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
+    from typing import Any
 
     from smp.model.record import AgentState, Artifact, Decision, Finding, Learning, Preference, Record, Turn
     from smp.model.types import Kind
@@ -142,20 +142,6 @@ class Writing:
 
     def _addition(self, kind: Kind, given: dict[str, Any]) -> Wish:
         """A new memory, without its secrets: from here on nobody sees them."""
-        draft = self._draft(kind, given)
-        redactor = self._redactor
-        if redactor is None:
-            return Add(draft)
-        draft.data, removals = redactor.redact_fields(draft.data)
-        wish = Add(draft)
-        if removals:
-            wish.removals = removals
-        return wish
-
-    def _reason(self, reason: str | None) -> str | None:
-        return self._redactor.redact(reason)[0] if self._redactor is not None and type(reason) is str else reason
-
-    def _draft(self, kind: Kind, given: dict[str, Any]) -> validate.Draft:
         draft = validate.draft(kind, given, self._content_limit)
         data = draft.data
         if "author" not in data:
@@ -168,7 +154,17 @@ class Writing:
                 data["author_kind"] = role
             elif role is None and self._user is not None and data.get("author") == self._user:
                 data["author_kind"] = "user"
-        return draft
+        redactor = self._redactor
+        if redactor is None:
+            return Add(draft)
+        draft.data, removals = redactor.redact_fields(data)
+        wish = Add(draft)
+        if removals:
+            wish.removals = removals
+        return wish
+
+    def _reason(self, reason: str | None) -> str | None:
+        return self._redactor.redact(reason)[0] if self._redactor is not None and type(reason) is str else reason
 
     def _default_author(self, role: str | None) -> str | None:
         if role is None:

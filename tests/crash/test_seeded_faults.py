@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
-from smp.errors import LockTimeout, SMPError
+from smp.errors import LockTimeout, SessionNotFound, SMPError
 from smp.files import notes as notes_file
 from smp.files import session_reader
 from smp.files.disk import TEMPORARY, Disk, OpenFile, identity
@@ -181,6 +181,20 @@ def other_reader(layout: str) -> None:
                 raise Wrong(f"{layout}, {name}: a reader missed something")
 
 
+def taken_away_meanwhile(layout: str) -> None:
+    """A session goes to the trash while somebody is about to write on: that one is told, and nothing is written."""
+    system = MemorySystem(disk=full_base(layout))
+    session = open_on(system).session(SESSION)
+    session.add_decision("one")
+    session.add_decision("two")
+    open_on(system).delete_session(SESSION)
+    try:
+        session.add_decision("three")
+    except SessionNotFound:
+        return
+    raise Wrong("something was written into the trash, and acknowledged")
+
+
 def alternating_writers(layout: str) -> None:
     """Two processes take turns, and now and then the files are rewritten: every write is there once."""
     system = MemorySystem(disk=full_base(layout))
@@ -296,9 +310,14 @@ def _no_journal(self: SessionWriter, parts: dict[str, bytes]) -> None:
         file.append(self._start_of(name, file) + data)
 
 
-def _not_locked(self: SessionLock, timeout_seconds: float) -> None:
+def _not_locked(self: SessionLock, timeout_seconds: float, notes: bytes = b"") -> bool:
     if self.descriptor < 0:
         self._open()
+    return bool(notes) and self._is_as_left(notes)
+
+
+def _yes(self: SessionLock, notes: bytes) -> bool:
+    return True
 
 
 def _unlinked(self: SessionLock) -> None:
@@ -321,9 +340,9 @@ def _any_boot(data: bytes, boot: str) -> Notes:
     return _decode(data, data[start + 2 : data.find(b'"', start + 2)].decode(errors="replace"))
 
 
-def _own_numbers(self: SessionWriter, doing: str) -> Notes:
+def _own_numbers(self: SessionWriter, doing: str, by_us: bool) -> Notes:
     numbers, seq = self._notes.numbers, self._notes.seq
-    notes = _load_notes(self, doing)
+    notes = _load_notes(self, doing, by_us)
     if numbers:
         notes.numbers, notes.seq = numbers, seq
     return notes
@@ -434,6 +453,11 @@ VARIANTS: dict[str, tuple[Callable[[], Any], Check, str]] = {
         lambda: patch.object(SessionLock, "acquire", _not_locked),
         other_writer,
         "jsonl",
+    ),
+    "a turn goes on without looking who was there": (
+        lambda: broken(patch("smp.files.lock._TURN_SECONDS", 60.0), patch.object(SessionLock, "_is_as_left", _yes)),
+        taken_away_meanwhile,
+        "single",
     ),
     "lock file unlinked on release": (
         lambda: patch.object(SessionLock, "release", _unlinked),

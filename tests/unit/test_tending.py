@@ -251,7 +251,7 @@ def test_compaction_begins_by_itself_after_the_write_that_crosses_the_bound(tmp_
     quota = {"max_session_size_mb": size / 0.805 / (1 << 20)}
     memory = smp.open(tmp_path / "store", clock=_later(), config={"durability": "os", "storage": quota})
     session = memory.session("s1")
-    while not session._files.is_filling:
+    while session._files.writer.size_bytes < session._files.filling_bytes:
         session.add_decision("Another decision that stays")
     memory.close()  # waits for it
     session = smp.open(tmp_path / "store", clock=_later()).session("s1")

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
 
 from smp.errors import SMPError, StorageCorrupt
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

@@ -9,8 +9,8 @@ another one needs a folder.
 from __future__ import annotations
 
 import unicodedata
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

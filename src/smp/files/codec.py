@@ -12,11 +12,17 @@ Non-guarantees: a signature is not a defence against somebody who recomputes it.
 
 from __future__ import annotations
 
-import hashlib
 import re
-from typing import Any, Protocol
 
-Fields = dict[str, Any]
+from smp.files.digest import sha256_hex
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Protocol
+
+    Fields = dict[str, Any]
+else:  # `typing` takes a new process 5 ms to load
+    Protocol, Fields = object, dict
 
 SIGNED, EDITED, UNSIGNED = "signed", "edited", "unsigned"  # entries
 DAMAGED, TORN, CONFLICT = "damaged", "torn", "conflict"  # not entries
@@ -70,7 +76,7 @@ def signature(signed: bytes) -> str:
     """The check that closes an entry. Line ends are normalised first: git may turn LF into CRLF and back."""
     if b"\r" in signed:
         signed = signed.replace(b"\r\n", b"\n")
-    return "sha256:" + hashlib.sha256(signed).hexdigest()[:16]
+    return "sha256:" + sha256_hex(signed)[:16]
 
 
 def around(data: bytes, start: int, end: int, *, rule: bool = False) -> tuple[int, int]:

@@ -12,11 +12,12 @@ anything that is not exactly what was encoded.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import struct
 import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from smp.files.digest import sha256_hex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,7 +74,7 @@ class Header(NamedTuple):
 
 
 def checksum(data: bytes) -> str:
-    return "sha256:" + hashlib.sha256(data).hexdigest()[:16]
+    return "sha256:" + sha256_hex(data)[:16]
 
 
 def encode_member(kind: bytes, raw: bytes, index: int = 0) -> bytes:

@@ -7,15 +7,16 @@ written by hand or by an older tool are read too.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from smp.errors import InvalidRecord
 from smp.model import ids
 from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
 from smp.model.time import parse
 from smp.model.types import COMMON_ALIASES, KINDS
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from smp.files.codec import Fields
 
 _MARKS = frozenset(["id", "seq", "tx", "type", "session_id", "schema", "revision", "updated", "updated_by", "changes"])

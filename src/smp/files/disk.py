@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import os
 import stat as modes
-from typing import TYPE_CHECKING, Any
 
 from smp.errors import DurabilityUnknown, StorageCorrupt, from_os_error
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from smp.files.system import System
 
 TEMPORARY = ".smp-new"  # the ending of files that are not yet what they will be; no reader looks at them

@@ -17,7 +17,6 @@ Non-guarantees: whether the entries make sense together; `smp.exporting` looks a
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NoReturn
 
 from smp.errors import FormatTooNew, InvalidFormat, InvalidRecord
 from smp.files.codec import EDITED, SIGNED, UNSIGNED
@@ -28,8 +27,10 @@ from smp.model.session_info import SessionInfo
 from smp.model.time import parse
 from smp.model.types import KINDS
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import Any, NoReturn
 
     from smp.files.codec import Codec, Fields
     from smp.model.entry import Entry

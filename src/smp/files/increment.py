@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import time
 import zlib
-from typing import TYPE_CHECKING
 
 from smp.files.session_reader import FileState, SessionReader
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp.files.disk import Disk
     from smp.files.journal import Plan

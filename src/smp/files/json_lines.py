@@ -10,11 +10,13 @@ only the entry it hit. Control characters stand as JSON escapes, everything else
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NoReturn
 
 from smp.files.codec import CONFLICT, DAMAGED, EDITED, SIGNED, TORN, UNSIGNED, Piece, signature
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
     from smp.files.codec import Fields
 
 _START = b'{"id":"'

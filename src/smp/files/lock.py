@@ -2,7 +2,8 @@
 
 Two lock files: whoever wants to write first takes `queue`, then waits for `lock`, then leaves `queue`. So only the
 first in line competes with the holder, and nobody starves (measured: with plain polling one of eight writers got one
-write in four seconds). The lock files are never removed or replaced: two processes could otherwise hold "the" lock.
+write in four seconds). Who had its turn may go on for a millisecond without queueing again; that saves most writers two
+system calls. The lock files are never removed or replaced: two processes could otherwise hold "the" lock.
 
 The file `lock` also tells people who holds it, and carries the writers' *notes* (`smp.files.notes`). Both are hints.
 Non-guarantees: network file systems (their locks differ); fairness between threads is `group_commit`'s business.
@@ -12,15 +13,16 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
 
 from smp.errors import LockTimeout, StorageCorrupt, from_os_error
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp.files.disk import Disk
 
 HOLDER_BYTES = 256
 _SPIN_SECONDS = 0.002
+_TURN_SECONDS = 0.001  # less than the first in line spins for
 _NAPS = (0.0002, 0.0005, 0.001, 0.002, 0.005)
 
 
@@ -37,34 +39,53 @@ class SessionLock:
         self.descriptor = -1
         self._queue = -1
         self._inode = 0
+        self._turn_ends = 0.0
         self._pid = 0
         self._host = ""
         self._signed = (0, "")
+        self._label = b""
 
     @property
     def is_open(self) -> bool:
         return self.descriptor >= 0
 
-    def acquire(self, timeout_seconds: float) -> None:
-        """Get the lock or raise LockTimeout that says who has it."""
-        system = self._system
-        deadline = time.monotonic() + timeout_seconds
+    def acquire(self, timeout_seconds: float, notes: bytes = b"") -> bool:
+        """Get the lock or raise LockTimeout that says who has it. True if nobody had it since we left these notes."""
+        now = time.monotonic()
+        if now < self._turn_ends and self._system.lock(self.descriptor):
+            if notes and self._is_as_left(notes):  # so nobody has moved the session either
+                return True
+            if self._is_in_place():
+                return False
+            self.close()
         while True:
-            if self.descriptor < 0:
-                self._open()
-            if not system.lock(self._queue):
-                self._wait(self._queue, deadline, timeout_seconds)
-            try:
-                if not system.lock(self.descriptor):
-                    self._wait(self.descriptor, deadline, timeout_seconds)
-            finally:
-                system.unlock(self._queue)
-            try:
-                if system.lstat(self._path).st_ino == self._inode:
-                    return
-            except FileNotFoundError:
-                pass
+            self._queue_up(now + timeout_seconds, timeout_seconds)
+            if self._is_in_place():
+                return bool(notes) and self._is_as_left(notes)
             self.close()  # the session was moved away meanwhile: whose lock is this?
+
+    def _queue_up(self, deadline: float, timeout_seconds: float) -> None:
+        system = self._system
+        if self.descriptor < 0:
+            self._open()
+        if not system.lock(self._queue):
+            self._wait(self._queue, deadline, timeout_seconds)
+        try:
+            if not system.lock(self.descriptor):
+                self._wait(self.descriptor, deadline, timeout_seconds)
+        finally:
+            system.unlock(self._queue)
+        self._turn_ends = time.monotonic() + _TURN_SECONDS
+
+    def _is_as_left(self, notes: bytes) -> bool:
+        """Whether our name and our notes still stand in the lock file. Whoever takes the lock leaves a name of its own."""
+        return self._system.pread(self.descriptor, HOLDER_BYTES + len(notes), 0) == self._label + notes
+
+    def _is_in_place(self) -> bool:
+        try:
+            return bool(self._system.lstat(self._path).st_ino == self._inode)
+        except FileNotFoundError:
+            return False
 
     def release(self) -> None:
         if self.descriptor >= 0:
@@ -78,6 +99,7 @@ class SessionLock:
                 except OSError:
                     pass
         self.descriptor = self._queue = -1
+        self._turn_ends = 0.0
 
     def _open(self) -> None:
         self._pid = os.getpid()
@@ -145,7 +167,8 @@ class SessionLock:
             self._host = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "this machine")
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
         text = f"process {self._pid} on {self._host[:80]} since {since}, {doing}"
+        self._label = text.encode()[: HOLDER_BYTES - 1].ljust(HOLDER_BYTES - 1) + b"\n"
         try:
-            self._system.pwrite(self.descriptor, text.encode()[: HOLDER_BYTES - 1].ljust(HOLDER_BYTES - 1) + b"\n", 0)
+            self._system.pwrite(self.descriptor, self._label, 0)
         except OSError:
             pass  # a full disk: the lock is held all the same, only its label is missing

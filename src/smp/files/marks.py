@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import os
 import zlib
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp.files.system import System
 

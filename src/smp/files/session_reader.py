@@ -17,7 +17,6 @@ import gc
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Any
 
 from smp.errors import InvalidRecord, StorageCorrupt
 from smp.files import notes as notes_file
@@ -30,7 +29,10 @@ from smp.model.fold import Fold
 from smp.model.report import Problem
 from smp.model.types import SCHEMA
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from smp.files.disk import Disk
     from smp.files.layouts.layout import Layout
 

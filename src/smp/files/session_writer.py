@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any
 
 from smp.errors import DurabilityUnknown, SMPError, StorageError, StorageFull, from_os_error
 from smp.files import notes as notes_file
@@ -25,8 +24,10 @@ from smp.files.session_reader import FileState
 from smp.model.entry import Entry, transaction_mark
 from smp.model.ledger import Ledger
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from smp.files.disk import OpenFile
     from smp.files.lock import SessionLock
@@ -86,19 +87,17 @@ class SessionWriter:
 
     def commit(self, batches: list[Batch], sync: bool, timeout_seconds: float, admit: Admit) -> list[str]:
         """Store the batches; errors are left in them. Returns the paths written, for those who sync later."""
-        self._lock.acquire(timeout_seconds)
+        by_us = self._lock.acquire(timeout_seconds, self._notes_bytes)
         try:
-            notes = self._load_notes(batches[0].doing)
+            notes = self._load_notes(batches[0].doing, by_us)
             if notes.warning or notes.suspects or not notes.files:
                 self._check()
                 self.recover()
             for batch in batches:
                 self._attempt(batch, admit)
             self._write_notes()
-            if sync:
-                self._sync()
-                if any(file.created for file in self._files.values()):
-                    self._write_notes(created=True)
+            if sync and self._sync():
+                self._write_notes(created=True)
             return [file.path for file in self._files.values()]
         finally:
             self._put_files_away()
@@ -203,8 +202,11 @@ class SessionWriter:
             return self._layout.codec_of(name).header(self._layout.title_of(name, self._reader.session))
         return b"\n" if name in self._unterminated else b""
 
-    def _sync(self) -> None:
+    def _sync(self) -> bool:
+        """Returns whether one of them is new: then it is on the disk under its name only now."""
+        created = False
         for name, file in self._files.items():
+            created = created or file.created
             try:
                 file.sync()
             except DurabilityUnknown as error:
@@ -214,6 +216,7 @@ class SessionWriter:
                 self._notes.forget(name)
                 self._notes.suspects.append(name)
                 self._write_notes(remember=False)
+        return created
 
     # -- several files at once
 
@@ -344,9 +347,9 @@ class SessionWriter:
 
     def locked(self, doing: str, timeout_seconds: float, work: Callable[[], Any], *, check: bool = True) -> Any:
         """Do something else under the lock, on settled files."""
-        self._lock.acquire(timeout_seconds)
+        by_us = self._lock.acquire(timeout_seconds, self._notes_bytes)
         try:
-            self._load_notes(doing)
+            self._load_notes(doing, by_us)
             if check:
                 self._check()
             self.recover()
@@ -451,16 +454,15 @@ class SessionWriter:
 
     # -- notes
 
-    def _load_notes(self, doing: str) -> Notes:
-        """Read what the last writer knew, and tell others who writes now."""
-        system, lock, ours = self._disk.system, self._lock, self._notes_bytes
-        by_us = bool(ours) and notes_file.read(system, lock.descriptor, len(ours)) == ours
-        lock.sign(doing, by_us)
+    def _load_notes(self, doing: str, by_us: bool) -> Notes:
+        """Read what the last writer knew, if that was not us, and tell others who writes now."""
+        self._lock.sign(doing, by_us)
         if self._looked:
             self._looked.clear()
             self._unterminated.clear()
         if not by_us:
-            self._notes = notes_file.decode(notes_file.read(system, lock.descriptor), system.boot_id())
+            system = self._disk.system
+            self._notes = notes_file.decode(notes_file.read(system, self._lock.descriptor), system.boot_id())
         return self._notes
 
     def _write_notes(self, *, remember: bool = True, created: bool = False) -> None:

@@ -24,9 +24,12 @@ import json
 import math
 import re
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 from smp.files.codec import Fields
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 DEPTH_LIMIT = 32
 

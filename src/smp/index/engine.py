@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-from typing import TYPE_CHECKING, Any
 
 from smp.index.rows import Unusable
 from smp.index.wanted import Found, inverse_frequency
 from smp.loading import loading
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
+    from typing import Any
 
     from smp.index.wanted import Wanted, Weights
 
@@ -74,6 +74,18 @@ class Engine:
     def terms_from(self, beginning: str) -> list[str]:
         return [term for term, _ in self._searcher.terms_with_prefix("text", beginning)]
 
+    def docs(self) -> set[int]:
+        """All docs that are there."""
+        import tantivy
+
+        self.reload()
+        try:
+            count = max(self.documents, 1)
+            hits = self._searcher.search(tantivy.Query.all_query(), count, count=False).hits
+            return set(self._searcher.fast_field_values("doc", [address for _, address in hits]))
+        except Exception as error:
+            raise Unusable(str(error)) from error
+
     def write(self, documents: Iterable[Document], removed: Iterable[int]) -> None:
         """Take documents out and put others in, in one commit."""
         import tantivy
@@ -120,9 +132,11 @@ class Engine:
 
 def _make_folder(path: str) -> None:
     """A folder for a new engine; those of earlier ones that came to nothing are removed."""
+    from shutil import rmtree
+
     for name in os.listdir(os.path.dirname(path)):
         if name.startswith(PREFIX):
-            shutil.rmtree(os.path.join(os.path.dirname(path), name), ignore_errors=True)
+            rmtree(os.path.join(os.path.dirname(path), name), ignore_errors=True)
     os.mkdir(path, 0o700)
 
 
@@ -224,7 +238,10 @@ _here: list[bool] = []
 def is_here() -> bool:
     """Without tantivy (a platform for which there is no wheel) everything stays in the tail."""
     if not _here:
-        import importlib.util
-
-        _here.append(importlib.util.find_spec("tantivy") is not None)
+        try:
+            with loading:
+                import tantivy  # noqa: F401
+            _here.append(True)
+        except ImportError:
+            _here.append(False)
     return _here[0]

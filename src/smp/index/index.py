@@ -7,18 +7,17 @@ compare them). All changes between `begin` and `commit` appear together.
 from __future__ import annotations
 
 import os
-import shutil
 import time
-from typing import TYPE_CHECKING, Any
 
 from smp.index.memories import Shape, facts_in
 from smp.index.rows import POSITION_BITS, Rows, Unusable
 from smp.index.text import Text
 from smp.index.vectors import Vectors
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import Protocol
+    from typing import Any, Protocol
 
     from smp.index.rows import Known
     from smp.model.fold import Trail
@@ -59,17 +58,21 @@ def discard(folder: str) -> None:
         os.rename(folder, gone)
     except OSError:
         return
-    shutil.rmtree(gone, ignore_errors=True)
+    from shutil import rmtree
+
+    rmtree(gone, ignore_errors=True)
 
 
 def discard_all(base: str) -> None:
     """Throw away every index below a base, also what earlier ones left behind."""
+    from shutil import rmtree
+
     for name in os.listdir(base):
         path = os.path.join(base, name)
         if name.startswith(_PREFIX):
             discard(path)
         else:
-            shutil.rmtree(path, ignore_errors=True)
+            rmtree(path, ignore_errors=True)
 
 
 def _folders(base: str) -> list[str]:
@@ -155,7 +158,7 @@ class Index:
 
     def amend(self, known: Known, trail: Trail, doc: int, places: Callable[[Trail], str]) -> None:
         """A memory that is there has changed."""
-        self.rows.remove_details(doc)
+        self.rows.take_out(doc)
         self._gone.append(doc)
         self._put(known, [Shape(doc, known.id, trail, self.rows.number_of, places(trail))], {})
 

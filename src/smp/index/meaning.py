@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import Any
 
 MODEL = "wordllama/l2_supercat_256/1"  # the last number: how it is used here. Other vectors are made anew
 DIMENSIONS = 256

@@ -6,7 +6,6 @@ tag above it, `oLogin` the topic, `x` deleted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from smp.decay.facts import impact_level
@@ -14,8 +13,10 @@ from smp.index.rows import TYPE_NUMBERS
 from smp.index.words import joined_terms
 from smp.model.types import CONFIDENCE_WORDS
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Any
 
     from smp.model.fold import Trail
 

@@ -13,12 +13,13 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from typing import TYPE_CHECKING, Any
 
 from smp.model.types import KINDS
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any
 
 VERSION = 2
 POSITION_BITS = 24
@@ -299,8 +300,17 @@ class Rows:
     # -- memories
 
     def put(self, values: Iterable[Sequence[Any]]) -> None:
-        """Memories that are new, or in the place of what they were."""
-        self.do_many(f"INSERT OR REPLACE INTO memory({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", values)
+        """Memories that are new. To look for old ones in their place would take three times as long."""
+        self.do_many(f"INSERT INTO memory({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", values)
+
+    def has_any(self, number: int, ids: Sequence[str]) -> bool:
+        """Whether a session has a memory with one of these ids."""
+        for start in range(0, len(ids), 500):
+            part = ids[start : start + 500]
+            marks = ",".join("?" * len(part))
+            if self.one(f"SELECT 1 FROM memory WHERE doc >> 24 = ? AND id IN ({marks}) LIMIT 1", (number, *part)):
+                return True
+        return False
 
     def by_id(self, number: int, id: str) -> Row | None:
         found = self.all(f"SELECT {COLUMNS} FROM memory WHERE doc >> 24 = ? AND id = ?", (number, id))
@@ -353,9 +363,9 @@ class Rows:
             accesses,
         )
 
-    def remove_details(self, doc: int) -> None:
-        """Before a memory is put again: its tags, topic and relations."""
-        for table, column in (("tag", "doc"), ("topic", "doc"), ("relation", "source")):
+    def take_out(self, doc: int) -> None:
+        """Before a memory is put again: its row, tags, topic and relations."""
+        for table, column in (("memory", "doc"), ("tag", "doc"), ("topic", "doc"), ("relation", "source")):
             self.do(f"DELETE FROM {table} WHERE {column} = ?", (doc,))
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
 
 from smp.index.memories import DELETED, label_key, tag_label, topic_label
 from smp.index.rows import POSITION_BITS, TYPES
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from smp.index.rows import Row, Rows
 

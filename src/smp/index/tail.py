@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from smp.index.wanted import Found
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
 
 _K1, _B = 1.2, 0.75
 _EXACT_LENGTHS = 40
+_AT_ONCE = 50  # memories that are put into the posting lists in passing: a millisecond
 
 
 class _Recent:
@@ -31,6 +31,7 @@ class Tail:
     def __init__(self) -> None:
         self._docs: dict[int, _Recent] = {}
         self._postings: dict[str, dict[int, int]] = {}
+        self._unposted: dict[int, _Recent] = {}  # not in the posting lists yet: looked through one by one
         self.tokens = 0
 
     def __len__(self) -> int:
@@ -44,25 +45,29 @@ class Tail:
         for doc, row in rows.items():
             if doc in self._docs:
                 self._take_out(doc)
-            self._put_in(doc, _Recent(*row))
+            recent = self._docs[doc] = self._unposted[doc] = _Recent(*row)
+            self.tokens += recent.tokens
+        self.post(_AT_ONCE)
+
+    def post(self, most: int = 1 << 60) -> None:
+        """Put some more into the posting lists. A thousand new memories take a while; whoever asks now need not wait."""
+        for doc in list(self._unposted)[:most]:
+            for term in self._unposted.pop(doc).terms.split():
+                posting = self._postings.get(term)
+                if posting is None:
+                    posting = self._postings[term] = {}
+                posting[doc] = posting.get(doc, 0) + 1
 
     def keep(self, docs: set[int]) -> None:
         """Hold no others than these."""
         for doc in [doc for doc in self._docs if doc not in docs]:
             self._take_out(doc)
 
-    def _put_in(self, doc: int, recent: _Recent) -> None:
-        self._docs[doc] = recent
-        self.tokens += recent.tokens
-        for term in recent.terms.split():
-            posting = self._postings.get(term)
-            if posting is None:
-                posting = self._postings[term] = {}
-            posting[doc] = posting.get(doc, 0) + 1
-
     def _take_out(self, doc: int) -> None:
         recent = self._docs.pop(doc)
         self.tokens -= recent.tokens
+        if self._unposted.pop(doc, None) is not None:
+            return
         for term in set(recent.terms.split()):
             posting = self._postings[term]
             del posting[doc]
@@ -70,16 +75,29 @@ class Tail:
                 del self._postings[term]
 
     def terms(self) -> Iterable[str]:
+        self.post()
         return self._postings
 
     def frequency(self, term: str) -> int:
         """How many of its documents have a term."""
-        return len(self._postings.get(term, ()))
+        return len(self._postings.get(term, ())) + len(self._unposted_with(term))
+
+    def _unposted_with(self, term: str) -> list[int]:
+        if not self._unposted:
+            return []
+        inside = f" {term} "
+        return [doc for doc, recent in self._unposted.items() if inside in recent.terms]
+
+    def _counts(self, term: str) -> Mapping[int, int]:
+        """How often each document has a term, of those that have it."""
+        posted = self._postings.get(term, {})
+        others = self._unposted_with(term)
+        return {**posted, **{doc: self._docs[doc].terms.split().count(term) for doc in others}} if others else posted
 
     def search(self, wanted: Wanted, weights: Weights, mean_length: float) -> list[Found]:
         scores: dict[int, float] = {}
         for term, weight in weights.of_term.items():
-            for doc, count in self._postings.get(term, {}).items():
+            for doc, count in self._counts(term).items():
                 norm = _K1 * (1 - _B + _B * self._docs[doc].length / mean_length)
                 scores[doc] = scores.get(doc, 0.0) + weight * (1 + _K1) * count / (count + norm)
         if not weights.of_term and not wanted.terms and not wanted.patterns:
@@ -88,6 +106,7 @@ class Tail:
             having = [self._having(group) for group in weights.patterns]
             scores = {doc: scores.get(doc, 0.0) for doc in set.intersection(*having)}
         excluded = self._having(weights.excluded)
+        self.post(_AT_ONCE)
         return [
             Found(doc, score, self._docs[doc].created, self._docs[doc].facts)
             for doc, score in scores.items()
@@ -96,7 +115,7 @@ class Tail:
 
     def _having(self, terms: Iterable[str]) -> set[int]:
         """The docs that have one of these."""
-        return {doc for term in terms for doc in self._postings.get(term, ())}
+        return {doc for term in terms for doc in self._counts(term)}
 
 
 def _fits(recent: _Recent, wanted: Wanted) -> bool:

@@ -14,7 +14,6 @@ counts once.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from smp.index.engine import PREFIX, Engine, is_here
 from smp.index.rows import Unusable
@@ -22,6 +21,7 @@ from smp.index.tail import Tail
 from smp.index.wanted import EXPANSIONS, Found, Wanted, Weights, inverse_frequency
 from smp.index.words import beginning, matcher
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -39,7 +39,8 @@ class Text:
         self._rows = rows
         self._folder = folder
         self._engine: Engine | None = None  # once something was merged
-        self._generation = -1  # of the merge that the engine knows
+        self._is_current = False  # whether the engine has seen the last merge that we know of
+        self._generation = -1  # of that merge
         self._checked_generation = -1  # of the merge that was compared with tantivy's own stamp
         self._tokens = self._token_docs = 0  # in the engine
         self._tail = Tail()
@@ -52,8 +53,7 @@ class Text:
         """Know what the rows know; called inside a transaction, or alone."""
         generation = int(self._rows.meta("generation", 0))
         if generation != self._generation:
-            if generation:
-                self._opened(generation).reload()
+            self._is_current = False
             self._tokens, self._token_docs = int(self._rows.meta("tokens", 0)), int(self._rows.meta("token_docs", 0))
             self._generation = generation
         version = int(self._rows.meta("tail_version", 0))
@@ -69,12 +69,23 @@ class Text:
     def forget(self) -> None:
         """The transaction was rolled back: what we believe may not hold."""
         self._generation = self._tail_version = self._checked_generation = -1
+        self._is_current = False
         self._tail, self._gone = Tail(), set()
 
     def _opened(self, generation: int) -> Engine:
         if self._engine is None or not generation:  # without one: what an earlier attempt wrote does not count
             self._engine = Engine(self._path(new=not generation), create=not generation)
         return self._engine
+
+    def _merged(self) -> Engine | None:
+        """What was merged, as of the last refresh. Not opened before somebody asks for words: that takes milliseconds."""
+        if self._generation <= 0:
+            return None
+        engine = self._opened(self._generation)
+        if not self._is_current:
+            engine.reload()
+            self._is_current = True
+        return engine
 
     def _path(self, *, new: bool) -> str | None:
         if self._folder is None:
@@ -119,7 +130,7 @@ class Text:
         documents = [*(row for row in rows.all(_RECENT) if row[0] not in new), *fresh]
         removed = [doc for (doc,) in rows.each("SELECT doc FROM gone")] + [document[0] for document in documents]
         self._opened(generation).write(documents, removed if generation else ())
-        tokens = sum(len(document[1].split()) for document in documents) + int(rows.meta("tokens", 0))
+        tokens = sum(document[1].count(" ") + 1 for document in documents) + int(rows.meta("tokens", 0))
         count = len(documents) + int(rows.meta("token_docs", 0))
         stamp = self._opened(generation + 1).stamp()
         for key, value in (("tokens", tokens), ("token_docs", count), ("generation", generation + 1), ("stamp", stamp)):
@@ -133,20 +144,21 @@ class Text:
         """The best candidates, best first. Fewer than asked for means that there are no more."""
         weights = self._weights(wanted)
         found = self._tail.search(wanted, weights, self._mean_length())
-        if self._engine is not None and self._generation > 0:
+        engine = self._merged()
+        if engine is not None:
             hidden = _Hidden(self._gone, self._tail)
-            found += self._engine.search(wanted, weights, limit + len(self._gone), hidden)
+            found += engine.search(wanted, weights, limit + len(self._gone), hidden)
         found.sort(key=_by_score)
         return found[:limit]
 
     def document_frequency(self, term: str) -> int:
-        there = self._engine.frequency(term) if self._engine is not None and self._generation > 0 else 0
-        return self._tail.frequency(term) + there
+        engine = self._merged()
+        return self._tail.frequency(term) + (engine.frequency(term) if engine is not None else 0)
 
     @property
     def documents(self) -> int:
-        there = self._engine.documents if self._engine is not None and self._generation > 0 else 0
-        return len(self._tail) + there
+        engine = self._merged()
+        return len(self._tail) + (engine.documents if engine is not None else 0)
 
     def _mean_length(self) -> float:
         """As tantivy sees it, so that a memory in the tail has the score that it would have there."""
@@ -170,8 +182,9 @@ class Text:
         """The terms that a pattern means, the most frequent first."""
         means = matcher(pattern)
         found = {term for term in self._tail.terms() if means(term)}
-        if self._engine is not None and self._generation > 0:
-            found.update(term for term in self._engine.terms_from(beginning(pattern)) if means(term))
+        engine = self._merged()
+        if engine is not None:
+            found.update(term for term in engine.terms_from(beginning(pattern)) if means(term))
         return sorted(found, key=lambda term: (-self.document_frequency(term), term))
 
 

@@ -7,11 +7,11 @@ and is written over. Raises OSError, ValueError or KeyError for files that are n
 from __future__ import annotations
 
 import os
-import shutil
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import Any
 
 PREFIX = "meaning-"
 HEADS, SIGNS, VECTORS = "docs", "signs", "vectors"  # doc and digest; one bit for each number; the numbers
@@ -26,11 +26,13 @@ class Files:
         self._folder = folder
 
     def new(self) -> str:
+        from shutil import rmtree
+
         name = f"{PREFIX}{os.urandom(4).hex()}"
         os.mkdir(os.path.join(self._folder, name), 0o700)
         for other in os.listdir(self._folder):
             if other.startswith(PREFIX) and other != name:
-                shutil.rmtree(os.path.join(self._folder, other), ignore_errors=True)
+                rmtree(os.path.join(self._folder, other), ignore_errors=True)
         return name
 
     def write(self, name: str, count: int, arrays: dict[str, Any]) -> None:

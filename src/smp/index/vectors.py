@@ -13,12 +13,12 @@ be zeros, which nothing is near to.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from smp.index.vector_files import HEADS, SIGNS, VECTORS, Files, Ram
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from smp.index.rows import Rows
 

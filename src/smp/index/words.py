@@ -16,13 +16,15 @@ Pure. Speed comes from a memo of what stands between white space: few such piece
 
 from __future__ import annotations
 
-from functools import cache
+from collections import namedtuple
+from functools import cache, lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable
+    from typing import NamedTuple
 
 LONGEST_WORD = 100  # characters; a longer one is no word: it is cut into pieces of this length
 LONGEST_WHOLE = 300  # characters; longer addresses and paths are found by their parts
@@ -53,14 +55,23 @@ STOP_WORDS = frozenset(
 )
 
 
-class TextQuery(NamedTuple):
+if TYPE_CHECKING:
+
+    class _TextQuery(NamedTuple):
+        words: tuple[str, ...] = ()  # any may match, each counted once
+        phrases: tuple[tuple[str, ...], ...] = ()  # terms that follow each other in the text's stream
+        patterns: tuple[str, ...] = ()  # `auth*`, `a*b`; also for a single Han character; see `matcher`
+        excluded: tuple[tuple[str, ...], ...] = ()  # words and phrases that must not be there
+        excluded_patterns: tuple[str, ...] = ()
+
+else:  # `typing` takes a new process 5 ms to load
+    _TextQuery = namedtuple("_TextQuery", "words phrases patterns excluded excluded_patterns", defaults=[()] * 5)
+
+
+class TextQuery(_TextQuery):
     """What a question asks for, in terms. Only `words` are weighed one by one; phrases and patterns are wishes."""
 
-    words: tuple[str, ...] = ()  # any may match, each counted once
-    phrases: tuple[tuple[str, ...], ...] = ()  # terms that follow each other in the text's stream
-    patterns: tuple[str, ...] = ()  # `auth*`, `a*b`; also for a single Han character; see `matcher`
-    excluded: tuple[tuple[str, ...], ...] = ()  # words and phrases that must not be there
-    excluded_patterns: tuple[str, ...] = ()
+    __slots__ = ()
 
     def __bool__(self) -> bool:
         return any(self[:])
@@ -234,6 +245,7 @@ def plain(text: str) -> TextQuery:
     return query.result()
 
 
+@lru_cache(maxsize=100)  # a question is read where it is asked, where it is searched for, and where it is judged
 def parse(text: str) -> TextQuery:
     """What a person typed: words, "phrases", prefix*, wild*cards, -excluded words and "phrases". Never fails."""
     query = _Reading()

@@ -9,14 +9,14 @@ bounded, whatever the session holds.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from smp.lifecycle.summarise import quotes
 from smp.model.time import to_text
 from smp.query.summary import summarize
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
     from smp.lifecycle.summarise import Quote
     from smp.model.record import Record

@@ -12,10 +12,11 @@ Code fences, rules, markup and data (a line in brackets) and lines without a let
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
 LONGEST = 300
 SHORTEST = 2  # characters that are letters or digits

@@ -11,12 +11,12 @@ keeps it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from smp.decay.policies import INFERRED
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import Any
 
     from smp.model.record import Record
 

@@ -11,7 +11,10 @@ transaction carry the range of their numbers and how many files it touched, `12-
 
 from __future__ import annotations
 
-from typing import Any
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 PUT, CHANGE, DELETE, RESTORE = "put", "change", "delete", "restore"
 

@@ -8,16 +8,16 @@ Non-guarantees: order of `created`; records come in the order in which they were
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from smp.model import ids
 from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, transaction_range
 from smp.model.record import CLASSES, Record, copied, same
 from smp.model.report import Problem
 from smp.model.types import PREFIXES
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
 
 class Trail:

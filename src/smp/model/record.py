@@ -8,13 +8,13 @@ values under the same names. Changing what a record hands out changes nothing in
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from smp.model.time import to_moment
 from smp.model.types import CONFIDENCE_WORDS, SCHEMA
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import datetime
+    from typing import Any
 
     from smp.model.entry import Entry
 

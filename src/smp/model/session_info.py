@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from smp.model.record import copied
 from smp.model.time import to_moment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 FORMAT = 1
 

@@ -7,18 +7,11 @@ from datetime import UTC, datetime
 from smp.errors import InvalidRecord
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_last_second = ((0, 0), "1970-01-01T00:00:00")  # many memories are written in one second
 
 
 def to_text(moment: datetime) -> str:
     """The text of a moment, with a fraction only where there is one."""
-    global _last_second  # noqa: PLW0603 - a cache; a lost race costs a second formatting, nothing else
-    since = moment - EPOCH
-    second, text = _last_second
-    if second != (since.days, since.seconds):
-        text = moment.astimezone(UTC).replace(microsecond=0).isoformat()[:-6]
-        _last_second = ((since.days, since.seconds), text)
-    return f"{text}.{since.microseconds:06d}Z" if since.microseconds else text + "Z"
+    return (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).isoformat()[:-6] + "Z"  # without its +00:00
 
 
 def to_moment(text: str) -> datetime:

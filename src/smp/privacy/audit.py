@@ -16,12 +16,13 @@ import hashlib
 import json
 import os
 import time
-from typing import TYPE_CHECKING, Any
 
 from smp.errors import SMPError, StorageCorrupt
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import Any
 
     from smp.files.disk import Disk
 

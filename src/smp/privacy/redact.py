@@ -19,6 +19,7 @@ from smp.privacy import assignments
 from smp.privacy.numbers import NUMBERS, may_have_number
 from smp.privacy.patterns import GENERAL, LONG_WORD, PROVIDERS, Rule
 from smp.privacy.plausible import DIGITS
+from smp.privacy.sieve import may_hold_secret
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ IDENTITIES = frozenset(["author", "by", "updated_by", "resolved_by", "approved_b
 TAG_FORM = "redacted."  # brackets cannot stand in a tag
 _SHORTEST = 4  # no rule finds anything in a shorter text
 _MOST_PASSES = 6
+_LONGEST_NAME = 20  # of a field; a longer one may be a secret itself
 
 
 class Removal:
@@ -116,7 +118,7 @@ NAMES = frozenset([*GROUPS, *(kind for kinds in GROUPS.values() for kind in kind
 class Redactor:
     """The rules that hold for a store. Make one and keep it: it can be used by any number of threads."""
 
-    __slots__ = ("_always", "_long_triggers", "_names_matter", "_numbers", "_off", "_triggers", "enabled")
+    __slots__ = ("_always", "_has_own", "_long_triggers", "_names_matter", "_numbers", "_off", "_triggers", "enabled")
 
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
         given = settings or {}
@@ -124,6 +126,7 @@ class Redactor:
         self._off = _switched_off(given.get("off", ()))
         rules = [rule for rule in (*PROVIDERS, *GENERAL) if rule.kind not in self._off]
         own = _own(given.get("patterns", ()))
+        self._has_own = bool(own)  # the sieve knows only the rules that SMP brings along
         self._names_matter = any(kind not in self._off for kind in _BY_NAME)
         if self._names_matter:
             rules.append(_Assignments(self._off))
@@ -146,10 +149,9 @@ class Redactor:
         if not self.enabled:
             return data, []
         texts: list[str] = []
-        suspicious = self._collect(data, texts, top=True)
-        if not suspicious:
-            together = "\n".join(texts)
-            if not self._found(together, _small(together)):  # one look at all of them, which is nearly always enough
+        if not self._collect_top(data, texts):
+            together = "\n".join(texts)  # one look at all of them is nearly always enough
+            if not (self._has_own or may_hold_secret(together)) or not self._found(together, _small(together)):
                 return data, []
         removals: list[Removal] = []
         cleaned = self._clean_dict(data, "", removals, top=True)
@@ -195,21 +197,37 @@ class Redactor:
 
     # -- fields
 
-    def _collect(self, value: Any, texts: list[str], top: bool = False) -> bool:
+    def _collect_top(self, data: dict[str, Any], texts: list[str]) -> bool:
+        """The same for the fields of a memory: most have a name that says nothing, and hold text."""
+        ways = _WAYS
+        for key, item in data.items():
+            way = ways.get(key) or _way_of(key)
+            if type(item) is str and (way == _PLAIN or (way == _WHO and "@" not in item)):
+                texts.append(item)
+            elif way == _PLAIN and type(item) is list and _is_text_list(item):
+                texts += item
+            elif way != _UNTOUCHED and self._collect_field(key, item, texts):
+                return True
+            elif way == _TOLD:
+                texts.append(key)
+        return False
+
+    def _collect_field(self, key: str, item: Any, texts: list[str]) -> bool:
+        if type(item) is str:
+            if self._kind_by_name(key, item):
+                return True
+            if not (_is_address(item) and key in IDENTITIES):
+                texts.append(item)
+            return False
+        return type(item) in _CONTAINERS and self._collect(_without_names(key, item), texts)
+
+    def _collect(self, value: Any, texts: list[str]) -> bool:
         """Gather all strings; True as soon as a field's name makes its value a secret."""
         if type(value) is dict:
             for key, item in value.items():
-                if top and key in UNTOUCHED:
-                    continue
-                if type(item) is str:
-                    if self._kind_by_name(key, item):
-                        return True
-                    if not (_is_address(item) and key in IDENTITIES):
-                        texts.append(item)
-                elif type(item) in _CONTAINERS and self._collect(_without_names(key, item), texts):
+                if self._collect_field(key, item, texts):
                     return True
-                if not top or "@" in key or len(key) > 20:
-                    texts.append(key)
+                texts.append(key)
         elif type(value) is list:
             for item in value:
                 if type(item) is str:
@@ -275,6 +293,28 @@ class Redactor:
 
 
 _CONTAINERS = (dict, list)
+_PLAIN, _WHO, _NAMED, _TOLD, _UNTOUCHED = "plain", "who", "named", "told", "untouched"
+_WAYS: dict[str, str] = {}  # by field: text alone, who it was, its name says more, its name may be a secret, nothing
+_MOST_WAYS = 1000  # names that people use again and again
+
+
+def _way_of(key: str) -> str:
+    if key in UNTOUCHED:
+        way = _UNTOUCHED
+    elif "@" in key or len(key) > _LONGEST_NAME:
+        return _TOLD
+    else:
+        way = _NAMED if assignments.strength_of(key) is not None else _WHO if key in IDENTITIES else _PLAIN
+    if len(_WAYS) < _MOST_WAYS:
+        _WAYS[key] = way
+    return way
+
+
+def _is_text_list(items: list[Any]) -> bool:
+    for item in items:  # noqa: SIM110 - a generator would take twice as long, and every write asks
+        if type(item) is not str:
+            return False
+    return True
 
 
 def _is_address(value: object) -> bool:

@@ -8,13 +8,14 @@ agent's own, whoever wrote it; any other memory is its author's. What nobody sig
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
 
 from smp.query.seen import Seen, all_seen, head, refs_by_type, related_memories, same_topic, text_of
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
+    from typing import Any
 
     from smp.model.record import Record
 

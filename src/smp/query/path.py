@@ -10,7 +10,6 @@ question and time. A memory that fades moves down by a bounded factor; it is hid
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
 
 from smp.errors import QueryTimeout
 from smp.index.memories import text_of
@@ -20,8 +19,10 @@ from smp.query.question import IMPORTANCE, NEWEST, OLDEST, PRIORITY, RELEVANCE
 from smp.query.ranking import Ranking
 from smp.query.score import CANDIDATES, RARITY
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import Any
 
     from smp.model.record import Record
     from smp.query.question import Question

@@ -5,17 +5,17 @@ Guarantees: a wrong part is an `InvalidQuery` that names it. Words are never rea
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from smp.errors import InvalidQuery, InvalidRecord
 from smp.model import ids
 from smp.model.types import CONFIDENCE_WORDS, kind_of
 from smp.query.when import Range, parse_range
 from smp.query.where import Filter, compile_filter
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
+    from typing import Any
 
 RELEVANCE, NEWEST, OLDEST, PRIORITY, IMPORTANCE = "relevance", "newest", "oldest", "priority", "importance"
 _SORTS = {

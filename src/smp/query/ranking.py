@@ -6,7 +6,6 @@ The weighing is pure and in `smp.query.score`, the fading in `smp.decay`; here t
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
 
 from smp.decay.facts import Facts
 from smp.decay.policies import importance_of
@@ -19,8 +18,10 @@ from smp.query import score
 from smp.query.question import RELEVANCE
 from smp.query.when import find_ranges
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from typing import Any
 
     from smp.decay.policies import Policy
     from smp.index.rows import Row

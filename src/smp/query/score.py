@@ -23,12 +23,14 @@ Guarantees: every signal is bounded; the order does not depend on the order of t
 
 from __future__ import annotations
 
+from collections import namedtuple
 from itertools import repeat
 from math import exp
-from typing import TYPE_CHECKING, NamedTuple
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+    from typing import NamedTuple
 
 CANDIDATES = 100  # so many of the best by text are judged; more of them change nothing
 NEAREST = 50  # so many of the best by meaning are added
@@ -97,14 +99,23 @@ class Asked:
         self.of_machine = of_machine  # it may ask for what the assistant said
 
 
-class Judgement(NamedTuple):
+if TYPE_CHECKING:
+
+    class _Judgement(NamedTuple):
+        relevance: float
+        candidate: Candidate
+        parts: tuple[float, float, float, float, float, float]  # in the order of PARTS
+        strength: float
+        worth: float
+
+else:  # `typing` takes a new process 5 ms to load
+    _Judgement = namedtuple("_Judgement", "relevance candidate parts strength worth")
+
+
+class Judgement(_Judgement):
     """A candidate's relevance at full priority, and what it is made of."""
 
-    relevance: float
-    candidate: Candidate
-    parts: tuple[float, float, float, float, float, float]  # in the order of PARTS
-    strength: float
-    worth: float
+    __slots__ = ()
 
     def explain(self) -> dict[str, float]:
         """The parts, which add up, and the factors by which their sum is multiplied."""

@@ -6,14 +6,14 @@ come. Deleted memories are not seen.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from smp.model.time import to_text
 from smp.model.types import KINDS
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from datetime import datetime
+    from typing import Any
 
     from smp.model.record import Record
 

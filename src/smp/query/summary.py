@@ -13,16 +13,16 @@ Guarantees: nothing is made up; nothing raises, whatever the fields hold; no mem
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from smp.query.agents import agents_of
 from smp.query.seen import all_seen, head, plural, refs_by_type, text_of, word
 from smp.query.short_form import brief, small
 from smp.query.topics import topics_of
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from datetime import datetime
+    from typing import Any
 
     from smp.model.record import Record
     from smp.model.session_info import SessionInfo

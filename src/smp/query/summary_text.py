@@ -6,16 +6,17 @@ Guarantees: every memory has one line, which begins with a dash and its id; noth
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
 
 from smp.model.time import to_text
 from smp.query.seen import plural, word
 from smp.query.short_form import brief, small
 from smp.query.summary import severity_of
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
+    from typing import Any
 
     from smp.model.record import Record
     from smp.query.summary import SessionSummary

@@ -6,14 +6,15 @@ An event stands at the time at which its memory was created; changes of a memory
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
 
 from smp.errors import InvalidQuery, InvalidRecord
 from smp.model.time import parse, to_moment, to_text
 from smp.query.seen import Seen, all_seen, head, text_of, word
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import Any
 
     from smp.model.record import Record
 

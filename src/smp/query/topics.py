@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections import Counter
 from itertools import combinations
 from math import fsum, log1p
-from typing import TYPE_CHECKING, Any
 
 from smp.query.seen import (
     Seen,
@@ -34,9 +33,11 @@ from smp.query.seen import (
     topics_above,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
+    from typing import Any
 
     from smp.model.record import Record
     from smp.query.seen import Priority

@@ -7,12 +7,12 @@ since asked the question. Memories that were there before are never yielded; nei
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from smp.query.path import Query
 from smp.query.question import OLDEST, Question
 from smp.query.ranking import Ranking
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any

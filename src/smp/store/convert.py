@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
 
 from smp.errors import SessionCorrupt, StorageCorrupt, StorageError, from_os_error
 from smp.files.cold_segment import FILE as COLD
@@ -23,18 +22,18 @@ from smp.files.layouts.layout import PRIVATE
 from smp.files.lock import SessionLock
 from smp.files.session_reader import SessionReader
 from smp.model.session_info import FORMAT
-from smp.store.file_store import CONFIG_FILE, FLAG, FileStore
+from smp.store.file_store import CONFIG_FILE, FLAG, JOURNAL, STAGING, FileStore, conversion_has_left_something
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from smp.files.disk import Disk
     from smp.files.layouts.layout import Layout
     from smp.model.entry import Entry
     from smp.model.fold import Fold
     from smp.model.session_info import SessionInfo
-
-_STAGING = os.path.join(PRIVATE, FLAG)
 
 
 def convert(store: FileStore, to: str, progress: Callable[[str], None] | None = None) -> None:
@@ -59,8 +58,8 @@ def _convert(store: FileStore, target: Layout, to: str, progress: Callable[[str]
     lock.acquire(store.config.lock_timeout_seconds)
     lock.sign(f"converting to {to}")
     try:
-        disk.remove_tree(os.path.join(root, _STAGING))
-        disk.make_folder(os.path.join(root, _STAGING))  # before the flag: who finds it knows that there may be one
+        disk.remove_tree(os.path.join(root, STAGING))
+        disk.make_folder(os.path.join(root, STAGING))  # before the flag: who finds it knows that there may be one
         _set_flag(disk, root, True)
         plan = Plan()
         for session in store.session_ids():
@@ -86,7 +85,7 @@ def _convert(store: FileStore, target: Layout, to: str, progress: Callable[[str]
 
 def finish_conversion(disk: Disk, root: str) -> None:
     """Finish or discard what a conversion that died has left."""
-    if not disk.exists(os.path.join(root, _STAGING)) and not _root_journal(disk, root).exists():
+    if not conversion_has_left_something(disk, root):
         return
     lock = _root_lock(disk, root)
     lock.acquire(5.0)
@@ -108,7 +107,7 @@ def finish_conversion(disk: Disk, root: str) -> None:
 
 def _discard(disk: Disk, root: str) -> None:
     _set_flag(disk, root, False)
-    disk.remove_tree(os.path.join(root, _STAGING))
+    disk.remove_tree(os.path.join(root, STAGING))
 
 
 def _root_lock(disk: Disk, root: str) -> SessionLock:
@@ -116,7 +115,7 @@ def _root_lock(disk: Disk, root: str) -> SessionLock:
 
 
 def _root_journal(disk: Disk, root: str) -> Journal:
-    return Journal(disk, os.path.join(root, PRIVATE, "journal.json"), root)
+    return Journal(disk, os.path.join(root, JOURNAL), root)
 
 
 def _nothing_to_append(name: str, data: bytes) -> bool:
@@ -148,11 +147,11 @@ def _stage_config(disk: Disk, root: str, to: str, plan: Plan) -> None:
 
 
 def _stage_file(disk: Disk, root: str, name: str, data: bytes, plan: Plan) -> None:
-    path = os.path.join(root, _STAGING, name)
+    path = os.path.join(root, STAGING, name)
     disk.make_folder(os.path.dirname(path))
     disk.write_new(path, data)
     disk.sync_folder(os.path.dirname(path))
-    plan.moves.append((os.path.join(_STAGING, name), name))
+    plan.moves.append((os.path.join(STAGING, name), name))
 
 
 def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -> None:
@@ -172,7 +171,7 @@ def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -
     info.generation += 1
     for name, data in contents_of(target, session, entries, info).items():
         _stage_file(disk, root, os.path.relpath(os.path.join(target.folder(root, session), name), root), data, plan)
-    _compare(fold, info, disk, os.path.join(root, _STAGING), target, session)
+    _compare(fold, info, disk, os.path.join(root, STAGING), target, session)
     _plan_removals(store, target, session, list(reader.states), plan)
 
 
@@ -244,7 +243,7 @@ def _plan_removals(store: FileStore, target: Layout, session: str, files: list[s
 
 def _tidy(disk: Disk, root: str, plan: Plan) -> None:
     """Take away folders that are empty now; a file that is not ours keeps its folder."""
-    disk.remove_tree(os.path.join(root, _STAGING))
+    disk.remove_tree(os.path.join(root, STAGING))
     folders = {os.path.dirname(name) for name in plan.removes}
     for folder in sorted(folders | {os.path.dirname(folder) for folder in folders}, key=len, reverse=True):
         path = os.path.join(root, folder)

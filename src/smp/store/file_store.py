@@ -12,7 +12,7 @@ import os
 import re
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any
+from functools import partial
 
 from smp.errors import (
     DurabilityUnknown,
@@ -40,8 +40,10 @@ from smp.model import ids
 from smp.model.session_info import FORMAT, SessionInfo
 from smp.store.group_commit import GroupCommit
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from smp.config import Config
     from smp.files.layouts.layout import Layout
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
 
 CONFIG_FILE = "config.json"
 FLAG = "converting"
+STAGING = os.path.join(PRIVATE, FLAG)  # where a conversion puts the new files
+JOURNAL = os.path.join(PRIVATE, "journal.json")  # its plan
 _HEAD_LIMIT_BYTES = 1 << 20
 _FORMAT_IN_HEAD = re.compile(rb'format"?: ?([0-9]{1,9})')
 _HEAD_MARK = b'"type":"session"'
@@ -74,8 +78,9 @@ class FileSession:
         self._group = GroupCommit(self._commit_group)
         self._config: Config | None = None
         self._sync_always, self._sync_later = True, False  # these until the session's own settings are read
-        self._timeout_seconds, self._quota_bytes = 5.0, 0
-        self._filling_bytes = float("inf")  # from this size on it is compacted by itself
+        self._timeout_seconds = 5.0
+        self._admit = partial(store.admit, session, quota_bytes=0)
+        self.filling_bytes = float("inf")  # from this size on it is compacted by itself
         self.compacted_at, self.compaction_pause_seconds = -1e9, 60.0
         _open_sessions.add(self)
 
@@ -89,7 +94,8 @@ class FileSession:
     # -- writing
 
     def commit(self, batch: Batch) -> None:
-        self._store.check_open()
+        if self._store.closed:
+            self._store.check_open()
         if self._sync_later:
             self._store.check_synced()
         if batch.needs_trails:
@@ -106,9 +112,10 @@ class FileSession:
             self._sync_always = self._config.durability == "always"
             self._sync_later = self._config.durability == "interval"
             self._timeout_seconds = self._config.lock_timeout_seconds
-            self._quota_bytes = self._config.quota_bytes
+            quota = self._config.quota_bytes
+            self._admit = partial(self._store.admit, self.session, quota_bytes=quota)
             if self._config["compaction.enabled"]:
-                self._filling_bytes = self._quota_bytes * self._config["storage.warning_percent"] / 100
+                self.filling_bytes = quota * self._config["storage.warning_percent"] / 100
             if not self._sync_always:
                 self._group.patience_seconds = 0.0  # there is no sync to share
         return self._config
@@ -137,14 +144,6 @@ class FileSession:
         self._store.marks.set(self.session)
         if self._sync_later:
             self._store.sync_later(paths)
-
-    @property
-    def is_filling(self) -> bool:
-        """Whether it was, after the last write of this process, as large as compaction waits for."""
-        return self.writer.size_bytes >= self._filling_bytes
-
-    def _admit(self, used: int, new: int) -> None:
-        self._store.admit(self.session, used, new, self._quota_bytes)
 
     def _make_private(self) -> None:
         """A session that a person or another tool made has no private folder yet."""
@@ -292,9 +291,7 @@ class FileSession:
 class FileStore:
     """Sessions below one folder."""
 
-    def __init__(
-        self, root: str, layout: Layout, system: System, config: Config, admit: Callable[[str, int, int, int], None]
-    ) -> None:
+    def __init__(self, root: str, layout: Layout, system: System, config: Config, admit: Callable[..., None]) -> None:
         self.root = root
         self.layout = layout
         self.disk = Disk(system)
@@ -305,7 +302,7 @@ class FileStore:
         self._unsynced: set[str] = set()
         self._sync_failure: DurabilityUnknown | None = None
         self._syncer: threading.Timer | None = None
-        self._closed = False
+        self.closed = False
         self._config_seen: list[int] = []
         self.marks = Marks(system, os.path.join(root, PRIVATE))
         self.access = AccessLog(self.disk, os.path.join(root, PRIVATE))
@@ -460,7 +457,7 @@ class FileStore:
     def sync_later(self, paths: list[str]) -> None:
         with self._mutex:
             self._unsynced.update(paths)
-            if self._syncer is None and not self._closed:
+            if self._syncer is None and not self.closed:
                 self._syncer = threading.Timer(self.config.sync_interval_seconds, self.sync_now)
                 self._syncer.daemon = True
                 self._syncer.start()
@@ -495,17 +492,17 @@ class FileStore:
         worker.start()
 
     def check_open(self) -> None:
-        if self._closed:
+        if self.closed:
             raise StoreClosed("This store was closed; open it again with smp.open().", path=self.root)
 
     def close(self) -> None:
-        if self._closed:
+        if self.closed:
             return
         for worker in self._workers:
             if worker is not threading.current_thread():
                 worker.join()
         self.sync_now()
-        self._closed = True
+        self.closed = True
         for session in list(self._sessions.values()):
             session.close()
         if self._indexer is not None:
@@ -528,3 +525,8 @@ def _after_fork_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def conversion_has_left_something(disk: Disk, root: str) -> bool:
+    """Whether a conversion is under way, or died; a store that is opened looks for that first."""
+    return disk.exists(os.path.join(root, STAGING)) or disk.exists(os.path.join(root, JOURNAL))

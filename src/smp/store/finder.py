@@ -5,15 +5,15 @@ One finder serves one question: it stands for the index as it was when the quest
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from smp.index.meaning import Unavailable
 from smp.index.rows import POSITION_BITS, TYPE_NUMBERS, Row
 from smp.index.select import Conditions, Selection, counted
 from smp.index.text import Found, Wanted
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from typing import Any
 
     from smp.index.index import Index
     from smp.index.words import TextQuery

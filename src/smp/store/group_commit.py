@@ -10,8 +10,8 @@ here, but not for long: what this saves is a sync, which takes longer. A thread 
 from __future__ import annotations
 
 from threading import Lock
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -52,7 +52,10 @@ class GroupCommit:
                 self._commit([batch])
             finally:
                 with self._mutex:
-                    self._pass_on(1)
+                    if self._queue:
+                        self._pass_on(1)
+                    else:
+                        self._led = False
         else:
             if not leads:
                 self._sleep(ticket)

@@ -17,7 +17,6 @@ import os
 import sqlite3
 import threading
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
 
 from smp.errors import SMPError, from_os_error
 from smp.files.disk import Spans
@@ -34,14 +33,16 @@ from smp.store.finder import Finder
 from smp.store.looks import Looks
 from smp.store.record_reader import RecordReader
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any, TypeVar
 
     from smp.index.rows import Known
     from smp.model.entry import Entry
     from smp.store.file_store import FileStore
 
-T = TypeVar("T")
+    T = TypeVar("T")
 
 FOLDER = "index"
 _ALWAYS_LOOK_SECONDS = 0.0015  # as long as a look at all files takes no longer than this, it is taken every time
@@ -50,6 +51,8 @@ _SHORTEST_PAUSE_SECONDS = 0.25
 _PATIENCE_SECONDS = 2.0  # with another process that is at work on the index
 _CHUNK_MEMORIES = 20_000  # of a large rebuild: what is kept in RAM before it is committed
 _COUNT_PAUSE_SECONDS = 2.0
+_FEW_ACCESSES_BYTES = 4096  # of the log; they wait until the process lives longer, or there are more
+_NEVER = -1e9
 _left_to_parents: list[Any] = []  # SQLite's files must be neither used nor closed by a child that was forked
 _TRIES = 5
 _FEW = 8
@@ -70,7 +73,7 @@ class Indexer:
         self._looked_at = -1e9
         self._look_seconds = 0.0
         self._seen_version = -1
-        self._counted_at = -1e9
+        self._counted_at = _NEVER
         self._pid = os.getpid()
         self.reader = RecordReader(store, self._distrust)
 
@@ -170,7 +173,7 @@ class Indexer:
             on_disk = isinstance(self._store.disk.system, RealSystem)
             self._index = Index(current_folder(self.folder) if on_disk else None, meanings.embedder(self._store.config))
             self._indexed = set(self._index.rows.sessions())
-            self._counted_at = -1e9
+            self._counted_at = _NEVER
             self._looks = Looks(self._store)
             self._names, self._marks, self._looked_at, self._seen_version = [], b"", -1e9, -1
         return self._index
@@ -199,10 +202,10 @@ class Indexer:
         now = time.monotonic()
         if now - self._counted_at < _COUNT_PAUSE_SECONDS:
             return
-        self._counted_at = now
+        is_first, self._counted_at = self._counted_at == _NEVER, now  # a process that answers once has no time for few
         log = self._store.access
         offset, size = int(index.rows.meta("access_offset", 0)), log.size_bytes()
-        if size == offset:
+        if size == offset or (is_first and 0 < size - offset < _FEW_ACCESSES_BYTES):
             return
         try:
             index.begin()
@@ -227,7 +230,7 @@ class Indexer:
                 index.begin()
                 index.rows.set_meta("access_offset", 0)
                 index.commit()
-            self._counted_at = -1e9
+            self._counted_at = 2 * _NEVER  # whatever few there are
             self._count_accesses(index)
 
     def _discard(self) -> None:
@@ -452,7 +455,7 @@ class Indexer:
         if any(entry.seq <= known.seq for entry in fresh):
             return False
         number = known.number
-        if any(index.rows.by_id(number, id) is not None for id in fold.trails):
+        if index.rows.has_any(number, list(fold.trails)):
             return False
         amended = {id: index.rows.by_id(number, id) for id in fold.orphans}
         if None in amended.values():

@@ -6,13 +6,12 @@ work on the index, the question is answered by words and by the vectors that are
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from smp.errors import SMPError
 from smp.index.memories import meant_by
 from smp.index.rows import Busy
 from smp.store.finder import FALL_BACK
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 

@@ -7,13 +7,13 @@ there by now, the session itself is read.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from smp.errors import SessionNotFound, SMPError
 from smp.files.disk import Spans
 from smp.index.rows import POSITION_BITS
 from smp.model.fold import Trail
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 

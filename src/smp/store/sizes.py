@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from smp.files.cold_segment import FILE as COLD
 from smp.index.select import Conditions
@@ -19,6 +18,7 @@ from smp.model.time import EPOCH
 from smp.query.ranking import facts_of
 from smp.store.compacting import weighed
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp.config import Config
     from smp.decay.policies import Policy

@@ -8,7 +8,6 @@ write, by the store's own settings, whatever those inside the file say.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from smp.errors import InvalidFormat, InvalidRecord, SessionExists, SMPError, from_os_error
 from smp.files import exchange
@@ -21,6 +20,7 @@ from smp.store.placing import place
 from smp.transfer.going_out import format_named, numbered
 from smp.write import validate
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp.config import Config
     from smp.files.exchange import Exported

@@ -6,13 +6,12 @@ learned from before the first is changed. `smp.privacy.anonymise` says what coun
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from smp.files.exchange import Exported
 from smp.model.entry import CHANGE, PUT, Entry
 from smp.privacy.anonymise import Anonymiser
 from smp.transfer.going_out import carried_from, copy_of
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 

@@ -10,7 +10,6 @@ Non-guarantees: of memories that stayed, the earlier steps that compaction moved
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
 
 from smp.errors import InvalidFormat, SessionCorrupt, from_os_error
 from smp.files import exchange
@@ -19,8 +18,10 @@ from smp.files.exchange import Exported
 from smp.model.entry import CHANGE, PUT, Entry
 from smp.store.cold_memories import cold_fold, cold_path
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import Any
 
     from smp.model.fold import Fold, Trail
     from smp.store.file_store import FileSession

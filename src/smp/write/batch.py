@@ -7,8 +7,6 @@ missing memory refuses the whole batch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from smp.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound, SMPError
 from smp.model import ids
 from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
@@ -17,8 +15,10 @@ from smp.model.record import CLASSES, same
 from smp.model.types import KINDS, PREFIXES
 from smp.write import validate
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from smp.model.ledger import Ledger
     from smp.model.record import Record
@@ -234,7 +234,7 @@ class Batch:
         self.atomic = atomic
         self.doing = doing
         self.error: SMPError | None = None
-        self.needs_trails = True in [wish.needs_trails for wish in wishes]
+        self.needs_trails = wishes[0].needs_trails if len(wishes) == 1 else any(wish.needs_trails for wish in wishes)
 
     def resolve(self, ledger: Ledger) -> list[Entry]:
         if not self.needs_trails:  # most batches: new memories that depend on nothing

@@ -10,15 +10,16 @@ from datetime import date, datetime
 from functools import lru_cache
 from math import isfinite
 from types import NoneType
-from typing import TYPE_CHECKING, Any
 
 from smp.errors import InvalidRecord, SizeLimitExceeded
 from smp.model import ids
 from smp.model.time import parse
 from smp.model.types import CONFIDENCE_WORDS, KINDS, Kind
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Any
 
     Check = Callable[[str, Any], Any]
 
@@ -46,13 +47,13 @@ def draft(kind: Kind, given: Mapping[str, Any], content_limit_bytes: int) -> Dra
     if "data" in given or "content" in given:
         given = _flat(kind, given)
     data = fields(kind, given, content_limit_bytes)
-    memory_id = data.pop("id", None)
-    created = data.pop("created", None)
+    memory_id = ids.check(data.pop("id"), "id") if "id" in data else None
+    created = data.pop("created") if "created" in data else None
     for group in kind.required:
         if not data.get(group[0]) and not any(data.get(name) not in (None, "") for name in group):
             names = " or ".join(group)
             raise InvalidRecord(f"{names}: a {kind.name} needs it, and it must not be empty.", field=group[0])
-    return Draft(kind, None if memory_id is None else ids.check(memory_id, "id"), created, data)
+    return Draft(kind, memory_id, created, data)
 
 
 def fields(kind: Kind, given: Mapping[str, Any], limit_bytes: int) -> dict[str, Any]:
@@ -219,9 +220,11 @@ def _flag(field: str, value: Any) -> bool:
 
 
 def _tags(field: str, value: Any) -> list[str]:
-    if isinstance(value, str) or not isinstance(value, (list, tuple, set, frozenset)):
-        raise InvalidRecord(f"{field}: must be a list of tags, not {shown(value)}.", field=field)
-    items = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
+    items = value
+    if type(value) is not list:
+        if not isinstance(value, (list, tuple, set, frozenset)):
+            raise InvalidRecord(f"{field}: must be a list of tags, not {shown(value)}.", field=field)
+        items = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
     try:
         return list(dict.fromkeys(map(ids.check_tag, items)))
     except TypeError:  # a list or the like cannot be looked up

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from smp.errors import InvalidConfig
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp.files.layouts.layout import Layout
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
 
 from smp.files.dialect import Dialect
 from smp.files.json_lines import JsonLines
 from smp.files.layouts.layout import Layout, build_info, context_fields, engine_fields, take
 from smp.model.types import KINDS
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp.files.codec import Codec, Fields
     from smp.files.disk import Disk

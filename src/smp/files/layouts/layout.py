@@ -7,14 +7,16 @@ to and which codec reads that file; then it is registered in `smp.files.layouts`
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
 
 from smp.errors import InvalidFormat
 from smp.model import ids
 from smp.model.session_info import SessionInfo
 from smp.model.time import parse
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from smp.files.codec import Codec, Fields
     from smp.files.dialect import Dialect
     from smp.files.disk import Disk

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from smp.files.dialect import Dialect
 from smp.files.json_lines import JsonLines
@@ -11,6 +10,7 @@ from smp.files.layouts.jsonl import decode_head, encode_head
 from smp.files.layouts.layout import Layout
 from smp.model.entry import DELETE, RESTORE
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp.files.codec import Codec
     from smp.files.disk import Disk

@@ -7,7 +7,6 @@ active/{session}/metadata.yaml  conversation.md  decisions.yaml  findings.yaml  
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from smp.files.dialect import Dialect
 from smp.files.layouts.layout import Layout, build_info, context_fields, engine_fields, take
@@ -17,6 +16,7 @@ from smp.files.yaml_text import emit_mapping
 from smp.model import ids
 from smp.model.types import KINDS
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp.files.codec import Codec
     from smp.files.disk import Disk

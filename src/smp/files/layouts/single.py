@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
 
 from smp.files.dialect import Dialect
 from smp.files.json_lines import JsonLines
@@ -15,6 +14,7 @@ from smp.files.layouts.jsonl import decode_head, encode_head
 from smp.files.layouts.layout import PRIVATE, Layout
 from smp.model import ids
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp.files.codec import Codec
     from smp.files.disk import Disk

@@ -1,0 +1,67 @@
+"""A glance that says "no" is never wrong: whatever a rule finds, the sieve has let through."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from smp.privacy.redact import Redactor
+from smp.privacy.sieve import may_hold_secret
+from tests.privacy_hostile import GENERATORS
+from tests.privacy_samples import hard_negatives, hard_positives, negatives, positives
+
+REDACTOR = Redactor()
+
+
+def finds(text: str) -> bool:
+    return bool(REDACTOR.redact(text)[1])
+
+
+def test_lets_every_labelled_secret_through() -> None:
+    missed = [sample.text for sample in [*positives(), *hard_positives()] if finds(sample.text)]
+    assert missed
+    assert [text for text in missed if not may_hold_secret(text)] == []
+
+
+def test_keeps_plain_prose_back() -> None:
+    assert not may_hold_secret("Use PostgreSQL for the primary database because the team knows it well.")
+    assert not may_hold_secret("Wir nehmen Größe 5, 日本語 und zwei Zeilen.\nMehr nicht.")
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_agrees_on_hostile_text(name: str) -> None:
+    text = GENERATORS[name](2000)
+    assert may_hold_secret(text) or not finds(text)
+
+
+SNIPPETS = st.sampled_from(
+    [
+        *(sample.text for sample in [*positives(), *hard_positives()]),
+        *hard_negatives(),
+        *negatives(),
+        "Kelvin: \u212aey",
+        "İstanbul",
+        "ΑΣ",
+        "\u00a0",
+        "\u3000",
+    ]
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.one_of(SNIPPETS, st.text(max_size=30)), max_size=4), st.sampled_from(["", " ", "\n", "\u2003"]))
+def test_no_rule_finds_anything_where_the_sieve_says_no(parts: list[str], joint: str) -> None:
+    text = joint.join(parts)
+    assert may_hold_secret(text) or not finds(text)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(SNIPPETS, min_size=1, max_size=3))
+def test_fields_are_cleaned_as_single_texts_are(parts: list[str]) -> None:
+    data = {"decision": parts[0], "tags": ["a"], "notes": list(parts), "author": "ada@example.org"}
+    cleaned, removals = REDACTOR.redact_fields(data)
+    assert cleaned["decision"] == REDACTOR.redact(parts[0])[0]
+    assert cleaned["notes"] == [REDACTOR.redact(part)[0] for part in parts]
+    assert cleaned["author"] == "ada@example.org"
+    assert bool(removals) == (cleaned != data)
