@@ -60,6 +60,33 @@ _HOW = {
     "index against files": "All bytes of `.smp/index` against the session files.",
     "catch up with 1,000 foreign writes": "Another process's `add_many`, then one query here.",
     "first answer of a new process": "Import, open, one question, from the start of the process to its end.",
+    "compaction of a 10 MB session": (
+        "`session.compact`, in a store just opened, so that the session is read first. Raw: 10 MB written and synced."
+    ),
+    "archive a 10 MB session": "`memory.archive_session`. Raw: Python's own tar.gz of the same folder, synced, not read back.",
+    "restore a 10 MB session": "`memory.restore_session`. Raw: Python's own unpacking, not synced.",
+    "search inside a 10 MB archive": (
+        "`query(…, include_archived=True)`: at first the archive is unpacked in RAM and taken into an index there, then it "
+        "is known. Raw: Python's own unpacking. For information."
+    ),
+    "erase inside a 10 MB archive": (
+        "One memory; the archive is unpacked in RAM, changed, packed anew, read back and moved into place. Raw: Python's "
+        "own packing. For information."
+    ),
+    "delete by id against an append, p50": (
+        "`session.delete(id)` and `session.add`, both durable, in alternating rounds of 20. Measured is the deletion, raw "
+        "the append, both SMP."
+    ),
+    "delete_session of 10 MB": "Moved to the trash. Raw: an empty folder renamed, and the folder above it synced.",
+    "erase one memory of 10 MB in a store of 100,000": (
+        "`session.erase(id)` of a turn, in a store just opened, with all that belongs to it: files, cold segment, index, log, and "
+        "the look through every file afterwards. Raw: 10 MB written and synced, and every file of the store read once."
+    ),
+    "first question after an erasure, 100,000 memories": (
+        "What was in the same part of the index is taken in again. Raw: as above. For information."
+    ),
+    "maintenance of 1,000 idle sessions": "`memory.maintain()`, all that is due. Raw: every file of the store read once.",
+    "hook in a new process": "`smp hook`, from the start of the process to its end; what it records goes on behind it. Raw: `python -c pass`.",
     "start of a command": "As a person waits for it, against `python -c pass`. For information.",
 }
 

@@ -10,9 +10,13 @@ import tempfile
 import time
 import traceback
 
+import agents
 import appending
 import finding
+import hooks
+import lifecycle
 import machine
+import mcp_server
 import picture
 import reading
 import report
@@ -23,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from measure import Row
 
-FIGURES = {
+WRITING = {
     "durable": appending.durable_add,
     "rate": appending.add_rate,
     "bulk": appending.bulk,
@@ -33,12 +37,22 @@ FIGURES = {
     "last-turns": reading.last_turns,
     "read-all": reading.read_all,
     "commands": reading.commands,
+}
+FINDING = {
     "queries": finding.queries,
     "newest": finding.newest,
     "fresh": finding.fresh,
     "building": finding.building,
     "first-answer": finding.first_answer,
 }
+AGENTS = {
+    "hooks": hooks.events,
+    "context": agents.contexts,
+    "first-context": agents.first_context,
+    "mcp": mcp_server.calls,
+}
+GROUPS = {"writing": WRITING, "finding": FINDING, "forgetting": lifecycle.FIGURES, "agents": AGENTS}
+FIGURES = {name: figure for group in GROUPS.values() for name, figure in group.items()}
 
 
 class Plan:
@@ -82,7 +96,11 @@ def arguments(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few seconds, smaller sessions: does the harness work?")
     parser.add_argument(
-        "--only", action="append", choices=FIGURES, metavar="NAME", help=f"of {', '.join(FIGURES)}; may be repeated"
+        "--only",
+        action="append",
+        choices=[*GROUPS, *FIGURES],
+        metavar="NAME",
+        help=f"a group ({', '.join(GROUPS)}) or a figure ({', '.join(FIGURES)}); may be repeated",
     )
     parser.add_argument(
         "--folder", default=".", help="where the stores are made for the time of the run (default: here)"
@@ -118,7 +136,8 @@ def main(words: list[str]) -> int:
     folder = tempfile.mkdtemp(prefix=".smp-bench-", dir=chosen.folder)
     try:
         report.write_quietly(os.path.join(folder, ".gitignore"), "*\n")
-        rows, errors = measure_all(chosen.only or list(FIGURES), Plan(os.path.abspath(folder), chosen.quick))
+        names = [name for word in chosen.only or GROUPS for name in GROUPS.get(word, [word])]
+        rows, errors = measure_all(names, Plan(os.path.abspath(folder), chosen.quick))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     facts |= {"load after": machine.load(), "took": f"{time.monotonic() - start:.0f} s"}

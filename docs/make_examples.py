@@ -7,6 +7,8 @@ now. The stores live in this process and their clock is set by hand, so the same
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import re
 import sys
@@ -27,7 +29,7 @@ from smp.model.entry import PUT, Entry  # noqa: E402
 from smp.model.types import COMMON_FIELDS, KINDS  # noqa: E402
 from smp.store.overview_files import FILES, FOLDER, write_overviews  # noqa: E402
 
-DOCUMENTS = ("README.md", "docs/FORMAT.md", "docs/api.md")
+DOCUMENTS = ("README.md", "docs/FORMAT.md", "docs/api.md", "docs/agents.md", "docs/health.md")
 SESSION = "checkout-review"
 _MARKS = re.compile(r"(<!-- example ([\w.-]+) -->\n).*?(<!-- end example -->)", re.DOTALL)
 
@@ -155,6 +157,16 @@ def session_folder(layout: str) -> str:
         return "```text\n" + "".join(f"{path}\n" for path in paths) + "```\n"
 
 
+def context() -> str:
+    """What an agent would have in its prompt."""
+    _, memory = tell("jsonl")
+    with memory:
+        session = memory.session(SESSION)
+        session.add_finding("Passwords are logged", severity="critical", author="veritas", recommendation="Mask them")
+        memory.global_memory.set_preference("language", "English")
+        return f"```text\n{session.context('veritas', task='check the login')}\n```\n"
+
+
 def settings_table() -> str:
     lines = ["| setting | default | allowed | environment | meaning |", "|---|---|---|---|---|"]
     for each in SETTINGS:
@@ -179,6 +191,7 @@ WHEN = {
     "MemoryNotFound": "There is no memory with this id, or it is deleted.",
     "DuplicateId": "An id of your own that is or was taken.",
     "LayoutMismatch": "The store has another layout than you asked for, or was converted while it was open.",
+    "NotAllowed": "An agent writes in another's name, or a workflow what it does not declare. Nothing was written.",
     "StoreClosed": "A call after `close()` or `convert()`.",
     "SizeLimitExceeded": "One memory is too large, or the session would outgrow its quota. `size` and `limit` say by how much.",
     "Busy": "Catches all that may succeed when tried again.",
@@ -251,14 +264,45 @@ def _columns(name: Callable[[str], str]) -> str:
     return " | ".join(f"`{name(layout)}`" for layout in NAMES)
 
 
+def health() -> str:
+    """What `smp doctor` says of the example store after some accidents."""
+    from smp.agents.fence import fence
+    from smp.cli.commands.doctor import lines
+    from smp.cli.render import Screen
+
+    clock = Clock()
+    with smp.open(":memory:", clock=clock, config={"privacy": {"redaction": {"enabled": False}}}) as careless:
+        session = careless.create_session(SESSION, project="shop")
+        for step in _steps(session)[:5]:
+            step()
+        session.add_finding("Login has no rate limit at all", author="ada")
+        session.add_finding("The key in deploy.sh is ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8", author="veritas")
+        session.add_decision("Ask Grace about the gateway", status="pending", references=["TURN-0042"])
+        system, path = careless.store.disk.system, f"{session.folder}/learnings.jsonl"
+        with_fence = json.dumps(
+            {"id": "LEARN-0001", "learning": fence("Use OAuth 2.0"), "timestamp": "2026-01-31T14:30:00Z"}
+        )
+        Disk(system).write_new(path, f"{with_fence}\n{{half a line\n".encode())
+        system.chmod(path, 0o644)
+        clock.pass_seconds(120 * 86400)
+        with smp.open(":memory:", clock=clock, system=system) as memory:
+            shown = io.StringIO()
+            screen = Screen(shown)
+            for line in lines(memory.doctor(), 116):
+                screen.line(line)
+    return f"```text\n{shown.getvalue()}```\n"
+
+
 EXAMPLES: dict[str, Callable[[], str]] = {
     **{layout: (lambda layout=layout: whole_store(layout)) for layout in NAMES},
     "folder": lambda: session_folder("markdown"),
     "decisions": lambda: one_file("markdown", "decisions.yaml"),
     "overviews": overviews,
     "fields": fields_table,
+    "context": context,
     "settings": settings_table,
     "errors": errors_table,
+    "health": health,
 }
 
 

@@ -22,6 +22,7 @@ TOUCH_BYTES |= {
     "index/index.py",
     "index/rows.py",
     "index/engine.py",
+    "index/scrubbing.py",
     "index/vector_files.py",
 }  # what can be thrown away
 OS_CALLS = {"open", "write", "pwrite", "replace", "rename", "renames", "unlink", "remove", "rmdir", "mkdir", "makedirs", "truncate", "ftruncate", "fsync", "fdatasync", "link", "symlink", "chmod", "fdopen", "removedirs", "sync"}  # fmt: skip

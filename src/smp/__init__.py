@@ -11,6 +11,11 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp import errors
+    from smp.agents.agent_memory import AgentMemory
+    from smp.agents.context import Context
+    from smp.agents.macp import ContextManager
+    from smp.agents.party import Party
+    from smp.agents.workflow import Workflow
     from smp.memory import Memory
     from smp.memory import open_memory as open
     from smp.model.record import Record
@@ -18,7 +23,21 @@ if TYPE_CHECKING:
     from smp.session import SessionMemory, Transaction
 
 __version__ = "0.1.0"
-__all__ = ["Memory", "Placeholders", "Record", "SessionMemory", "Transaction", "__version__", "errors", "open"]
+__all__ = [
+    "AgentMemory",
+    "Context",
+    "ContextManager",
+    "Memory",
+    "Party",
+    "Placeholders",
+    "Record",
+    "SessionMemory",
+    "Transaction",
+    "Workflow",
+    "__version__",
+    "errors",
+    "open",
+]
 
 _HOMES = {
     "open": ("smp.memory", "open_memory"),
@@ -27,6 +46,11 @@ _HOMES = {
     "Transaction": ("smp.session", "Transaction"),
     "Record": ("smp.model.record", "Record"),
     "Placeholders": ("smp.privacy.placeholders", "Placeholders"),
+    "AgentMemory": ("smp.agents.agent_memory", "AgentMemory"),
+    "Context": ("smp.agents.context", "Context"),
+    "ContextManager": ("smp.agents.macp", "ContextManager"),
+    "Party": ("smp.agents.party", "Party"),
+    "Workflow": ("smp.agents.workflow", "Workflow"),
 }
 
 

@@ -13,6 +13,7 @@
     │   ├── MemoryNotFound            E_MEMORY_NOT_FOUND
     │   ├── DuplicateId               E_DUPLICATE_ID
     │   ├── LayoutMismatch            E_LAYOUT_MISMATCH
+    │   ├── NotAllowed                E_NOT_ALLOWED        an agent or a workflow may not do this
     │   └── StoreClosed               E_STORE_CLOSED
     ├── SizeLimitExceeded             E_SIZE_LIMIT         MEM_E001
     ├── Busy                          try again; nothing was written
@@ -127,6 +128,11 @@ class LayoutMismatch(UserError):
 class StoreClosed(UserError):
     code = "E_STORE_CLOSED"
     exit_code = 14
+
+
+class NotAllowed(UserError):
+    code = "E_NOT_ALLOWED"
+    exit_code = 15
 
 
 class SizeLimitExceeded(SMPError):

@@ -12,14 +12,15 @@ or not at all. A preview changes nothing. No criteria at all is refused: that wo
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
 
 from smp.errors import InvalidQuery, InvalidRecord, MemoryNotFound
 from smp.model.time import parse, to_moment, to_text
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
+    from typing import Any
 
     from smp.config import Config
     from smp.lifecycle.clock import Evidence
@@ -120,7 +121,9 @@ class Forgetting:
         preview: bool = False,
         **criteria: Any,
     ) -> Any:
-        """Bring deleted memories back. With one id the record is returned, else a `Restoration`."""
+        """Bring memories back, deleted ones and those that compaction took out. With one id the record is returned, else a
+        `Restoration`. Of a session those from the trash come together or not at all, then those from the cold segment.
+        """
         if _is_one(id) and not criteria and not preview:
             session, name = self._place_of(id)
             return session._restore_one(name, reason, by)
@@ -134,8 +137,24 @@ class Forgetting:
         def act(session: SessionMemory, ids: list[str]) -> list[Record]:
             return session._restore_together(ids, reason, by)
 
-        found = self._again_if_gone(lambda: self._meant(id, criteria, deleted=True), act, preview)
+        cold = self._in_cold_segments(id) if id is not None else {}
+        rest = None if id is None else [each for each in _each(id) if not self._is_among(each, cold)]
+        found: list[Record] = []
+        if rest or criteria or id is None:
+            found = self._again_if_gone(lambda: self._meant(rest or None, criteria, deleted=True), act, preview)
+        for session, names in cold.items():
+            found += self._session_meant(session)._bring_back(names, preview)
         return Restoration(found, preview=preview)
+
+    def _in_cold_segments(self, id: Any) -> dict[str, list[str]]:
+        """Those that compaction took out of their sessions."""
+        named = self._named(id)
+        found = {session: self._session_meant(session)._cold_among(names) for session, names in named.items()}
+        return {session: names for session, names in found.items() if names}
+
+    def _is_among(self, id: Any, named: dict[str, list[str]]) -> bool:
+        session, name = self._names_of(id)
+        return name in named.get(session, ())
 
     def deleted(self) -> list[Trashed]:
         """The trash: who deleted what, when and why, and from when on a purge may take it; the latest first."""
@@ -196,11 +215,11 @@ class Forgetting:
         done = Purged()
         for session in self._sessions_meant():
             kept = _kept(session.config) if older_than is None else timedelta(days=older_than)
-            part = purge(self._files_of(session.id), moment, kept, known)
-            done.add(part)
-            if part.ids:
-                names = [ref.rpartition("/")[2] for ref in part.ids]
-                store.audit.note("purge", at=to_text(moment), by=by, session=session.id, ids=names)
+
+            def note(names: list[str], session: str = session.id) -> bool:
+                return store.audit.note("purge", at=to_text(moment), by=by, session=session, ids=names)
+
+            done.add(purge(self._files_of(session.id), moment, kept, known, note))
         clock_notes.note(store, moment)
         return done
 
@@ -213,26 +232,31 @@ class Forgetting:
         preview: bool = False,
         **criteria: Any,
     ) -> Receipt:
-        """Take the bytes of memories, deleted ones too, out of every file that SMP owns, at once and for good.
+        """Take the bytes of memories, deleted and archived ones too, out of every file that SMP owns, at once and for good.
 
         The receipt says what was rewritten, where the text was looked for afterwards, and what SMP cannot reach.
         """
         from smp.model.forgotten import Receipt
         from smp.store.erasing import check_there, erase
+        from smp.store.put_away import SUMMARY_ID
 
         store, now = self._asked_store(), self._asked_at()
         store.check_open()
-        wanted = self._named(id) if id is not None else {}
+        wanted: dict[str, list[str]] = {}
+        for each in () if id is None else _each(id):
+            session, name = self._names_of(each)
+            wanted.setdefault(session, []).append(name)
         if criteria or id is None:
-            for record in self._matching(criteria, include_deleted=True):
-                wanted.setdefault(record.session, []).append(record.id)
+            for record in self._matching(criteria, include_deleted=True, include_archived=True):
+                if record.id != SUMMARY_ID:  # of an archive that could not be looked into
+                    wanted.setdefault(record.session, []).append(record.id)
         wanted = {session: list(dict.fromkeys(ids)) for session, ids in wanted.items()}
         for session, ids in wanted.items():
-            check_there(self._files_of(session), ids)
+            check_there(store, session, ids)
         refs = [f"{session}/{name}" for session, ids in wanted.items() for name in ids]
         receipt = Receipt(refs, now, by or getattr(self, "_author", None), reason, preview=preview)
-        if wanted and not preview:
-            erase(store, wanted, receipt)
+
+        def note() -> None:
             for session, ids in wanted.items():
                 store.audit.note(
                     "erase",
@@ -244,6 +268,9 @@ class Forgetting:
                     verified=receipt.verified,
                     complete=receipt.complete,
                 )
+
+        if wanted and not preview:
+            erase(store, wanted, receipt, note)
         return receipt
 
     # -- which ones
@@ -254,20 +281,25 @@ class Forgetting:
 
     def _place_of(self, id: Any) -> tuple[SessionMemory, Any]:
         """The session and the id of one memory: an id, `session/ID`, a record or a hit."""
+        session, name = self._names_of(id)
+        return self._session_meant(session), name
+
+    def _names_of(self, id: Any) -> tuple[str, str]:
+        """The same by name, so that a session that is put away stays so."""
         name = getattr(id, "ref", id)
         if not isinstance(name, str):
             raise InvalidRecord(f"id: {id!r} is neither the id of a memory nor a memory.", field="id")
         known = self._asked_sessions()
         if known is not None:  # what belongs to another session does not exist here
-            return self._session_meant(known[0]), name.removeprefix(f"{known[0]}/")
+            return known[0], name.removeprefix(f"{known[0]}/")
         session, _, memory_id = name.rpartition("/")
         if not session:
             raise InvalidQuery(f"id: say of which session: session-id/{name}.", field="id")
-        return self._session_meant(session), memory_id
+        return session, memory_id
 
     def _named(self, id: Any) -> dict[str, list[str]]:
         named: dict[str, list[str]] = {}
-        for each in [id] if _is_one(id) else id:
+        for each in _each(id):
             session, name = self._place_of(each)
             named.setdefault(session.id, []).append(name)
         return named
@@ -287,13 +319,16 @@ class Forgetting:
             found |= {record.ref: record for record in matching if record.deleted is deleted}
         return list(found.values())
 
-    def _matching(self, criteria: dict[str, Any], *, include_deleted: bool) -> list[Record]:
+    def _matching(
+        self, criteria: dict[str, Any], *, include_deleted: bool, include_archived: bool = False
+    ) -> list[Record]:
         asked = self._narrowed(criteria)
         records: list[Record] = []
         while True:
             hits = self.query(
                 **asked,
                 include_deleted=include_deleted,
+                include_archived=include_archived,
                 track_access=False,
                 sort="oldest",
                 limit=_PAGE,
@@ -388,6 +423,10 @@ class SessionForgetting(Forgetting):
                 reason=those[0].reason,
                 sync=False,
             )
+
+
+def _each(id: Any) -> Iterable[Any]:
+    return [id] if _is_one(id) else id
 
 
 def _is_one(id: Any) -> bool:

@@ -111,9 +111,8 @@ class Keeping:
         """Remove a deleted session for good, before its time. Of several of one name the one deleted first goes."""
         from smp.store.removing import purge_session
 
-        away = purge_session(self._store, id)
-        self._note("purge_session", id, by, reason)
-        return away
+        at = to_text(self.now())
+        return purge_session(self._store, id, at, lambda away: self._note("purge_session", id, by, reason))
 
     # -- what is due
 

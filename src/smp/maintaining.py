@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from smp.memory import Memory
     from smp.store.file_store import FileStore
     from smp.store.finder import Finder
+    from smp.store.shelf import Away
 
 FILE = "maintenance.json"
 EVERY = {
@@ -242,6 +243,10 @@ class _Maintenance:
             if done.ids:
                 yield f"purged {len(done.ids):,} memories of {name}"
 
+    def _note_purge(self, away: Away) -> None:
+        at = to_text(self._now)
+        self._store.audit.note("purge_session", at=at, by="smp", session=away.session, count=1)
+
     def _purge_sessions(self) -> Iterator[str]:
         times = times_of(self._store)
         for away in Shelf(self._store).deleted():
@@ -249,9 +254,7 @@ class _Maintenance:
             step = due_step(None, self._now, marks, times, self._evidence)
             if step is not None and step.state == PURGED:
                 if not self._dry_run:
-                    purge_session(self._store, away.session, away.path)
-                    at = to_text(self._now)
-                    self._store.audit.note("purge_session", at=at, by="smp", session=away.session, count=1)
+                    purge_session(self._store, away.session, to_text(self._now), self._note_purge, away.path)
                 yield f"purged the session {away.session}: {step.why}"
             elif announces_purge(None, self._now, marks, times, self._evidence):
                 if not self._dry_run:

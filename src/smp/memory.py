@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 
+from smp.agents import GLOBAL_SESSION
 from smp.asking import Asking
 from smp.config import DEFAULT_ROOTS, Config
 from smp.errors import (
@@ -28,6 +29,7 @@ from smp.keeping import Keeping
 from smp.model import ids
 from smp.model.session_info import FORMAT, SessionInfo
 from smp.model.time import parse, system_clock, to_text
+from smp.recalling import RecallingStore
 from smp.redacting import check_settings, note_head, without_secrets
 from smp.session import SessionMemory
 from smp.store.file_store import FileStore, conversion_has_left_something
@@ -36,12 +38,13 @@ from smp.write.admit import admit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
     from types import TracebackType
     from typing import Any
 
     from smp.files.system import System
+    from smp.health.report import HealthReport
     from smp.model.record import Record
     from smp.model.report import Report
     from smp.store.file_store import FileSession
@@ -77,13 +80,14 @@ def open_memory(
 
 
 def find_root(layout_name: str | None, start: str | None = None) -> str:
-    """The store in the nearest `.bmad/` upwards from a folder, as git finds `.git`."""
-    folder = os.path.abspath(start or os.getcwd())
+    """The store in the nearest `.bmad/` upwards from a folder, as git finds `.git`. Somebody else's must be named."""
+    begun = folder = os.path.abspath(start or os.getcwd())
     wanted = [layout_name] if layout_name in NAMES else list(NAMES)
     while True:
         roots = list(dict.fromkeys(os.path.join(folder, DEFAULT_ROOTS[name]) for name in wanted))
         for root in roots:
             if _is_store(root):
+                _check_owner(root, begun)
                 return root
         if os.path.isdir(os.path.join(folder, ".bmad")):
             return roots[0]
@@ -93,6 +97,15 @@ def find_root(layout_name: str | None, start: str | None = None) -> str:
                 "No .bmad folder here or above. Make a store with `smp init`, or say where it is (--root, SMP_ROOT, smp.open(folder))."
             )
         folder = parent
+
+
+def _check_owner(root: str, folder: str) -> None:
+    """Above a folder anybody may have put a store, in `/tmp` for instance, to read along and to be recalled."""
+    if hasattr(os, "getuid") and os.stat(root).st_uid not in (os.getuid(), os.stat(folder).st_uid):
+        raise StoreNotFound(
+            f"The nearest store, {root}, belongs to another user. If you mean it, say so: --root, SMP_ROOT, smp.open(folder).",
+            path=root,
+        )
 
 
 def _is_store(root: str) -> bool:
@@ -105,7 +118,7 @@ def _is_store(root: str) -> bool:
     return isinstance(stored, dict) and stored.get("layout") in NAMES
 
 
-class Memory(Forgetting, Keeping, Asking, Importing):
+class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
     """A store of sessions. Threads may share it; so may any number of processes, each with its own."""
 
     def __init__(
@@ -126,10 +139,6 @@ class Memory(Forgetting, Keeping, Asking, Importing):
                 from smp.store.convert import finish_conversion
 
                 finish_conversion(disk, root)
-            if disk.exists(os.path.join(root, PRIVATE, "erasing.json")):
-                from smp.store.erasing import finish_erasing
-
-                finish_erasing(disk, root)
             stored = self._read_config(disk)
             if stored is None and not create and _recognise(disk, root) is None:
                 raise StoreNotFound(f"There is no store in {root}. `smp init` makes one.", path=root)
@@ -146,6 +155,10 @@ class Memory(Forgetting, Keeping, Asking, Importing):
         except OSError as error:
             raise from_os_error(error, root, "opening the store") from error
         self._store = FileStore(root, layout_named(name), system, self.config, admit)
+        if disk.exists(os.path.join(root, PRIVATE, "erasing.json")):
+            from smp.store.erasing import finish_erasing
+
+            finish_erasing(self._store)
         if clock is None and type(system) is RealSystem:
             self._look_after()
 
@@ -295,7 +308,8 @@ class Memory(Forgetting, Keeping, Asking, Importing):
 
     def latest_session(self) -> SessionMemory | None:
         """The session that was written last, by the times of its files; None if there is none."""
-        return max(self.sessions(), key=lambda session: (session.written, session.id), default=None)
+        own = (session for session in self.sessions() if session.id != GLOBAL_SESSION)  # that one is for all of them
+        return max(own, key=lambda session: (session.written, session.id), default=None)
 
     def get(self, ref: str) -> Any:
         """A memory by its name across sessions, `session-id/ID`."""
@@ -341,6 +355,34 @@ class Memory(Forgetting, Keeping, Asking, Importing):
         finally:
             lock.release()
             lock.close()
+
+    def doctor(
+        self,
+        *,
+        fix: bool | Iterable[str] = False,
+        sessions: list[str] | None = None,
+        quick: bool = False,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> HealthReport:
+        """Look the whole store over, or some sessions; `fix` puts right what is safe to. See docs/health.md.
+
+        `fix` is True, or names of fixes: permissions, recovery, index, access, maintenance. `quick` leaves out what takes long.
+        """
+        from smp.health.doctor import doctor
+
+        self._store.check_open()
+        return doctor(
+            self._store.disk.system,
+            self.root,
+            self.now,
+            lambda: self,
+            fix=fix,
+            sessions=sessions,
+            quick=quick,
+            environ=os.environ,
+            arguments=self._arguments,
+            progress=progress,
+        )
 
     def reindex(self, progress: Callable[[str, int], None] | None = None) -> int:
         """Make the index anew from the files; how many memories it holds. Never needed, never harmful."""

@@ -16,6 +16,7 @@ from smp.model.fold import Fold
 from smp.model.report import Report, Stats
 from smp.model.time import parse, to_moment, to_text
 from smp.model.types import kind_of
+from smp.recalling import RecallingSession
 from smp.redacting import note_head, without_secrets
 from smp.tending import Tending
 from smp.write import validate
@@ -61,7 +62,7 @@ class _Once(Generic[T]):
         return value
 
 
-class SessionMemory(Tending, Writing, Asking, ExportingSession):
+class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession):
     """One session of a store. Made by `Memory.create_session` and `Memory.session`."""
 
     def __init__(self, memory: Memory, files: FileSession, author: str | None = None) -> None:

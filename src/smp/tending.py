@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from smp.memory import Memory
     from smp.model.entry import Entry
     from smp.model.fold import Fold
-    from smp.model.forgotten import Restoration
     from smp.model.ledger import Ledger
     from smp.model.record import Record
     from smp.model.types import Kind
@@ -137,13 +136,15 @@ class Tending(SessionForgetting):
         """
         from smp.lifecycle.compaction import plan
         from smp.lifecycle.preserving import Rules
+        from smp.store.rewriting import without_collecting
         from smp.store.sizes import weighed_memories
 
         now = self._now()
         name, wanted = self._target(target)
-        memories = weighed_memories(self._files, self._policy(), now)
-        planned = plan(memories, wanted, now, Rules.of(self.config.section("compaction")), summariser)
-        done = None if dry_run else self._carry_out(planned, memories)
+        with without_collecting():
+            memories = weighed_memories(self._files, self._policy(), now)
+            planned = plan(memories, wanted, now, Rules.of(self.config.section("compaction")), summariser)
+            done = None if dry_run else self._carry_out(planned, memories)
         if done is not None and (done.removed or done.histories):
             self._files.store.audit.note(
                 "compact", at=to_text(now), by=self._author, session=self.id, count=len(done.removed), target=name
@@ -191,21 +192,16 @@ class Tending(SessionForgetting):
             return self.restore_archived(id)
         return super()._restore_one(id, reason, by)
 
-    def _restore_several(
-        self, id: Any, reason: str | None, by: str | None, preview: bool, criteria: dict[str, Any]
-    ) -> Restoration:
-        """Deleted ones together or not at all; then those that compaction took out, likewise."""
-        names = self._named(id).get(self.id, []) if id is not None and not criteria and not preview else []
-        cold = [name for name in names if self._is_cold(name)]
-        if not cold:
-            return super()._restore_several(id, reason, by, preview, criteria)
-        from smp.model.forgotten import Restoration
+    def _bring_back(self, names: list[str], preview: bool) -> list[Record]:
+        """Bring memories back from the cold segment, all or none, or say what would come."""
+        if preview:
+            from smp.store.cold_memories import cold_fold
 
-        rest = [name for name in names if name not in cold]
-        records = super()._restore_several(rest, reason, by, False, {}).records if rest else []
-        self.restore_archived(*cold)
-        found = self._files.view(lambda fold: [fold.trails[name].record(self.id) for name in cold])
-        return Restoration([*records, *found], preview=False)
+            trails = cold_fold(self._files).trails
+            return [record for name in names if (record := trails[name].record(self.id)) is not None]
+        self.restore_archived(*names)
+        found: list[Record] = self._files.view(lambda fold: [fold.trails[name].record(self.id) for name in names])
+        return found
 
     def restore_archived(self, *ids: Any) -> Record | None:
         """Bring memories back from the cold segment, with their ids and histories; the last one is returned."""
@@ -218,11 +214,16 @@ class Tending(SessionForgetting):
         return self._files.view(lambda fold: fold.trails[names[-1]].record(self.id)) if names else None
 
     def _is_cold(self, id: str) -> bool:
+        return bool(self._cold_among([id]))
+
+    def _cold_among(self, names: list[str]) -> list[str]:
+        """Which of these memories are in the cold segment."""
         from smp.store.cold_memories import HISTORY, cold_rows, present_path
 
         if not self._files.store.disk.exists(present_path(self._files)):
-            return False
-        return any(row.id == id and HISTORY not in row.about for row in cold_rows(self._files))
+            return []
+        cold = {row.id for row in cold_rows(self._files) if HISTORY not in row.about}
+        return [name for name in names if name in cold]
 
     def _missing(self, id: str) -> MemoryNotFound:
         """Why there is no such memory, and how to get it if there is a way."""
@@ -256,7 +257,15 @@ class Tending(SessionForgetting):
             self._compact_later()
 
     def _batch(self, wishes: list[Wish], doing: str, atomic: bool) -> Batch:
-        return Batch(self.id, wishes, to_text(self._memory.now()), atomic, doing)
+        batch = Batch(self.id, wishes, to_text(self._memory.now()), atomic, doing)
+        if batch.needs_trails:
+            batch.cold = self._cold_with_key
+        return batch
+
+    def _cold_with_key(self, key: str) -> Record | None:
+        from smp.store.cold_memories import with_key
+
+        return with_key(self._files, key)
 
     def _make_room(self, error: SizeLimitExceeded) -> None:
         used, new, limit = (int(getattr(error, name)) for name in ("used", "size", "limit"))

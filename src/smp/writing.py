@@ -5,6 +5,7 @@ Every method checks what it is given before anything happens; an error names the
 
 from __future__ import annotations
 
+from smp.agents.fence import without_recalled
 from smp.errors import InvalidRecord
 from smp.model.time import to_text
 from smp.model.types import KINDS, kind_of
@@ -141,7 +142,7 @@ class Writing:
         return self._do(self._addition(kind, given), kind.adding)
 
     def _addition(self, kind: Kind, given: dict[str, Any]) -> Wish:
-        """A new memory, without its secrets: from here on nobody sees them."""
+        """A new memory, without what was recalled and without its secrets: from here on nobody sees them."""
         draft = validate.draft(kind, given, self._content_limit)
         data = draft.data
         if "author" not in data:
@@ -154,6 +155,7 @@ class Writing:
                 data["author_kind"] = role
             elif role is None and self._user is not None and data.get("author") == self._user:
                 data["author_kind"] = "user"
+        draft.data = data = without_recalled(kind, data)
         redactor = self._redactor
         if redactor is None:
             return Add(draft)

@@ -1,31 +1,36 @@
-"""The machine stops before any disk call of an erasure: the memory is there as it was, or its bytes are nowhere."""
+"""The machine stops before any disk call of an erasure or a purge: what was meant is there as it was, or gone for good and
+named in the audit log; of what was erased no byte is left, once somebody has opened the store."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import pytest
 
+from smp.files.disk import Disk
 from smp.files.memory_system import MemorySystem
-from smp.files.system import System
-from tests.crash.stories import (
-    LAYOUTS,
-    SESSION,
-    Story,
-    Wrong,
-    crashes_of,
-    depth,
-    do,
-    files_below,
-    full_base,
-    open_on,
-    read,
-)
+from smp.lifecycle.clock import NO_EVIDENCE
+from smp.memory import Memory
+from smp.store.purging import taken_at
+from smp.store.traces import look_for
+from tests.crash.stories import LAYOUTS, ROOT, SESSION, SOAK, Step, Story, Wrong, crashes_of, depth, full_base, open_on
 
 pytestmark = pytest.mark.crash
 
 NEEDLE = b"platypus orchestra"
+PLACES: dict[str, Callable[[Memory], None]] = {
+    "live": lambda memory: None,
+    "archived": lambda memory: memory.archive_session(SESSION, "old") and None,
+    "deleted": lambda memory: memory.delete_session(SESSION, "old") and None,
+    "archived, deleted": lambda memory: (
+        memory.archive_session(SESSION, "old") and memory.delete_session(SESSION, "old") and None
+    ),
+}
 
 
-def base_with_needle(layout: str) -> MemorySystem:
+@functools.cache
+def base_with_needle(layout: str, place: str = "live") -> MemorySystem:
     system = MemorySystem(disk=full_base(layout))
     with open_on(system) as memory:
         session = memory.session(SESSION)
@@ -34,34 +39,128 @@ def base_with_needle(layout: str) -> MemorySystem:
             transaction.update("DEC-0004", rationale=f"a better {NEEDLE.decode()}")
             transaction.add_finding("with it in a transaction", severity="low")
         session.delete("DEC-0004", f"no {NEEDLE.decode()}")
+        PLACES[place](memory)
     return MemorySystem(disk=system)
 
 
-def check(system: System, how: str) -> None:
-    """Open it, write one thing, and look: what is not there any more must not be on the disk."""
+def place_of(memory: Memory) -> str:
+    if SESSION in [session.id for session in memory.sessions()]:
+        return "live"
+    if SESSION in [away.session for away in memory.archived_sessions()]:
+        return "archived"
+    [away] = memory.deleted_sessions()
+    return "archived, deleted" if away.said["state"] == "archived" else "deleted"
+
+
+def named(memory: Memory, *actions: str) -> set[str]:
+    """The memories that the audit log names."""
+    lines = [line for line in memory.store.audit.entries() if line["action"] in actions]
+    return {id for line in lines for id in line.get("ids", [line["session"]])}
+
+
+def brought_back(system: MemorySystem, place: str) -> Memory:
+    """A copy of it, on which the session is live."""
+    memory = open_on(MemorySystem(disk=system))
+    if "deleted" in place:
+        memory.undelete_session(SESSION)
+    return memory
+
+
+def check(system: MemorySystem, place: str) -> None:
+    """Open it, and look: what is not there any more must not be on the disk."""
     with open_on(system) as memory:
-        session = memory.session(SESSION)
-        session.add_turn("user", "and on it goes")
+        if place_of(memory) != place:
+            raise Wrong(f"it was {place} and is {place_of(memory)}")
         if memory.store.audit.problems():
-            raise Wrong(f"{how}: {memory.store.audit.problems()}")
-        there = session.find("DEC-0004")
-        if there is not None:
-            if not there.deleted or len(session.history("DEC-0004")) != 3:
-                raise Wrong(f"{how}: neither whole nor gone: {there.to_dict()}")
-            return
-    found = [path for path in files_below(system) if NEEDLE in read(system, path)]
-    if found:
-        raise Wrong(f"{how}: erased, and still in {found}")
+            raise Wrong(str(memory.store.audit.problems()))
+        told = "DEC-0004" in named(memory, "erase")
+    with brought_back(system, place) as memory:
+        session = memory.session(SESSION)
+        there, validity = session.find("DEC-0004"), session.validate()
+        if there is not None and (not there.deleted or len(session.history("DEC-0004")) != 3):
+            raise Wrong(f"neither whole nor gone: {there.to_dict()}")
+        if not validity.ok or len(session.records(include_deleted=True)) < 9:
+            raise Wrong(f"not all of the others are there: {session.records()}, {validity.problems}")
+    if there is None:
+        found = look_for(Disk(system), ROOT, [NEEDLE])
+        if found.found or found.unreadable:
+            raise Wrong(f"erased, and still in {found}")
+        if not told:
+            raise Wrong("gone, and the audit log does not say so")
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_there_or_nowhere(layout: str, place: str) -> None:
+    def erase(memory: Memory) -> None:
+        memory.erase(f"{SESSION}/DEC-0004", reason="asked to")
+
+    story = Story("erase", layout, base_with_needle(layout, place), [Step(erase)])
+    for crash in crashes_of(story):
+        if place != "live" and crash.call % 2 and not SOAK:
+            continue
+        states = crash.machine.crash_states(limit=depth(1 if crash.call % 2 else 2, 8), seed=crash.call)
+        for state in (crash.machine.kill_state(), *states):
+            try:
+                check(state, place)
+            except Wrong as error:
+                how = getattr(state, "story", "killed")
+                raise Wrong(f"{layout}, {place}: stopped before call {crash.call} ({how}): {error}") from error
+    with open_on(MemorySystem(disk=story.base)) as memory:
+        assert memory.erase(f"{SESSION}/DEC-0004").complete
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_there_or_nowhere(layout: str) -> None:
-    story = Story(
-        "erase", layout, base_with_needle(layout), [do(lambda session: session.erase("DEC-0004", reason="asked to"))]
-    )
+def test_a_purge_never_goes_without_a_word(layout: str) -> None:
+    def purge(memory: Memory) -> None:
+        memory.session(SESSION).purge(older_than=0, now="2026-02-02T00:00:00Z", evidence=NO_EVIDENCE)
+
+    base = MemorySystem(disk=base_with_needle(layout))
+    with open_on(base) as memory:
+        memory.session(SESSION).purge(older_than=0, now="2026-02-01T00:00:00Z", evidence=NO_EVIDENCE)
+    story = Story("purge", layout, MemorySystem(disk=base), [Step(purge)])
     for crash in crashes_of(story):
-        check(crash.machine.kill_state(), f"killed before call {crash.call}")
-        for state in crash.machine.crash_states(limit=depth(2, 8), seed=crash.call):
-            check(state, f"power lost before call {crash.call} ({state.story})")
-    with open_on(MemorySystem(disk=story.base)) as memory:
-        assert memory.session(SESSION).erase("DEC-0004").complete
+        for state in (crash.machine.kill_state(), *crash.machine.crash_states(limit=depth(1, 8), seed=crash.call)):
+            with open_on(state) as memory:
+                session = memory.session(SESSION)
+                files = session._files
+                there = session.find("DEC-0004") is not None
+                files.exclusively("finishing what was under way", lambda: None)
+                told = {*named(memory, "purge"), *taken_at(files.store.disk, files.reader.private)}
+                assert there or {"DEC-0002", "DEC-0004"} <= told
+                session.purge(older_than=0, now="2026-02-03T00:00:00Z", evidence=NO_EVIDENCE)
+                assert session.find("DEC-0004") is None
+                assert {"DEC-0002", "DEC-0004"} <= named(memory, "purge")
+                assert taken_at(files.store.disk, files.reader.private) == []
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_purged_session_never_goes_without_a_word(layout: str) -> None:
+    def purge(memory: Memory) -> None:
+        memory.purge_session(SESSION, "for good")
+
+    story = Story("purge session", layout, base_with_needle(layout, "deleted"), [Step(purge)])
+    for crash in crashes_of(story):
+        for state in (crash.machine.kill_state(), *crash.machine.crash_states(limit=depth(1, 8), seed=crash.call)):
+            with open_on(state) as memory:
+                gone = not memory.deleted_sessions()
+                memory.create_session(SESSION)  # or anything else that looks after this name
+                memory.delete_session(SESSION)
+                assert gone == (SESSION in named(memory, "purge_session"))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_an_archiving_that_died_has_left_is_no_hiding_place(layout: str) -> None:
+    """The half of an archive, and a summary, were found beside a live session from which a memory was erased."""
+
+    def archive(memory: Memory) -> None:
+        memory.archive_session(SESSION)
+
+    story = Story("archive", layout, base_with_needle(layout), [Step(archive)])
+    for crash in crashes_of(story):
+        state = crash.machine.kill_state()
+        with open_on(state) as memory:
+            place = place_of(memory)
+            assert memory.erase(f"{SESSION}/DEC-0004").complete
+            assert place_of(memory) == place
+        assert look_for(Disk(state), ROOT, [NEEDLE]).found == []

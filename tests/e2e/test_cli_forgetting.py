@@ -114,3 +114,16 @@ def test_erase(cli: Terminal, tmp_path: Path) -> None:
             assert b"platypus" not in Path(folder, name).read_bytes(), name
     receipt = cli.json("erase", "FIND-0001", "--yes")
     assert (receipt["count"], receipt["verified"]) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "how", [["shop/DEC-0002"], ["DEC-0002", "--session", "shop"], ["--text", "platypus", "--session", "shop"]]
+)
+def test_erase_leaves_an_archived_session_archived(cli: Terminal, how: list[str]) -> None:
+    cli.ok("session", "new", "other")
+    cli.ok("session", "archive", "shop")
+    receipt = cli.json("erase", *how, "--yes")
+    assert receipt["ids"] == ["shop/DEC-0002"]
+    assert receipt["verified"]
+    assert "archived/shop.tar.gz" in receipt["rewritten"]
+    assert {each["id"]: each["state"] for each in cli.json("session", "list", "--all")}["shop"] == "archived"

@@ -108,6 +108,8 @@ def test_the_defaults():
         },
         "maintenance": {"auto": True},
         "search": {"semantic": "auto"},
+        "hooks": {"recall": True, "record": True, "start_tokens": 1200, "prompt_tokens": 500},
+        "health": {"stale_days": 90},
         "retention": {
             "enabled": False,
             "days": {"conversation": 90, "decision": 365, "finding": 180, "preference": 730},

@@ -127,17 +127,41 @@ def test_a_write_to_a_session_that_was_archived_meanwhile_is_stored(every: World
     assert len(every.opened().session("s1").records("decision")) == 2
 
 
-def test_a_question_finds_the_summary_of_an_archived_session(world: World) -> None:
-    world.session()
+def test_a_question_finds_memories_inside_an_archived_session(every: World) -> None:
+    world = every
+    session = world.session()
+    session.add_decision("Deleted before, about OAuth")
+    session.delete("DEC-0002")
     world.session("s2").add_decision("Another one about bananas")
     world.memory.archive_session("s1")
+    files = {path: path.read_bytes() for path in (world.root / "archived").iterdir()}
     assert world.memory.query("tokens").ids == ["TURN-0001"]
     hits = world.memory.query("OAuth", include_archived=True)
-    assert {hit.record.ref for hit in hits} >= {"s1/ARCHIVE", "s2/DEC-0001"}
+    assert {hit.record.ref for hit in hits} == {"s1/DEC-0001", "s2/DEC-0001"}
     [archived] = [hit for hit in hits if hit.archived]
     assert archived.archived.endswith("s1.tar.gz")
-    assert world.memory.query("OAuth", sessions=["s1"], include_archived=True).ids == ["ARCHIVE"]
+    assert archived.record.session == "s1"
+    assert world.memory.query("OAuth", sessions=["s1"], include_archived=True).ids == ["DEC-0001"]
     assert world.memory.query("bananas", include_archived=True).ids[0] == "DEC-0002"
+    assert [session.id for session in world.memory.sessions()] == ["s2"]
+    assert {path: path.read_bytes() for path in (world.root / "archived").iterdir()} == files
+    world.memory.restore_session("s1")
+    assert not [hit for hit in world.memory.query("OAuth", include_archived=True) if hit.archived]
+
+
+def test_of_an_archive_that_is_too_large_or_damaged_the_summary_is_searched(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.session()
+    world.memory.archive_session("s1")
+    monkeypatch.setattr("smp.store.put_away.MOST_BYTES", 100)
+    [hit] = world.memory.query("OAuth", include_archived=True)
+    assert hit.ref == "s1/ARCHIVE"
+    assert hit.archived.endswith("s1.tar.gz")
+    monkeypatch.undo()
+    path = world.root / "archived" / "s1.tar.gz"
+    path.write_bytes(path.read_bytes()[:-40])
+    assert [hit.ref for hit in world.opened().query("OAuth", include_archived=True)] == ["s1/ARCHIVE"]
 
 
 def test_the_name_of_an_archived_session_is_taken(every: World) -> None:
@@ -154,7 +178,8 @@ def test_a_damaged_archive_is_not_unpacked(world: World) -> None:
     world.memory.archive_session("s1")
     path = world.root / "archived" / "s1.tar.gz"
     data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
+    middle = len(data) // 2
+    data[middle : middle + 16] = bytes(byte ^ 0xFF for byte in data[middle : middle + 16])  # one bit may mean nothing
     path.write_bytes(data)
     with pytest.raises(StorageCorrupt):
         world.memory.session("s1")

@@ -335,3 +335,68 @@ def test_a_merge_of_what_has_changed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Conflict):
         session.merge(group)
     assert whole(session) == before
+
+
+# -- idempotency keys of what was compacted
+
+
+@LAYOUTS
+def test_an_idempotency_key_outlives_compaction(tmp_path: Path, layout: str) -> None:
+    with smp.open(tmp_path / "store", layout=layout, clock=(clock := FrozenClock())) as memory:
+        session = memory.create_session("s1")
+        first = session.add("finding", {"finding": "done with", "status": "resolved"}, idempotency_key="k-1")
+        session.add_many([("turn", {"role": "user", "content": "words " * 40})] * 30)
+        clock.advance(days=60)
+        assert first.id in session.compact(1 << 40).removed
+        before = session.archived()
+        again = session.add("finding", {"finding": "done with", "status": "resolved"}, idempotency_key="k-1")
+        assert (again.id, again.text) == (first.id, first.text)
+        assert session.archived() == before
+        assert session.records("finding") == []
+        with session.transaction() as tx:
+            twin = tx.add("finding", {"finding": "done with"}, idempotency_key="k-1")
+            tx.add_decision("beside it")
+        assert twin.id == first.id
+        assert session.add("finding", {"finding": "new"}, idempotency_key="k-2").id == "FIND-0002"
+        session.erase(first.id)
+        assert session.add("finding", {"finding": "new"}, idempotency_key="k-1").id == "FIND-0003"
+
+
+@LAYOUTS
+def test_a_store_brings_back_several_from_the_trash_and_from_cold_segments(tmp_path: Path, layout: str) -> None:
+    with smp.open(tmp_path / "store", layout=layout, clock=(clock := FrozenClock())) as memory:
+        for name in ("s1", "s2"):
+            memory.create_session(name).add_many([("turn", {"role": "user", "content": "words " * 40})] * 30)
+        clock.advance(days=60)
+        memory.session("s1").compact(1 << 40)
+        memory.session("s2").delete("TURN-0007")
+        memory.session("s2").add_decision("new")
+        wanted = ["s1/TURN-0003", "s2/TURN-0007", "s1/TURN-0004"]
+        assert sorted(record.ref for record in memory.restore(wanted, preview=True).records) == sorted(wanted)
+        assert memory.session("s1").find("TURN-0003") is None
+        done = memory.restore(wanted)
+        assert sorted(record.ref for record in done.records) == sorted(wanted)
+        assert [record.id for record in memory.session("s1").records("turns")] == ["TURN-0003", "TURN-0004"]
+        assert memory.session("s2").get("TURN-0007").text
+        with pytest.raises(MemoryNotFound):
+            memory.restore(["s1/TURN-0005", "s1/TURN-0099"])
+        assert memory.session("s1").find("TURN-0005") is None
+
+
+@LAYOUTS
+def test_numbers_of_what_was_compacted_are_not_given_out_after_a_conversion(tmp_path: Path, layout: str) -> None:
+    clock = FrozenClock()
+    memory = smp.open(tmp_path / "store", layout=layout, clock=clock)
+    session = memory.create_session("s1")
+    session.add_decision("stays")
+    last = session.add("finding", {"finding": "done with", "status": "resolved"})
+    clock.advance(days=60)
+    assert session.compact(1 << 40).removed == [last.id]
+    for to in (name for name in NAMES if name != layout):
+        memory = memory.convert(to)
+    session = memory.session("s1")
+    new = session.add_decision("new")
+    assert new.seq > last.seq
+    assert session.restore(last.id).seq == last.seq
+    assert [record.id for record in session.records()] == ["DEC-0001", last.id, new.id]
+    memory.close()

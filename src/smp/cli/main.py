@@ -37,6 +37,10 @@ Options for every command, before or after it:
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["hook"] and "-h" not in words and "--help" not in words:
+        from smp.hooks.entry import main as hook  # called at every prompt: nothing else is loaded
+
+        hook(words[1:])
     _have_streams()
     try:
         code = _run(words)

@@ -24,7 +24,6 @@ import json
 import os
 import stat as modes
 import zlib
-from typing import TYPE_CHECKING, Any, NoReturn
 
 from smp.errors import InvalidFormat, SessionExists
 from smp.files.archive_contents import CONTENT, FORMAT, MANIFEST, SUMMARY, ArchivedFile, check, go_through, refused_name
@@ -32,8 +31,10 @@ from smp.files.archive_names import LEFT_OUT, PLAN, colliding, is_private
 from smp.files.archive_stream import DEFAULT_LIMITS, END, Limits, encode_header, padding
 from smp.files.disk import TEMPORARY
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from typing import Any, NoReturn
 
     from smp.files.archive_contents import Contents
     from smp.files.disk import Disk
@@ -86,8 +87,9 @@ def pack_files(
     limits: Limits = DEFAULT_LIMITS,
     *,
     replace: bool = False,
+    source: Disk | None = None,
 ) -> Contents:
-    """The same for single files: their names inside the archive, and their paths."""
+    """The same for single files: their names inside the archive, and their paths; `source`: on another disk, as in RAM."""
     if disk.exists(target) and not replace:
         raise SessionExists(f"{target} is there already; nothing was packed.", path=target)
     for name in paths:
@@ -102,7 +104,8 @@ def pack_files(
     disk.remove(temporary)
     disk.write_new(temporary, b"", sync=False)
     try:
-        _write(disk, temporary, paths, json.dumps(summary, ensure_ascii=False, sort_keys=True, indent=1).encode())
+        text = json.dumps(summary, ensure_ascii=False, sort_keys=True, indent=1).encode()
+        _write(disk, temporary, paths, text, source or disk)
         contents = check(disk, temporary, limits)
     except BaseException:
         disk.remove(temporary)
@@ -112,9 +115,9 @@ def pack_files(
     return contents
 
 
-def _write(disk: Disk, temporary: str, paths: Mapping[str, str], summary: bytes) -> None:
+def _write(disk: Disk, temporary: str, paths: Mapping[str, str], summary: bytes, source: Disk) -> None:
     """Write the archive and sync it. A file that changes between listing and packing is found by `check`."""
-    files = [_listed(disk, name, paths[name]) for name in sorted(paths)]
+    files = [_listed(source, name, paths[name]) for name in sorted(paths)]
     manifest = {
         "smp_archive": FORMAT,
         "files": [{"path": file.path, "bytes": file.size_bytes, "sha256": file.sha256} for file in files],
@@ -122,7 +125,7 @@ def _write(disk: Disk, temporary: str, paths: Mapping[str, str], summary: bytes)
     }
     output = disk.open_append(temporary)
     try:
-        for part in _compressed(_tar(disk, files, paths, json.dumps(manifest, ensure_ascii=False).encode(), summary)):
+        for part in _compressed(_tar(source, files, paths, json.dumps(manifest, ensure_ascii=False).encode(), summary)):
             output.append(part)
         output.sync()
     finally:

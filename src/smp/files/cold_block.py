@@ -17,6 +17,7 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from smp.errors import StorageCorrupt
 from smp.files.digest import sha256_hex
 
 if TYPE_CHECKING:
@@ -124,18 +125,23 @@ def batches(entries: Sequence[ColdEntry]) -> Iterator[list[ColdEntry]]:
         yield batch
 
 
-def encode_block(entries: Sequence[ColdEntry]) -> bytes:
-    body = b"".join(entry.data for entry in entries)
-    return encode_member(BLOCK, _line({"smp_cold": FORMAT, "entries": _rows(entries)}) + body)
-
-
 def encoded(entries: Sequence[ColdEntry]) -> Iterator[tuple[bytes, int, list[ColdRow]]]:
     """The blocks of these entries: bytes, size of the content, and what is in it."""
     for batch in batches(entries):
-        member = encode_block(batch)
-        raw = decode_member(member)
-        assert raw is not None
-        yield member, len(raw), decode_rows(raw) or []
+        rows = _rows(batch)
+        head = _line({"smp_cold": FORMAT, "entries": rows})
+        raw = b"".join([head, *(entry.data for entry in batch)])
+        member = encode_member(BLOCK, raw)
+        if decode_member(member) != raw:
+            raise StorageCorrupt("A block of a cold segment did not read back as it should; nothing was changed.")
+        yield (
+            member,
+            len(raw),
+            [
+                ColdRow(id, seq, file, len(head) + start, size, digest, about)
+                for id, seq, file, start, size, digest, about in rows
+            ],
+        )
 
 
 def _rows(entries: Sequence[ColdEntry]) -> list[list[Any]]:

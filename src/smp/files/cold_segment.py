@@ -171,7 +171,12 @@ def append(disk: Disk, path: str, entries: Iterable[ColdEntry]) -> ColdSegment:
 def extended(segment: ColdSegment, entries: Iterable[ColdEntry]) -> bytes | None:
     """The bytes of the file with these entries as well, for a caller that puts them in place itself; None if all are there."""
     known = {(row.id, row.seq, row.checksum) for row in segment.rows()}
-    new = [entry for entry in entries if (entry.id, entry.seq, checksum(entry.data)) not in known]
+    numbers = {row.seq for row in segment.rows()}  # most are new, and a checksum takes time
+    new = [
+        entry
+        for entry in entries
+        if entry.seq not in numbers or (entry.id, entry.seq, checksum(entry.data)) not in known
+    ]
     return _assembled([*map(segment.block, segment.blocks), *encoded(new)]) if new else None
 
 

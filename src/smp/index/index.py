@@ -43,7 +43,11 @@ def current_folder(base: str) -> str:
     as somebody has the old files open.
     """
     try:
-        os.makedirs(base, 0o700, exist_ok=True)
+        for folder in (os.path.dirname(base), base):  # not those above: a store that was moved away is not made anew
+            try:
+                os.mkdir(folder, 0o700)
+            except FileExistsError:
+                pass
         if not _folders(base):
             os.mkdir(os.path.join(base, f"{_PREFIX}{time.time_ns():020}-{os.urandom(4).hex()}"), 0o700)
         return os.path.join(base, _folders(base)[0])

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from math import log, sqrt
+from operator import mul
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp.index.words import STOP_WORDS, terms
@@ -34,6 +35,9 @@ REPEATS = 0.55  # cosine from which on a sentence says the same
 DAMPING = 0.85
 STEPS = 15
 MOST_TERMS = 60  # of one sentence; more make it a list, not a sentence
+_SENTENCE_CHARACTERS = 80  # about
+_SPARE = 2  # so many times as many sentences as are looked at: some are no sentences, or come twice
+_FEWEST_TEXTS = 40
 MAX_SENTENCES = 8
 MAX_CHARACTERS = 1_500
 
@@ -85,13 +89,19 @@ def quotes(
 
 
 def _distinct(texts: Sequence[str], looked_at: int) -> list[tuple[str, int]]:
-    """Every sentence once, with the text that said it first."""
-    sample = _sample(list(enumerate(texts)), looked_at)
+    """Every sentence once, with the text that said it first; of texts with far more than are looked at, some texts."""
+    about = sum(map(_length, texts)) // _SENTENCE_CHARACTERS + 1
+    enough = min(looked_at, max(_FEWEST_TEXTS, len(texts) * _SPARE * looked_at // about))
+    sample = _sample(list(enumerate(texts)), enough)
     first: dict[str, int] = {}
     for source, text in sample:
         for line in sentences(text):
             first.setdefault(line, source)
     return list(first.items())
+
+
+def _length(text: Any) -> int:
+    return len(text) if isinstance(text, str) else 0
 
 
 def _sample(items: list[Any], most: int) -> list[Any]:
@@ -137,12 +147,15 @@ def _walk(vectors: list[Vector]) -> list[float]:
     """How long the walk rests at each sentence."""
     edges = _edges(vectors)
     count = len(vectors)
-    degrees = [sum(weight for _, weight in near) or 1.0 for near in edges]
+    others = [[other for other, _ in near] for near in edges]
+    weights = [[weight for _, weight in near] for near in edges]
+    degrees = [sum(each) or 1.0 for each in weights]
     ranks = [1.0 / count] * count
     for _ in range(STEPS):
         flow = [rank / degree for rank, degree in zip(ranks, degrees, strict=True)]
         ranks = [
-            (1 - DAMPING) / count + DAMPING * sum(flow[other] * weight for other, weight in near) for near in edges
+            (1 - DAMPING) / count + DAMPING * sum(map(mul, map(flow.__getitem__, near), each))
+            for near, each in zip(others, weights, strict=True)
         ]
     return [round(rank, 12) for rank in ranks]  # equal but for rounding is equal
 

@@ -10,6 +10,7 @@ replaced by the summary of our own; whatever it gives is cut to size.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,10 +32,13 @@ PAUSE = timedelta(hours=12)
 SMALLEST_BYTES = 4_000  # of a group that is worth a summary
 MOST_CHARACTERS = 1_200
 OVERHEAD_BYTES = 260  # what an entry takes besides its text
-LOOKED_AT = 400  # sentences of a group, and of these so many closely: a compaction summarises many groups
+LOOKED_AT = 160  # sentences of a group, and of these so many closely: a compaction summarises many groups
 WALKED = 48
 COST = 0.17  # the largest share of its turns' bytes that a summary may take with all around it
 AUTHOR = "smp"
+_OPENING = re.compile(r"\d+ turns?, [^:]*: ?")
+_LAST_OF_RUN = re.compile(r"(.*)-(\d{1,9})")
+_SENTENCE = re.compile(r"(?<=[.!?…。！？])\s+|\n+")
 
 
 class Summary(NamedTuple):
@@ -83,12 +87,15 @@ def most_bytes(turns: Sequence[Weighed]) -> int:
 def groups(turns: Sequence[Weighed]) -> Iterator[list[Weighed]]:
     """The turns in the order in which they were written, in groups."""
     group: list[Weighed] = []
+    before = None
     for weighed in sorted(turns, key=lambda weighed: (weighed.record.seq, weighed.record.id)):
-        paused = len(group) >= FEW_TURNS and weighed.record.created - group[-1].record.created > PAUSE
+        created = weighed.record.created
+        paused = len(group) >= FEW_TURNS and before is not None and created - before > PAUSE
         if paused or len(group) == MOST_TURNS:
             yield group
             group = []
         group.append(weighed)
+        before = created
     if group:
         yield group
 
@@ -102,6 +109,30 @@ def runs(ids: Sequence[str]) -> list[str]:
         else:
             found.append([id])
     return [name for run in found for name in (run if len(run) < 3 else [f"{run[0]}..{run[-1]}"])]
+
+
+def covers(said: object, id: str) -> bool:
+    """Whether a summary's `covers` names this memory."""
+    own = _LAST_OF_RUN.fullmatch(id)
+    for each in said if isinstance(said, list) else ():
+        first, _, last = str(each).partition("..")
+        if id in (first, last):
+            return True
+        ends = [_LAST_OF_RUN.fullmatch(first), _LAST_OF_RUN.fullmatch(last)]
+        if own and ends[0] and ends[1] and own[1] == ends[0][1] and int(ends[0][2]) <= int(own[2]) <= int(ends[1][2]):
+            return True
+    return False
+
+
+def without_quotes(text: str, is_quoted: Callable[[str], bool]) -> str:
+    """A summary without the sentences that are quoted from somewhere; how it opens stays."""
+    opening = _OPENING.match(text)
+    start = opening.end() if opening else 0
+    said = _SENTENCE.split(text[start:])
+    left = [sentence for sentence in said if not is_quoted(sentence)]
+    if len(left) == len(said):
+        return text
+    return (text[:start] + " ".join(left)).strip() or "…"
 
 
 def _follows(id: str, next_id: str) -> bool:

@@ -71,9 +71,9 @@ class Entry:
 
     def copy(self) -> Entry:
         """One that may be changed; the fields are shared."""
-        twin = Entry.__new__(Entry)
-        for name in Entry.__slots__:
-            setattr(twin, name, getattr(self, name))
+        twin = Entry(self.op, self.type, self.id, self.at, self.data, self.seq, tx=self.tx, by=self.by)
+        twin.revision, twin.schema, twin.state = self.revision, self.schema, self.state
+        twin.file, twin.line, twin.place = self.file, self.line, self.place
         return twin
 
     def __repr__(self) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from smp.model.time import to_text
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import datetime
+    from typing import Any
 
     from smp.model.record import Record
 
@@ -212,6 +212,7 @@ class Receipt:
         "rewritten",
         "searched_bytes",
         "searched_files",
+        "summaries",
     )
 
     def __init__(self, ids: list[str], at: datetime, by: str | None, reason: str | None, *, preview: bool) -> None:
@@ -227,6 +228,7 @@ class Receipt:
         self.searched_files = 0
         self.searched_bytes = 0
         self.pieces = 0  # of the erased text that were looked for
+        self.summaries: list[str] = []  # that SMP made of it, among other memories; what they quote of it went
         self.elsewhere: list[str] = []  # other memories and files that say the same
         self.left: list[str] = []  # files of SMP's own that still hold a piece
         self.pending: list[str] = []  # what still has to happen
@@ -254,6 +256,7 @@ class Receipt:
             "reason": self.reason,
             "rewritten": self.rewritten,
             "removed": self.removed,
+            "summaries": self.summaries,
             "bytes_before": self.bytes_before,
             "bytes_after": self.bytes_after,
             "verified": self.verified,

@@ -9,7 +9,7 @@ Variables, templates, types and calls where a value would stand are left alone.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from smp.privacy import plausible
 
@@ -25,8 +25,10 @@ _MOST_NESTED = 4  # names inside the value of another name, such as `auth:passwo
 _NAME = (
     r"((?:passw(?:or[dt]|d)|passphrase|passcode|pwd|secret|token|credentials?|key|auth)[a-z0-9_.-]{0,24}+)"
     r"[\\\"'`\]?)*]{0,4}+"
-    r"(?:[ \t]{0,8}+(?:=>|:=|==?|:)[ \t*]{0,8}+|[ ]{1,2}(?:is|was|ist|lautet)[ :]{1,3}+|[ ]{1,2}+)"
+    r"(?:[ \t]{0,8}+(?:=>|:=|==?|:)[ \t*]{0,8}+|[ ]{1,2}(?:is|was|ist|lautet)[ :]{1,3}+"
 )
+_ALONE, _OR_A_SPACE = ")", "|[ ]{1,2}+)"  # `--token x` needs no sign between name and value
+_OPTION = "--"
 _VALUE = (
     r"\\\"(?P<escaped>[^\"\\\n]{1,256}+)\\\""
     r'|"(?P<double>(?:[^"\\\n]|\\.){1,256}+)"'
@@ -140,7 +142,7 @@ _SYMBOLS = frozenset("!@#$%^&*+=~?|/\\-_.")
 
 def spans(text: str, low: str) -> Iterator[tuple[int, int, str]]:
     """Where values are that their names make secret, and the kind of each. `low` is the text in small letters."""
-    name_pattern, value_pattern = _patterns()
+    name_pattern, value_pattern = _patterns(_OPTION in text)
     at = value_end = nested = 0
     for place in _places(low):
         name_match = name_pattern.match(low, place) if place >= at else None
@@ -206,16 +208,12 @@ def kind_of(name: str, strength: str, value: str) -> str:
 # -- names
 
 
-def _patterns() -> tuple[Pattern[str], Pattern[str]]:
-    global _COMPILED  # noqa: PLW0603  # compiled by the first text that needs it
-    if _COMPILED is None:
-        import re
+@cache
+def _patterns(has_options: bool) -> tuple[Pattern[str], Pattern[str]]:
+    """Compiled by the first text that needs them."""
+    import re
 
-        _COMPILED = re.compile(_NAME), re.compile(_VALUE)
-    return _COMPILED
-
-
-_COMPILED: tuple[Pattern[str], Pattern[str]] | None = None
+    return re.compile(_NAME + (_OR_A_SPACE if has_options else _ALONE)), re.compile(_VALUE)
 
 
 def _whole_name(text: str, match: Match[str]) -> tuple[str, int]:

@@ -4,6 +4,7 @@
 
 Lines are appended; only an erasure changes some, to take out the reasons given for what it erases. Each has a checksum
 over itself and the checksum of the line before; `audit.last` beside it knows how long the log was and its last checksum. So a line that was changed or cut out is seen, at the end too.
+What a power loss left of a line that was being written is not counted, and written over by the next one.
 Guarantees: 0600; ids, counts, kinds and reasons only, and a reason loses its secrets first. A log that cannot be written
 never undoes or fails what was done: it is reported (`failure`, and a warning of the logger `smp`).
 Non-guarantees: somebody who recomputes the checksums and `audit.last` is not found out. Without `sync` the last lines may
@@ -92,13 +93,15 @@ class Audit:
         try:
             file = self._disk.open_append(self.path)
             try:
-                before, torn = self._checksum_before(last, file.size_before)
+                before, end = self._checksum_before(last, file.size_before)
+                if end < file.size_before:
+                    file.cut_back(end)
                 checksum = _checksum(before, body)
-                line = b"".join((b"\n" if torn else b"", body, _MARK, checksum.encode(), b'"}\n'))
+                line = b"".join((body, _MARK, checksum.encode(), b'"}\n'))
                 file.append(line)
                 if sync:
                     file.sync()
-                size = file.size_before + len(line)
+                size = end + len(line)
             finally:
                 file.close()
             system.pwrite(last, f"{size} {checksum}".encode().ljust(_LAST_BYTES - 1) + b"\n", 0)
@@ -159,17 +162,17 @@ class Audit:
             raise
         return descriptor
 
-    def _checksum_before(self, last: int, size: int) -> tuple[str, bool]:
-        """What the next line follows, and whether the log ends in the middle of a line."""
+    def _checksum_before(self, last: int, size: int) -> tuple[str, int]:
+        """What the next line follows, and where it begins: what a power loss left of a line is written over."""
         known_size, known = _parse_last(self._disk.system.pread(last, _LAST_BYTES, 0))
         if size == known_size:
-            return known, False
+            return known, size
         data = self._disk.read(self.path) if size else b""
-        torn = bool(data) and not data.endswith(b"\n")
+        end = _end_of_lines(data, known_size)
         if size < known_size:
-            return known, torn  # the end was cut off: the next line shows it for ever
-        lines = [line for line in data.split(b"\n") if _MARK in line]
-        return (_parts(lines[-1])[1] if lines else _START), torn
+            return known, end  # the end was cut off: the next line shows it for ever
+        lines = [line for line in data[:end].split(b"\n") if _MARK in line]
+        return (_parts(lines[-1])[1] if lines else _START), end
 
     def _report(self, action: str, error: Exception) -> None:
         import logging  # rare, and slow to load
@@ -192,8 +195,9 @@ class Audit:
         return found
 
     def _read(self) -> Iterable[tuple[dict[str, Any] | None, str]]:
-        before = _START
-        for number, line in enumerate(self._content(self.path).split(b"\n"), 1):
+        before, data = _START, self._content(self.path)
+        data = data[: _end_of_lines(data, _parse_last(self._content(self._last_path))[0])]
+        for number, line in enumerate(data.split(b"\n"), 1):
             if not line:
                 continue
             body, checksum = _parts(line)
@@ -217,6 +221,17 @@ class Audit:
 
 def _checksum(before: str, body: bytes) -> str:
     return "sha256:" + hashlib.sha256(before.encode() + b"\n" + body).hexdigest()[:16]
+
+
+def _end_of_lines(data: bytes, known_size: int) -> int:
+    """The end of the log without what a power loss left of a line: torn, or zeros, behind all that was finished."""
+    end = data.rfind(b"\n") + 1
+    while end > known_size:
+        start = data.rfind(b"\n", 0, end - 1) + 1
+        if b"\0" not in data[start:end] and _MARK in data[start:end]:
+            break
+        end = start
+    return end if end >= known_size else len(data)
 
 
 def _parts(line: bytes) -> tuple[bytes, str]:

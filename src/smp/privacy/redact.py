@@ -15,11 +15,10 @@ Non-guarantees: what looks like nothing known and stands under no telling name s
 from __future__ import annotations
 
 from smp.errors import InvalidConfig
-from smp.privacy import assignments
+from smp.privacy import assignments, sieve
 from smp.privacy.numbers import NUMBERS, may_have_number
 from smp.privacy.patterns import GENERAL, LONG_WORD, PROVIDERS, Rule
 from smp.privacy.plausible import DIGITS
-from smp.privacy.sieve import may_hold_secret
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -149,13 +148,19 @@ class Redactor:
         if not self.enabled:
             return data, []
         texts: list[str] = []
-        if not self._collect_top(data, texts):
-            together = "\n".join(texts)  # one look at all of them is nearly always enough
-            if not (self._has_own or may_hold_secret(together)) or not self._found(together, _small(together)):
-                return data, []
+        if not self._collect_top(data, texts) and not self._may_be_in("\n".join(texts)):
+            return data, []  # one look at all of them is nearly always enough
         removals: list[Removal] = []
         cleaned = self._clean_dict(data, "", removals, top=True)
         return (cleaned, removals) if removals else (data, [])
+
+    def _may_be_in(self, text: str) -> bool:
+        seen = sieve.glance(text) if not self._has_own else None
+        if seen == sieve.NOTHING:
+            return False
+        if seen == sieve.NAMES:
+            return self._names_matter and next(assignments.spans(text, _small(text)), None) is not None
+        return bool(self._found(text, _small(text)))
 
     # -- text
 

@@ -54,16 +54,16 @@ def archive_session(store: FileStore, session: str, summary: Summary) -> Away:
 
 def _pack_and_leave(shelf: Shelf, files: FileSession, summary: Summary) -> None:
     session, disk = files.session, shelf.disk
-    said = _summary_of(files, summary)
+    said = summary_of(files, summary)
     disk.make_folder(shelf.archives)
-    archive.pack_files(disk, dict(_packed(files)), shelf.archive_of(session), said, replace=True)
+    archive.pack_files(disk, dict(packed(files)), shelf.archive_of(session), said, replace=True)
     shelf.write(shelf.summary_of(session), said)
     files.writer.close_files()
     disk.remove_tree(shelf.leaving(session))
     shelf.take_out(session, shelf.leaving(session))
 
 
-def _summary_of(files: FileSession, summary: Summary) -> dict[str, Any]:
+def summary_of(files: FileSession, summary: Summary) -> dict[str, Any]:
     reader = files.reader
     with reader.mutex:
         fold = reader.catch_up()
@@ -84,7 +84,7 @@ def _summary_of(files: FileSession, summary: Summary) -> dict[str, Any]:
     return summary(records, info, figures)
 
 
-def _packed(files: FileSession) -> Iterator[tuple[str, str]]:
+def packed(files: FileSession) -> Iterator[tuple[str, str]]:
     """All that belongs to a session: names inside the archive, and paths."""
     disk, layout, reader = files.store.disk, files.store.layout, files.reader
     if layout.info_file:

@@ -33,10 +33,10 @@ QUARANTINE = "quarantine"
 _PASSES = 8
 
 
-def validate(session: FileSession) -> Report:
-    """Read everything and say what a person should look at."""
+def validate(session: FileSession, reader: SessionReader | None = None) -> Report:
+    """Read everything and say what a person should look at; `reader` is one that has just done so."""
     store = session.store
-    reader = SessionReader(store.disk, store.layout, store.root, session.session)
+    reader = reader or SessionReader(store.disk, store.layout, store.root, session.session)
     fold = reader.catch_up()
     problems = _without_unfinished(reader)
     for name, state in reader.states.items():

@@ -27,6 +27,7 @@ from smp.store.cold_memories import cold_path, decoded
 from smp.store.erasing import INDEX, INTENT
 from smp.store.overview_files import FILES
 from smp.store.rewriting import Edit, copy_of, private_name, rewrite_under_lock
+from smp.store.shelf import Shelf
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -88,7 +89,12 @@ def look(session: FileSession, redactor: Redactor) -> Redaction:
 
 
 def clean(session: FileSession, redactor: Redactor) -> Redaction:
-    """Take it out."""
+    """Take it out. Under the store's lock: whoever finds `erasing.json` without it knows that somebody died."""
+    with Shelf(session.store).held("redacting"):
+        return _clean(session, redactor)
+
+
+def _clean(session: FileSession, redactor: Redactor) -> Redaction:
     work, store = _Cleaning(session, redactor), session.store
 
     def intended(edit: Edit) -> Edit:

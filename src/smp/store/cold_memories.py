@@ -8,21 +8,23 @@ interrupted, is not counted here. What cannot be read is left out, and reported 
 
 from __future__ import annotations
 
+import hashlib
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp.errors import SMPError
 from smp.files.codec import SIGNED
-from smp.files.cold_segment import FILE, ColdSegment
+from smp.files.cold_segment import FILE, ColdSegment, Found
 from smp.files.layouts import NAMES, layout_named
 from smp.model.fold import Fold
 
 if TYPE_CHECKING:
     from smp.files.cold_block import ColdRow
-    from smp.files.cold_segment import Found
     from smp.model.entry import Entry
+    from smp.model.record import Record
     from smp.store.file_store import FileSession
 
+KEY = "key"  # in `about`: of an idempotency key
 HISTORY = "history"  # in `about`: the memory stays; these are earlier steps of it
 
 
@@ -82,6 +84,28 @@ def cold_rows(session: FileSession, segment: ColdSegment | None = None) -> list[
         lambda fold: {(entry.id, entry.seq) for trail in fold.trails.values() for entry in trail.entries}
     )
     return [row for row in rows if (row.id, row.seq) not in there or row.about.get(HISTORY) == "last"]
+
+
+def key_digest(key: str) -> str:
+    """Of an idempotency key, as it stands in `about`: lists have no content."""
+    return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def with_key(session: FileSession, key: str) -> Record | None:
+    """The memory with this idempotency key that is in the segment; reads the list, and one block if it is there."""
+    if not session.store.disk.exists(present_path(session)):
+        return None
+    segment, wanted = segment_of(session), key_digest(key)
+    rows = segment.rows()
+    for id in dict.fromkeys(row.id for row in rows if row.about.get(KEY) == wanted and HISTORY not in row.about):
+        fold = Fold()
+        found = (Found(row, segment.read(row)) for row in rows if row.id == id and HISTORY not in row.about)
+        entries = (decoded(each, session.store.layout.name) for each in found)
+        fold.add(entry for entry in entries if entry is not None)
+        trail = fold.trails.get(id)
+        if trail is not None and trail.data().get("idempotency_key") == key:
+            return trail.record(session.session)
+    return None
 
 
 def _memory(id: str, rows: list[ColdRow]) -> ColdMemory:

@@ -5,8 +5,8 @@
 
 Guarantees: at every moment each memory is in the files or in the segment, durably; a crash leaves the state before or
 after. Nothing is destroyed. What somebody changed, pinned or deleted after the plan was made stays. A memory comes back
-with its id, number and history, to its place in the order of writing.
-Non-guarantees: an idempotency key of a memory in the segment is not known any more.
+with its id, number and history, to its place in the order of writing. A write that is repeated with the same idempotency
+key is still the first one's: it gets the memory in the segment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from smp.files.cold_block import ColdEntry
 from smp.lifecycle.preserving import Weighed
 from smp.model.entry import CHANGE
 from smp.model.ledger import Ledger
-from smp.store.cold_memories import HISTORY, cold_path, cold_rows, decoded, segment_of
+from smp.store.cold_memories import HISTORY, KEY, cold_path, cold_rows, decoded, key_digest, segment_of
 from smp.store.rewriting import Edit, copy_of, private_name, rewrite, rewrite_under_lock
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class _Moving:
         self._reader = reader
         self._plan = plan
         self._at = at
-        self._contents: dict[str, bytes] = {}
+        self._contents: dict[str, tuple[str, bytes]] = {}  # by path: the name within the session, and the file
         trails = reader.fold.trails
         still = {id for id, trail in trails.items() if trail.deletion is None and trail.revision == seen.get(id)}
         self._why = {removal.id: removal.why for removal in (*plan.removed, *plan.histories)}
@@ -143,9 +143,10 @@ class _Moving:
 
     def _cold(self, id: str, entry: Entry, history: str = "") -> ColdEntry:
         start, end = entry.place
-        file = os.path.relpath(entry.file, self._reader.folder).replace(os.sep, "/")
-        if file not in self._contents:
-            self._contents[file] = self._session.store.disk.read(entry.file)
+        if entry.file not in self._contents:
+            name = os.path.relpath(entry.file, self._reader.folder).replace(os.sep, "/")
+            self._contents[entry.file] = name, self._session.store.disk.read(entry.file)
+        file, content = self._contents[entry.file]
         about = {
             "type": entry.type,
             "created": self._reader.fold.trails[id].first.at,
@@ -155,7 +156,10 @@ class _Moving:
         }
         if history:
             about[HISTORY] = history
-        return ColdEntry(id, entry.seq, file, self._contents[file][start:end], about)
+        key = entry.data.get("idempotency_key")
+        if isinstance(key, str):
+            about[KEY] = key_digest(key)
+        return ColdEntry(id, entry.seq, file, content[start:end], about)
 
 
 # -- coming back

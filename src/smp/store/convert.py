@@ -167,7 +167,7 @@ def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -
         )
     entries = sorted((entry for state in reader.states.values() for entry in state.entries), key=_seq)
     info = source.info()
-    info.numbers, info.seq = source.writer.numbers, max(fold.seq, len(entries))
+    info.numbers, info.seq = source.writer.numbers, max(info.seq, source.writer.seq, fold.seq, len(entries))
     info.generation += 1
     for name, data in contents_of(target, session, entries, info).items():
         _stage_file(disk, root, os.path.relpath(os.path.join(target.folder(root, session), name), root), data, plan)

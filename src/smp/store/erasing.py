@@ -1,15 +1,15 @@
 """How do the bytes of a memory go, from every file that SMP owns? Its files are written anew, what was made of them goes.
 
-    under the session's lock, in one plan   its files with all of the memory's entries (history, deletions, copies), the cold
-                                            segment, quarantine, damaged leftovers, overviews, announced purges
-    then, each repeatable                   the index as a whole (it is made again from the files), access notes
+    under the store's lock                  each session: its files in one plan (`store.erasure`); one that is archived or
+                                            deleted stays so (`store.erasing_away`)
+    then, each repeatable                   what the index knows of it (`index.scrubbing`), notes of use, reasons in the log
     then                                    a look through every file for pieces of the text (`store.traces`)
 
 Guarantees: a session is erased from wholly or not at all. `erasing.json`, which holds ids alone, is written first: if the
-process dies in between, whoever opens the store next completes the rest. Other memories stay as they are; what they say
-of the same is reported, not touched, and relations to the erased memory stay as ids.
-Non-guarantees: see `model.forgotten.BEYOND_REACH`. The next question makes the index anew, which takes time in a large
-store: nobody can prove what is in the free pages of one that is kept.
+process dies in between, whoever opens the store next completes the rest and notes in the audit log what is gone. Other
+memories stay as they are; what they say of the same is reported, not touched, and relations to the erased memory stay
+as ids. Summaries that SMP made of it lose what they quote.
+Non-guarantees: see `model.forgotten.BEYOND_REACH`.
 """
 
 from __future__ import annotations
@@ -18,94 +18,186 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from smp.errors import InvalidRecord, MemoryNotFound, SMPError, from_os_error
+from smp.errors import MemoryNotFound, SMPError, from_os_error
 from smp.files.access_log import FILE as ACCESS_FILE
 from smp.files.cold_segment import FILE as COLD
-from smp.files.cold_segment import ColdSegment
-from smp.files.layouts.layout import OVERVIEWS, PRIVATE
+from smp.files.layouts.layout import PRIVATE
 from smp.files.system import RealSystem
 from smp.index.index import discard_all
-from smp.privacy.audit import Audit
-from smp.store import purging
-from smp.store.check import QUARANTINE
-from smp.store.overview_files import FILES
-from smp.store.rewriting import Edit, entries_of, private_name, rewrite_under_lock
+from smp.index.scrubbing import scrub
+from smp.store import erasure
 from smp.store.shelf import Shelf
-from smp.store.traces import Traces, holds, look_for, open_elsewhere, pieces_of
+from smp.store.traces import holds, look_for, open_elsewhere
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable
 
-    from smp.files.disk import Disk
-    from smp.files.session_reader import FileState, SessionReader
-    from smp.model.fold import Fold
     from smp.model.forgotten import Receipt
     from smp.store.file_store import FileSession, FileStore
-    from smp.store.rewriting import Rewritten
 
 INTENT = "erasing.json"
 INDEX = "index"
 
 
-def erase(store: FileStore, wanted: dict[str, list[str]], receipt: Receipt) -> None:
-    """Erase memories, ids by session, and fill in the receipt."""
+def erase(store: FileStore, wanted: dict[str, list[str]], receipt: Receipt, note: Callable[[], object]) -> None:
+    """Erase memories, ids by session, and fill in the receipt; `note` then writes it into the audit log."""
     pieces: set[bytes] = set()
-    try:
-        _intend(store, wanted)
-    except OSError as error:
-        raise from_os_error(error, store.root, "erasing") from error
-    try:
-        for session, ids in wanted.items():
-            with Shelf(store).shelved(session, "erasing"):
-                pieces |= _erase_in(store.session(session), ids, receipt)
-    finally:
-        _clean_up(store, wanted, receipt)
-    verify(store, sorted(pieces, key=len, reverse=True), receipt)
+    shelf = Shelf(store)
+    with shelf.held("erasing"):
+        try:
+            _intend(store, wanted)
+        except OSError as error:
+            raise from_os_error(error, store.root, "erasing") from error
+        try:
+            for session, ids in wanted.items():
+                shelf.tidy(session)
+                pieces |= _erase_in(shelf, session, ids, receipt)
+                store.marks.set(session)
+        finally:
+            clean = _clean_up(store, wanted, receipt)
+        verify(store, sorted(pieces, key=len, reverse=True), receipt)
+        note()
+        if clean:  # not before: if we die, somebody else must be able to note it
+            try:
+                store.disk.remove(_intent_path(store.root))
+            except OSError as error:
+                receipt.pending.append(f"{PRIVATE}/{INTENT} is taken away when the store is next opened ({error})")
 
 
-def _clean_up(store: FileStore, wanted: dict[str, list[str]], receipt: Receipt) -> None:
+def _erase_in(shelf: Shelf, session: str, ids: list[str], receipt: Receipt) -> set[bytes]:
+    """Take memories out of one session, wherever it is; which pieces of text to look for afterwards."""
+    store = shelf.store
+    if shelf.is_live(session):
+        files = store.session(session)
+        erased = erasure.erase_in(files, ids)
+        paths = [os.path.normpath(os.path.join(files.reader.folder, name)) for name in erased.rewritten.names]
+    else:
+        from smp.store.erasing_away import erase_away
+
+        erased, paths = erase_away(shelf, session, ids)
+    for path in paths:
+        (receipt.rewritten if store.disk.exists(path) else receipt.removed).append(_shown(store, path))
+    receipt.summaries += [f"{session}/{name}" for name in erased.summaries]
+    receipt.bytes_before += erased.rewritten.bytes_before
+    receipt.bytes_after += erased.rewritten.bytes_after
+    return erased.pieces
+
+
+def check_there(store: FileStore, session: str, ids: list[str]) -> None:
+    """Refuse what is neither in the session's files nor in its cold segment, in its place or put away."""
+    erasure.check_there(_files_of(Shelf(store), session), ids)
+
+
+def _files_of(shelf: Shelf, session: str) -> FileSession:
+    if shelf.is_live(session):
+        return shelf.store.session(session)
+    from smp.store.erasing_away import copy_of
+
+    return copy_of(shelf, session).files
+
+
+# -- what was made of it
+
+
+def _clean_up(store: FileStore, wanted: dict[str, list[str]], receipt: Receipt) -> bool:
     """What is erased is erased: if the rest fails, it is done later."""
-    store.access.flush()
-    with store.indexer.mutex:
-        store.indexer.close()
     try:
-        if store.disk.exists(os.path.join(store.root, PRIVATE, INDEX)):
-            receipt.removed.append(f"{PRIVATE}/{INDEX}")
-        receipt.pending += _take_away_what_was_made_of_it(store.disk, store.root, wanted)
-        store.disk.remove(_intent_path(store.root))
+        store.access.flush()
+        changed = _clean_index(store, wanted)
+        left = _take_away_what_was_said_of_it(store, wanted)
+        (receipt.rewritten if changed == "rewritten" else receipt.removed).extend(
+            [f"{PRIVATE}/{INDEX}"] * bool(changed)
+        )
+        receipt.pending += left
+        return True
     except (OSError, SMPError) as error:
         receipt.pending.append(
             f"index, notes of use and reasons are taken away when the store is next opened ({error})"
         )
+        return False
 
 
-def check_there(session: FileSession, ids: list[str]) -> None:
-    """Refuse what is neither in the session's files nor in its cold segment."""
+def _take_away_what_was_said_of_it(store: FileStore, wanted: dict[str, list[str]]) -> list[str]:
+    """The notes of use, and reasons in the audit log, which may repeat what was said. What could not be done."""
+    disk, root = store.disk, store.root
+    log = os.path.join(root, PRIVATE, ACCESS_FILE)
+    names = {f"{session}/{memory_id}".encode() for session, ids in wanted.items() for memory_id in ids}
+    if disk.exists(log):
+        lines = disk.read(log).splitlines(keepends=True)
+        left = [_blank(line) if line.strip().partition(b" ")[2] in names else line for line in lines]
+        if left != lines:
+            disk.replace(log, b"".join(left))  # as long as it was: the index knows up to where it was counted
+    if not disk.exists(store.audit.path):
+        return []
+    done = [store.audit.forget_reasons(session, ids) for session, ids in wanted.items()]
+    return [] if all(done) else ["the audit log is not as SMP wrote it, so the reasons given there were left in it"]
 
-    def missing(fold: Fold) -> set[str]:
-        return {name for name in ids if name not in fold.trails and name not in fold.orphans}
 
-    left: set[str] = session.view(missing)
-    if left:
-        left -= {row.id for row in ColdSegment(session.store.disk, os.path.join(session.reader.private, COLD)).rows()}
-    if left:
-        name = min(left)
-        raise MemoryNotFound(f"No memory {name} in session {session.session}.", id=name, session=session.session)
+def _blank(line: bytes) -> bytes:
+    return b"-" * (len(line) - 1) + b"\n"
 
 
-def finish_erasing(disk: Disk, root: str) -> None:
-    """Complete what a process that died in the middle of it has left."""
-    if not disk.exists(_intent_path(root)):
-        return
+def _clean_index(store: FileStore, wanted: dict[str, list[str]]) -> str:
+    """Let nothing of it be in the index; what became of it: rewritten, removed, or nothing if there was none."""
+    base = os.path.join(store.root, PRIVATE, INDEX)
+    with store.indexer.mutex:
+        store.indexer.close()
+        if not isinstance(store.disk.system, RealSystem) or not os.path.isdir(base):
+            return ""
+        if any(wanted.values()) and scrub(base, wanted):
+            return "rewritten"
+        discard_all(base)
+        return "removed"
+
+
+# -- after a crash
+
+
+def finish_erasing(store: FileStore) -> None:
+    """Complete what a process that died in the middle of it has left; one that is at it is left alone."""
+    shelf = Shelf(store)
     try:
-        wanted = json.loads(disk.read(_intent_path(root)))["ids"]
-        _take_away_what_was_made_of_it(disk, root, {str(session): list(ids) for session, ids in wanted.items()})
-        disk.remove(_intent_path(root))
+        with shelf.held("finishing an erasure", 0.0):
+            if store.disk.exists(_intent_path(store.root)):
+                _finish(shelf)
     except (OSError, SMPError):
-        pass  # a disk that can only be read: the next one
+        pass  # somebody is at it, or a disk that can only be read: the next one
+
+
+def _finish(shelf: Shelf) -> None:
+    store = shelf.store
+    try:
+        stored = json.loads(store.disk.read(_intent_path(store.root)))["ids"]
+        wanted = {str(session): [str(id) for id in ids] for session, ids in stored.items()}
     except (ValueError, KeyError, TypeError, AttributeError):
-        _take_away_what_was_made_of_it(disk, root, {})
-        disk.remove(_intent_path(root))
+        wanted = {}
+    gone: dict[str, list[str]] = {}
+    for session, ids in wanted.items():
+        shelf.tidy(session)
+        if ids:
+            from smp.store.erasing_away import finish
+
+            finish(shelf, session)
+            if shelf.is_live(session):
+                store.session(session).exclusively("finishing an erasure", lambda: None)  # carries out its plan
+            gone[session] = _gone(shelf, session, ids)
+    _clean_index(store, {})
+    _take_away_what_was_said_of_it(store, wanted)
+    for session, ids in gone.items():
+        if ids:
+            store.audit.note("erase", session=session, ids=ids, interrupted=True)
+    store.disk.remove(_intent_path(store.root))
+
+
+def _gone(shelf: Shelf, session: str, ids: list[str]) -> list[str]:
+    """Which of these memories the erasure has reached."""
+    found = []
+    for name in ids:
+        try:
+            erasure.check_there(_files_of(shelf, session), [name])
+        except MemoryNotFound:
+            found.append(name)
+    return found
 
 
 def _intend(store: FileStore, wanted: dict[str, list[str]]) -> None:
@@ -115,113 +207,6 @@ def _intend(store: FileStore, wanted: dict[str, list[str]]) -> None:
 
 def _intent_path(root: str) -> str:
     return os.path.join(root, PRIVATE, INTENT)
-
-
-# -- the session
-
-
-def _erase_in(session: FileSession, ids: list[str], receipt: Receipt) -> set[bytes]:
-    """Take memories out of one session; which pieces of text to look for afterwards."""
-    found: list[_Erasure] = []
-
-    def edit(reader: SessionReader) -> Edit:
-        found[:] = [_Erasure(reader, ids)]
-        return found[0].edit()
-
-    done: Rewritten = session.exclusively("erasing", lambda: rewrite_under_lock(session, edit))
-    folder = os.path.relpath(session.reader.folder, session.store.root)
-    for name in done.names:
-        path = os.path.normpath(os.path.join(folder, name))
-        kept = session.store.disk.exists(os.path.join(session.store.root, path))
-        (receipt.rewritten if kept else receipt.removed).append(path.replace(os.sep, "/"))
-    receipt.bytes_before += done.bytes_before
-    receipt.bytes_after += done.bytes_after
-    return set(found[0].pieces)
-
-
-class _Erasure:
-    """What of a session's folder holds these memories."""
-
-    def __init__(self, reader: SessionReader, ids: list[str]) -> None:
-        self._reader = reader
-        self._disk = reader.disk
-        self._ids = ids
-        self._entries = entries_of(reader, ids)
-        values = [entry.data for entry in self._entries]
-        cold = os.path.join(reader.private, COLD)
-        rows = [row for row in ColdSegment(self._disk, cold).rows() if row.id in set(ids)]
-        if rows:
-            values += _cold_values(reader, ColdSegment(self._disk, cold), set(ids))
-        self.pieces = pieces_of(values)
-        self._traces = Traces(ids, values)
-
-    def edit(self) -> Edit:
-        reader = self._reader
-        wanted = purging.without(reader, self._ids)
-        for name, state in reader.states.items():
-            wanted.cuts.update(self._unreadable(name, state))
-        for name in self._disk.names(reader.private):
-            if name.startswith(f"{COLD}."):  # a damaged one that was set aside
-                wanted.files[private_name(reader, name)] = None
-        for name in self._disk.names(os.path.join(reader.private, QUARANTINE)):
-            path = os.path.join(QUARANTINE, name)
-            if self._traces.are_in(self._disk.read(os.path.join(reader.private, path))):
-                wanted.files[private_name(reader, path)] = None
-        if self._disk.exists(os.path.join(reader.private, purging.FILE)):
-            known = purging.announced_at(self._disk, reader.private)
-            left = {name: at for name, at in known.items() if name not in self._ids}
-            wanted.files[private_name(reader, purging.FILE)] = purging.encode(left)
-        for name in FILES if reader.layout.info_file else ():
-            wanted.files[f"{OVERVIEWS}/{name}"] = None
-        return wanted
-
-    def _unreadable(self, name: str, state: FileState) -> Iterable[tuple[str, int, int]]:
-        """Stretches of a file that nobody can read as an entry, but that hold the text."""
-        if not any(problem.code in ("damaged", "invalid") for problem in state.problems):
-            return
-        path = os.path.join(self._reader.folder, name)
-        data = self._disk.read(path)
-        entries = {entry.place[0] for entry in state.entries}
-        for piece in self._reader.layout.codec_of(name).decode(data):
-            if piece.start not in entries and self._traces.are_in(data[piece.start : piece.end]):
-                yield path, piece.start, piece.end
-
-
-def _cold_values(reader: SessionReader, segment: ColdSegment, ids: set[str]) -> list[Any]:
-    """The fields of what lies in the cold segment; of what cannot be read, none."""
-    layout, values = reader.layout, []
-    for row, data in segment.entries():
-        if row.id not in ids:
-            continue
-        for piece in layout.codec_of(row.file).decode(data):
-            try:
-                entry = layout.dialect.decode(piece.fields or {}, layout.kind_of(row.file), piece.state, row.file, 1, 0)
-                values.append(entry.data)
-            except InvalidRecord:
-                continue
-    return values
-
-
-# -- what was made of it
-
-
-def _take_away_what_was_made_of_it(disk: Disk, root: str, wanted: dict[str, list[str]]) -> list[str]:
-    """The index, the notes of use, and reasons in the audit log, which may repeat what was said. What could not be done."""
-    index = os.path.join(root, PRIVATE, INDEX)
-    if isinstance(disk.system, RealSystem) and os.path.isdir(index):
-        discard_all(index)
-    log = os.path.join(root, PRIVATE, ACCESS_FILE)
-    names = {f"{session}/{memory_id}".encode() for session, ids in wanted.items() for memory_id in ids}
-    if disk.exists(log):
-        lines = disk.read(log).splitlines(keepends=True)
-        left = [line for line in lines if line.strip().partition(b" ")[2] not in names]
-        if len(left) < len(lines):
-            disk.replace(log, b"".join(left))
-    audit = Audit(disk, os.path.join(root, PRIVATE))
-    if not disk.exists(audit.path):
-        return []
-    done = [audit.forget_reasons(session, ids) for session, ids in wanted.items()]
-    return [] if all(done) else ["the audit log is not as SMP wrote it, so the reasons given there were left in it"]
 
 
 # -- is it gone?
@@ -270,6 +255,8 @@ def _others(store: FileStore, receipt: Receipt, pieces: list[bytes]) -> list[str
     """The other memories of the same sessions that say the same."""
     found = []
     for session in dict.fromkeys(ref.rpartition("/")[0] for ref in receipt.ids):
+        if not store.layout.exists(store.disk, store.root, session):
+            continue  # of one that is put away its archive or its files are named
         reader = store.session(session).reader
         with reader.mutex:
             states = dict(reader.states)

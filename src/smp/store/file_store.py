@@ -27,6 +27,7 @@ from smp.errors import (
     SMPError,
     StorageCorrupt,
     StoreClosed,
+    StoreNotFound,
     from_os_error,
 )
 from smp.files.access_log import AccessLog
@@ -350,6 +351,11 @@ class FileStore:
         """Make a session appear whole: prepared aside, then given its name."""
         self.check_open()
         self.check_current()
+        if not self.disk.exists(os.path.join(self.root, CONFIG_FILE)):
+            raise StoreNotFound(
+                f"The store in {self.root} was moved or removed while it was open. Nothing was written; open it again.",
+                path=self.root,
+            )
         self._check_name(info.id)
         try:
             if self.layout.info_file:

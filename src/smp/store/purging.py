@@ -5,7 +5,8 @@ later takes all its entries out of the files (`store.rewriting`). So a wrong clo
 
 Guarantees: what was restored meanwhile stays and is announced anew if it is deleted again. Nothing goes, and nothing is
 announced, while the clock cannot be trusted (`lifecycle.clock`): the answer says why. A crash leaves all of a session's
-purge done or nothing of it. Numbers of purged memories are never given out again.
+purge done or nothing of it. Numbers of purged memories are never given out again. Which ones went stands in
+`purge.json`, written in the same stroke, until it stands in the audit log: nothing goes without a word.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from smp.model.time import to_moment, to_text
 from smp.store.rewriting import Edit, entries_of, private_name, rewrite
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from smp.files.disk import Disk
     from smp.files.session_reader import SessionReader
     from smp.lifecycle.clock import Evidence
@@ -59,12 +62,22 @@ def announced_at(disk: Disk, private: str) -> dict[str, Announced]:
         return {}
 
 
-def encode(announced: dict[str, Announced]) -> bytes | None:
+def taken_at(disk: Disk, private: str) -> list[str]:
+    """What went and is not in the audit log yet."""
+    try:
+        stored = json.loads(disk.read(os.path.join(private, FILE)))
+        return [str(name) for name in stored.get("taken", ())]
+    except (OSError, SMPError, ValueError, TypeError, AttributeError, RecursionError):
+        return []
+
+
+def encode(announced: dict[str, Announced], taken: list[str]) -> bytes | None:
     """The file, None for none."""
-    if not announced:
+    if not announced and not taken:
         return None
     fields = {name: [deleted, to_text(at)] for name, (deleted, at) in sorted(announced.items())}
-    return (json.dumps({"announced": fields}) + "\n").encode()
+    said = {"announced": fields, **({"taken": taken} if taken else {})}
+    return (json.dumps(said) + "\n").encode()
 
 
 def gone_from(deletion: Entry, kept: timedelta, announced: Announced | None) -> datetime:
@@ -82,28 +95,38 @@ class _Look(NamedTuple):
     waiting: int
 
 
-def purge(session: FileSession, now: datetime, kept: timedelta, evidence: Evidence) -> Purged:
-    """One look: announce what is due, take what was announced at least a day ago."""
+def purge(
+    session: FileSession, now: datetime, kept: timedelta, evidence: Evidence, note: Callable[[list[str]], bool]
+) -> Purged:
+    """One look: announce what is due, take what was announced at least a day ago; `note` writes into the audit log."""
     done = Purged()
     done.refused = distrust(now, evidence)
     if done.refused:
         return done
     looked: list[_Look] = [session.view(lambda fold: _look(fold, announced_in(session), now, kept))]
+    disk, private = session.store.disk, session.reader.private
 
     def edit(reader: SessionReader) -> Edit | None:
         looked[0] = look = _look(reader.fold, announced_in(session), now, kept)
         wanted = without(reader, look.gone)
-        wanted.files[private_name(reader, FILE)] = encode(look.announced)
+        taken = [*taken_at(disk, private), *look.gone]
+        wanted.files[private_name(reader, FILE)] = encode(look.announced, taken)
         return wanted if look.gone else None
 
     def announce() -> None:
         looked[0] = look = _look(session.reader.fold, announced_in(session), now, kept)
-        _write(session, look.announced)
+        _write(session, look.announced, taken_at(disk, private))
 
     if looked[0].gone:
         rewrite(session, "purging", edit)
     elif looked[0].announced != announced_in(session):
         session.exclusively("announcing a purge", announce)
+    taken = taken_at(disk, private)
+    if taken and note(taken):
+        try:
+            session.exclusively("noting a purge", lambda: _write(session, announced_in(session), []))
+        except SMPError:
+            pass  # they are gone and noted; the next look finds them still named here and notes them once more
     done.ids = [f"{session.session}/{name}" for name in looked[0].gone]
     done.announced = [f"{session.session}/{name}" for name in looked[0].new]
     done.waiting = looked[0].waiting
@@ -140,9 +163,9 @@ def _look(fold: Fold, before: dict[str, Announced], now: datetime, kept: timedel
     return look._replace(waiting=len(trash) - len(look.gone))
 
 
-def _write(session: FileSession, announced: dict[str, Announced]) -> None:
+def _write(session: FileSession, announced: dict[str, Announced], taken: list[str]) -> None:
     disk, path = session.store.disk, os.path.join(session.reader.private, FILE)
-    data = encode(announced)
+    data = encode(announced, taken)
     if data is not None:
         disk.replace(path, data)
     else:

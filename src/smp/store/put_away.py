@@ -1,20 +1,23 @@
-"""What of a question is answered by what was put away? Cold segments, and the summaries of archived sessions.
+"""What of a question is answered by what was put away? Cold segments, and the memories inside archived sessions.
 
 They are not in the index. For a question that asks for them (`include_archived`) they are read into a small index of
-their own in RAM, kept as long as none of their files changes; its hits are put among the others by relevance.
+their own in RAM, kept as long as none of their files changes; its hits are put among the others by relevance. Archives
+are unpacked in RAM by the strict reader, the latest first, as long as all of them together have no more than
+`MOST_BYTES`; of those that are left, and of one that is damaged, the summary is searched, as a memory `ARCHIVE`.
 
-Guarantees: nothing is written or brought back. Every hit says where it lies (`hit.archived`). What was restored or
-erased meanwhile is not found here.
-Non-guarantees: of an archived session the summary is searched, not every memory; words are weighed among what was put
-away, so a relevance here and one of the index are only roughly comparable.
+Guarantees: nothing is written or brought back. Every hit says where it lies (`hit.archived`) and of which session it is.
+What was restored or erased meanwhile is not found here.
+Non-guarantees: words are weighed among what was put away, so a relevance here and one of the index are only roughly
+comparable.
 """
 
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from smp.errors import SMPError
+from smp.files.archive_stream import DEFAULT_LIMITS
 from smp.files.disk import identity
 from smp.index.index import Index
 from smp.index.rows import POSITION_BITS
@@ -25,15 +28,20 @@ from smp.model.time import EPOCH, to_text
 from smp.query.path import Query
 from smp.query.question import IMPORTANCE, NEWEST, OLDEST, PRIORITY
 from smp.query.ranking import Ranking
+from smp.store.away_session import of_archive
 from smp.store.cold_memories import cold_fold, cold_path, present_path
 from smp.store.finder import Finder
+from smp.store.rewriting import without_collecting
 from smp.store.shelf import Shelf
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import Any
 
     from smp.decay.policies import Policy
     from smp.index.rows import Row
+    from smp.model.fold import Trail
     from smp.model.hit import Hit
     from smp.model.record import Record
     from smp.query.question import Question
@@ -41,22 +49,25 @@ if TYPE_CHECKING:
     from smp.store.indexer import Indexer
     from smp.store.shelf import Away
 
+    Trails = dict[str, dict[str, Trail]]  # by session and id
+
 SUMMARY_ID = "ARCHIVE"
-_kept: WeakKeyDictionary[FileStore, tuple[Any, Index, dict[str, Fold]]] = WeakKeyDictionary()
+MOST_BYTES = 64 << 20  # of unpacked archives; in RAM they take several times as much
+_kept: WeakKeyDictionary[FileStore, tuple[Any, Index, Trails]] = WeakKeyDictionary()
 
 
 class _Finder(Finder):
     """Finds in what was put away; the records are at hand."""
 
-    def __init__(self, indexer: Indexer, index: Index, folds: dict[str, Fold]) -> None:
+    def __init__(self, indexer: Indexer, index: Index, trails: Trails) -> None:
         super().__init__(indexer, index)
-        self._folds = folds
+        self._trails = trails
 
     def records(self, rows: Iterable[Row]) -> dict[int, Record | None]:
         found: dict[int, Record | None] = {}
         for row in rows:
             session = self.session_of(row.doc >> POSITION_BITS << POSITION_BITS)
-            trail = self._folds[session].trails.get(row.id)
+            trail = self._trails[session].get(row.id)
             found[row.doc] = trail.record(session) if trail is not None else None
         return found
 
@@ -83,8 +94,8 @@ def with_archived(store: FileStore, question: Question, policy: Policy, ask: Cal
 
 def _away(store: FileStore, question: Question, policy: Policy) -> Hits:
     with store.indexer.mutex:
-        index, folds = _index_of(store, question.sessions)
-        finder = _Finder(store.indexer, index, folds)
+        index, trails = _index_of(store, question.sessions)
+        finder = _Finder(store.indexer, index, trails)
         index.rows.do("BEGIN")
         try:
             hits = Query(question, finder, Ranking(question, finder, policy)).run()
@@ -92,13 +103,12 @@ def _away(store: FileStore, question: Question, policy: Policy) -> Hits:
             index.rows.roll_back()
     shelf = Shelf(store)
     for hit in hits:
-        is_summary = hit.record.id == SUMMARY_ID and not shelf.is_live(hit.record.session)
         name = hit.record.session
-        hit.archived = shelf.archive_of(name) if is_summary else cold_path(store.session(name))
+        hit.archived = cold_path(store.session(name)) if shelf.is_live(name) else shelf.archive_of(name)
     return hits
 
 
-def _index_of(store: FileStore, sessions: list[str] | None) -> tuple[Index, dict[str, Fold]]:
+def _index_of(store: FileStore, sessions: list[str] | None) -> tuple[Index, Trails]:
     """The index of what these sessions (None: all) have put away."""
     names = store.session_ids() if sessions is None else sessions
     shelf = Shelf(store)
@@ -111,23 +121,43 @@ def _index_of(store: FileStore, sessions: list[str] | None) -> tuple[Index, dict
     key = (
         sessions and tuple(sessions),
         [(name, identity(found)) for name, found in cold.items()],
-        [(away.session, away.when, away.bytes) for away in archived],
+        [(away.session, identity(found)) for away in archived if (found := store.disk.stat(away.path)) is not None],
     )
     known = _kept.get(store)
     if known is not None and known[0] == key:
         return known[1], known[2]
-    folds = {name: cold_fold(store.session(name)) for name in cold}
-    folds |= {away.session: _summary_fold(away) for away in archived}
+    _kept.pop(store, None)
+    with without_collecting():
+        trails = {name: cold_fold(store.session(name)).trails for name in cold} | _archived(store, archived)
+        index = _index(trails)
+    _kept[store] = (key, index, trails)
+    return index, trails
+
+
+def _index(trails: Trails) -> Index:
     index = Index(None)
     index.begin()
-    for name, fold in folds.items():
+    for name, those in trails.items():
         session = index.rows.new_session(name)
-        index.extend(session, fold.trails.values(), lambda trail: "")
+        index.extend(session, those.values(), lambda trail: "")
         index.rows.save_session(session)
     index.commit()
     index.text.refresh()
-    _kept[store] = (key, index, folds)
-    return index, folds
+    return index
+
+
+def _archived(store: FileStore, archived: list[Away]) -> Trails:
+    """The memories inside archives, live ones and those of their cold segments; where there is no room, the summary."""
+    found: Trails = {}
+    left = MOST_BYTES
+    for away in sorted(archived, key=lambda away: to_text(away.when or EPOCH), reverse=True):
+        try:
+            files = of_archive(store, away.path, away.session, DEFAULT_LIMITS._replace(total_bytes=left)).files
+            left -= sum(files.sizes().values())
+            found[away.session] = {**cold_fold(files).trails, **files.view(lambda fold: dict(fold.trails))}
+        except (SMPError, OSError):
+            found[away.session] = _summary_fold(away).trails
+    return found
 
 
 def _summary_fold(away: Away) -> Fold:

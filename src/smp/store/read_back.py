@@ -127,6 +127,9 @@ class _Places:
             if was is None or was is not wanted:
                 self._moved.append(None)
                 continue
+            if not more and not self._lines:  # before the first change
+                self._moved.append(was)
+                continue
             twin = was.copy()
             twin.place = (was.place[0] + more, was.place[1] + more)
             twin.line = was.line + self._lines

@@ -24,6 +24,8 @@ from smp.store.archiving import in_this_layout
 from smp.store.shelf import ARCHIVED, CONTENT, DELETED, PACKED, RECORD, Away, Shelf
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from smp.store.file_store import FileStore
 
 
@@ -123,13 +125,24 @@ def announce_purge(store: FileStore, away: Away, now: datetime) -> None:
             shelf.write(os.path.join(away.path, RECORD), {"deletion": {**away.said, "purge_announced": to_text(now)}})
 
 
-def purge_session(store: FileStore, session: str, path: str | None = None) -> Away:
-    """Remove a deleted session for good; `path` says which, if several of this name were deleted."""
+def purge_session(
+    store: FileStore, session: str, at: str, note: Callable[[Away], object], path: str | None = None
+) -> Away:
+    """Remove a deleted session for good; `path` says which, if several of this name were deleted.
+
+    `note` writes down that it was done, before the last byte goes: a session does not vanish without a word.
+    """
     shelf = Shelf(store)
     with shelf.shelved(session, "purging a session"):
         matching = [away for away in shelf.deleted(session) if path in (None, away.path)]
         found = matching[0] if matching else _last_deleted(shelf, session)
-        shelf.remove(found.path)
+        shelf.write(
+            os.path.join(found.path, RECORD), {"deletion": {**found.said, "session_id": session, "purged_at": at}}
+        )
+        waiting = shelf.put_out_of_sight(found.path)
+        note(found)
+        shelf.disk.remove(os.path.join(waiting, RECORD))  # it need not be noted again
+        shelf.disk.remove_tree(waiting)
     return found
 
 

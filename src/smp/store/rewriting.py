@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import gc
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from smp.errors import SessionCorrupt, StorageCorrupt, StorageError
@@ -22,7 +23,7 @@ from smp.files.session_reader import FileState
 from smp.store.read_back import apart, joined, read_back
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from smp.files.codec import Codec
     from smp.files.session_reader import SessionReader
@@ -112,10 +113,17 @@ def rewrite(session: FileSession, doing: str, edit: Callable[[SessionReader], Ed
 
 def rewrite_under_lock(session: FileSession, edit: Callable[[SessionReader], Edit | None]) -> Rewritten:
     """The same for a caller that is inside `FileSession.exclusively`."""
-    paused = gc.isenabled()
-    gc.disable()  # entries hold no cycles; to look for some again and again costs most of the time
-    try:
+    with without_collecting():
         return _rewrite(session, edit)
+
+
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """While many entries are read. They hold no cycles; to look for some again and again costs most of the time."""
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        yield
     finally:
         if paused:
             gc.enable()

@@ -37,6 +37,7 @@ ARCHIVED, DELETED = "archived", "deleted"
 RECORD = "deletion-record.json"
 CONTENT, PACKED = "session", "session.tar.gz"
 _ARCHIVE_ENDING, _SUMMARY_ENDING = ".tar.gz", ".json"
+ERASING = "erasing-plan.json"  # in a deleted session's private folder: how its files are to change
 _LEAVING, _COMING = "leaving-", "coming-"
 
 
@@ -135,17 +136,26 @@ class Shelf:
     @contextmanager
     def shelved(self, session: str, doing: str) -> Iterator[None]:
         """Hold the root's lock, with everything of this session that was interrupted put right."""
+        ids.check(session, "session")
+        try:
+            with self.held(doing):
+                self.tidy(session)
+                yield
+        finally:
+            self.store.marks.set(session)
+
+    @contextmanager
+    def held(self, doing: str, timeout_seconds: float | None = None) -> Iterator[None]:
+        """Hold the root's lock, without a look at any session."""
         store = self.store
         store.check_open()
-        ids.check(session, "session")
         lock = SessionLock(self.disk, self.private, f"the store {store.root}")
         try:
             self.disk.make_folder(self.private)
-            lock.acquire(store.config.lock_timeout_seconds)
+            lock.acquire(store.config.lock_timeout_seconds if timeout_seconds is None else timeout_seconds)
             lock.sign(doing)
             try:
                 store.check_current()
-                self.tidy(session)
                 yield
             finally:
                 lock.release()
@@ -154,20 +164,40 @@ class Shelf:
             raise
         except OSError as error:
             raise from_os_error(error, store.root, doing) from error
-        finally:
-            store.marks.set(session)
 
     def tidy(self, session: str) -> None:
         """Take away what waited to be removed; complete a step that moved only a part."""
         for name in self.disk.names(self.private):
             if name.startswith((_LEAVING, _COMING)):
+                self._note_purge(os.path.join(self.private, name))
                 self.disk.remove_tree(os.path.join(self.private, name))
+        for path in (self.archive_of(session), self.summary_of(session)):
+            self.disk.remove(path + TEMPORARY)  # what came to nothing
         for folder in self.trash_folders(session):
             if self._deleted(folder) is None:
                 self.remove(folder)  # a record whose session never came
+            else:
+                self._finish_plan(folder)
         if self.is_live(session) and self.disk.exists(self.archive_of(session)):
             self.forget_archive(session)
         self._tidy_private(session)
+
+    def _note_purge(self, path: str) -> None:
+        """A session that was purged by somebody who died before he could say so."""
+        said = self._said(os.path.join(path, RECORD)).get("deletion", {})
+        if said.get("purged_at"):
+            self.store.audit.note(
+                "purge_session", at=said["purged_at"], session=said.get("session_id"), count=1, interrupted=True
+            )
+
+    def _finish_plan(self, folder: str) -> None:
+        """What an erasure has committed and not carried out."""
+        self.disk.remove(os.path.join(folder, PACKED) + TEMPORARY)
+        content = os.path.join(folder, CONTENT)
+        if self.disk.exists(os.path.join(content, PRIVATE, ERASING)):
+            from smp.store.erasing_away import finish_plan
+
+            finish_plan(self.disk, content)
 
     def forget_archive(self, session: str) -> None:
         """Take away an archive whose session is back in its place, or was moved elsewhere."""
@@ -228,10 +258,14 @@ class Shelf:
 
     def remove(self, path: str) -> None:
         """Remove all of it: nobody sees a part of it."""
+        self.disk.remove_tree(self.put_out_of_sight(path))
+
+    def put_out_of_sight(self, path: str) -> str:
+        """Where it waits to be removed."""
         waiting = self.leaving(os.path.basename(path))
         self.disk.remove_tree(waiting)
         self.move(path, waiting)
-        self.disk.remove_tree(waiting)
+        return waiting
 
     def write(self, path: str, fields: dict[str, Any]) -> None:
         self.disk.make_folder(os.path.dirname(path))

@@ -7,6 +7,7 @@ missing memory refuses the whole batch.
 
 from __future__ import annotations
 
+from smp.agents.fence import without_recalled
 from smp.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound, SMPError
 from smp.model import ids
 from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
@@ -91,6 +92,8 @@ class Add(Wish):
     def _is_known(self, work: Work) -> bool:
         """A repeated write is the first one's; a preference or a state that is there is changed."""
         known = work.idempotent(self.key)
+        if known is None and self.key is not None and work.cold is not None:
+            known = work.from_cold(self.key)
         if known is None and self.replaces:
             known = self._replaced(work)
             if known is not None:
@@ -168,7 +171,8 @@ class Change(Wish):
                 f"{name}: a turn of a conversation cannot be changed, only deleted or redacted.", field="id", id=name
             )
         wanted = self.changes(work.record(name)) if callable(self.changes) else self.changes
-        checked = validate.changes(KINDS[trail.first.type], wanted, self.limit_bytes)
+        kind = KINDS[trail.first.type]
+        checked = without_recalled(kind, validate.changes(kind, wanted, self.limit_bytes))
         if self.redactor is not None:
             checked, self.removals = self.redactor.redact_fields(checked)
         before = trail.data()
@@ -227,6 +231,8 @@ def id_of(target: Any) -> str:
 class Batch:
     """Wishes that are stored together; `atomic` ones become visible together or not at all."""
 
+    cold: Callable[[str], Record | None] | None = None  # the memory with an idempotency key that compaction took out
+
     def __init__(self, session: str, wishes: list[Wish], now: str, atomic: bool, doing: str) -> None:
         self.session = session
         self.wishes = wishes
@@ -239,7 +245,7 @@ class Batch:
     def resolve(self, ledger: Ledger) -> list[Entry]:
         if not self.needs_trails:  # most batches: new memories that depend on nothing
             return [wish.resolve_alone(self.session, self.now, ledger) for wish in self.wishes]
-        work = Work(self.session, self.now, ledger)
+        work = Work(self.session, self.now, ledger, self.cold)
         for wish in self.wishes:
             wish.resolve(work)
         for wish in self.wishes:
@@ -250,9 +256,13 @@ class Batch:
 class Work:
     """A batch in the making: the ledger plus what the batch itself adds to it."""
 
-    def __init__(self, session: str, now: str, ledger: Ledger) -> None:
+    def __init__(
+        self, session: str, now: str, ledger: Ledger, cold: Callable[[str], Record | None] | None = None
+    ) -> None:
         self.session = session
         self.now = now
+        self.cold = cold
+        self._from_cold: dict[str, Record] = {}
         self.entries: list[Entry] = []
         self._ledger = ledger
         self._own: dict[str, Trail] = {}
@@ -276,7 +286,7 @@ class Work:
 
     def record(self, name: str) -> Record:
         trail = self._own.get(name) or self._ledger.trail(name)
-        record = trail.record(self.session) if trail else None
+        record = trail.record(self.session) if trail else self._from_cold.get(name)
         if record is None:
             raise MemoryNotFound(f"No memory {name} in session {self.session}.", id=name, session=self.session)
         return record
@@ -287,6 +297,13 @@ class Work:
         name = self._keys.get(key) or self._ledger.idempotent(key)
         trail = self.trail(name) if name is not None else None
         return name if trail is not None and trail.deletion is None else None  # what was deleted can be added again
+
+    def from_cold(self, key: str) -> str | None:
+        """A memory with this idempotency key that was stored and then compacted: it is the one, and stays where it is."""
+        record = self.cold(key) if self.cold is not None else None
+        if record is not None:
+            self._from_cold[record.id] = record
+        return record.id if record is not None else None
 
     def preference(self, key: str) -> str | None:
         return self._preferences.get(key) or self._ledger.preference(key)

@@ -111,7 +111,7 @@ def test_erased_text_is_nowhere(memory: Memory, session: SessionMemory) -> None:
     assert receipt.complete, receipt.to_dict()
     assert receipt.count == len(MEANT) + len(fillers)
     assert receipt.rewritten
-    assert ".smp/index" in receipt.removed
+    assert ".smp/index" in receipt.rewritten
     told = json.dumps(receipt.to_dict()).encode()
     assert not [needle for needle in NEEDLES if needle in told]
     assert not session.query("zyxwombat quaggaflute")
@@ -219,14 +219,83 @@ def test_cold_segments(memory: Memory, session: SessionMemory) -> None:
     assert needles_in(memory) == []
 
 
-def test_an_archived_session(memory: Memory, session: SessionMemory) -> None:
-    memory.archive_session("s")
-    archive = Path(memory.root, "archived", "s.tar.gz")
-    assert tarfile.is_tarfile(archive)
-    receipt = memory.erase([f"s/{name}" for name in MEANT])
+def put_away(memory: Memory, how: str) -> str:
+    """Archive or delete the session, or both; which file holds what was in it."""
+    if "archived" in how:
+        memory.archive_session("s", "done with it")
+    if "deleted" in how:
+        memory.delete_session("s", "not needed")
+    places = {"archived": "archived/s.tar.gz", "archived, deleted": "deleted/s/session.tar.gz"}
+    return places.get(how, "deleted/s/session/")
+
+
+@pytest.mark.parametrize("how", ["archived", "deleted", "archived, deleted"])
+def test_a_session_that_is_put_away_stays_so(memory: Memory, session: SessionMemory, how: str) -> None:
+    fill_index(memory)
+    fillers = [record.id for record in session.records("decision") if record.decision.startswith("Filler")]
+    session.delete("DEC-0003", "why-it-went-narwhal")
+    before = everything(session)
+    place = put_away(memory, how)
+    assert needles_in(memory)
+    standings = [(each.session, each.state) for each in memory.standings(away=True)]
+    said = [away.said.get("reason") for away in (*memory.archived_sessions(), *memory.deleted_sessions())]
+    assert memory.erase([f"s/{name}" for name in MEANT], preview=True).count == len(MEANT)
+    receipt = memory.erase([f"s/{name}" for name in (*MEANT, *fillers)], reason="asked to")
     assert receipt.verified, receipt.to_dict()
     assert needles_in(memory) == []
+    assert any(path.startswith(place) for path in receipt.rewritten)
+    assert [(each.session, each.state) for each in memory.standings(away=True)] == standings
+    assert [away.said.get("reason") for away in (*memory.archived_sessions(), *memory.deleted_sessions())] == said
+    with pytest.raises(MemoryNotFound):
+        memory.erase("s/DEC-0002")
+    if "deleted" in how:
+        memory.undelete_session("s")
+    again = memory.session("s")
+    assert everything(again) == {name: seen for name, seen in before.items() if name not in (*MEANT, *fillers)}
+    assert again.validate().ok
+    assert again.add_decision("new").id == f"DEC-{len(fillers) + 4:04}"
+    assert needles_in(memory) == []
+
+
+def test_an_archive_tells_in_its_summary_what_is_left(memory: Memory, session: SessionMemory) -> None:
+    memory.archive_session("s", "done with it")
+    path = Path(memory.root, "archived", "s.json")
+    before = json.loads(path.read_bytes())
+    assert "zyxwombat" in path.read_text()
+    memory.erase("s/DEC-0002")
+    after = json.loads(path.read_bytes())
+    assert [each["decision"] for each in after["key_decisions"]].count("Sell the zyxwombat") == 0
+    assert (after["archived"], after["reason"]) == (before["archived"], "done with it")
+    assert after["memories"] == before["memories"] - 1
+    with tarfile.open(Path(memory.root, "archived", "s.tar.gz")) as tar:
+        inside = tar.extractfile("summary.json")
+        assert inside is not None
+        assert json.load(inside) == after
+
+
+def test_by_criteria_what_was_put_away_is_found(memory: Memory, session: SessionMemory) -> None:
+    put_into_cold(session, "TURN-0002")
     memory.archive_session("s")
+    assert memory.erase(text="zyxwombat", types="conversation").ids == ["s/TURN-0002"]
+    assert memory.sessions() == []
+
+
+def test_a_summary_of_what_was_erased_loses_what_it_quotes(memory: Memory) -> None:
+    session = memory.create_session("long")
+    turns = [f"Turn {n} tells that the zyxwombat number {n} has {n} quaggaflute songs to sing." for n in range(60)]
+    session.add_many([("turn", {"role": "user", "content": text, "created": "2025-06-01T10:00:00Z"}) for text in turns])
+    assert len(session.compact(1 << 40).removed) == 60
+    [summary] = session.records("summary")
+    quoted = [n for n in range(60) if turns[n] in summary.text]
+    assert quoted
+    receipt = session.erase(f"TURN-{quoted[0] + 1:04}")
+    assert receipt.summaries == ["long/SUM-0001"]
+    [after] = session.records("summary")
+    assert turns[quoted[0]] not in after.text
+    assert after.text.startswith("60 turns, 2025-06-01")
+    assert after.covers == summary.covers
+    receipt = session.erase([f"TURN-{n + 1:04}" for n in range(60) if n != quoted[0]])
+    assert receipt.complete, receipt.to_dict()
     assert needles_in(memory) == []
 
 

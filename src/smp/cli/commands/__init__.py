@@ -46,6 +46,15 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
         },
     ),
     (
+        "Agents",
+        {
+            "context": ("context", "Print what an agent should have in its prompt now"),
+            "promote": ("promote", "Let memories of a session hold in all sessions"),
+            "workflow check": ("workflow", "Check what a workflow says about memory"),
+            "macp": ("macp", "Answer messages of agents: JSON in, JSON out"),
+        },
+    ),
+    (
         "Read",
         {
             "list": ("reading", "List the memories of a session"),
@@ -70,6 +79,7 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
     (
         "Look after",
         {
+            "doctor": ("doctor", "Look a whole store over, and put right what is safe to"),
             "validate": ("checking", "Read everything and report what is wrong, with file and line"),
             "repair": ("checking", "Put right what can be, and set the rest aside"),
             "maintain": ("maintenance", "Run what is due: compaction, archiving, purging, checks"),
@@ -89,6 +99,23 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
             "export": ("exchanging", "Write a session with its history into one file"),
             "import": ("exchanging", "Take in what was exported"),
             "anonymise": ("exchanging", "Copy a session with placeholders in the place of names"),
+        },
+    ),
+    (
+        "BMAD",
+        {
+            "digest": ("digest", "Write what is remembered on a page that people and agents see"),
+            "memlog init": ("memlog", "Make a memlog, BMAD's working memory"),
+            "memlog append": ("memlog", "Append to a memlog; safe when several do so at once"),
+            "memlog set": ("memlog", "Set a field in the head of a memlog"),
+        },
+    ),
+    (
+        "Serve",
+        {
+            "install": ("install", "Put memory into Claude Code, Codex, Gemini CLI, Cursor or BMAD, or take it out"),
+            "hook": ("hook", "Recall and record, called by a coding agent at its events"),
+            "mcp": ("mcp", "Serve the memory to an agent over MCP"),
         },
     ),
     (

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import timedelta
 
 from smp.cli.commands.reading import story
 from smp.cli.commands.stores import LAYOUTS
@@ -30,6 +31,8 @@ _WRITES, _SECONDS = 150, 2.0  # per agent, whichever comes first
 _KILL_AFTER_WRITES, _KILL_AFTER_SECONDS = 40, 1.2
 _SHOWN_LINES, _SHOWN_COLUMNS = 14, 110
 _QUESTION, _SHOWN_HITS, _ASKED_HITS = "how do customers sign in, and does the login have a limit?", 3, 200
+_NEEDLE, _LOGIN, _DAYS = "walnut bookcase", "password = Tr0ub4dor&3", 30
+_TASK, _TOKENS = "make the sign-in safer", 420
 _SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 
@@ -43,7 +46,8 @@ def run_demo(call: Call) -> int:
 
     Three agents, each a process of its own, write one session at the same time. One of them is killed in the middle.
     A new process opens the store and counts: everything that was acknowledged must be there. Then you see the files, a
-    change, and a question in plain words with its answer. The exit code is 1 if anything was lost.
+    change, a question in plain words with its answer, something that is forgotten for good, and what the next agent
+    starts with. The exit code is 1 if anything was lost.
 
     Examples:
       smp demo
@@ -132,6 +136,8 @@ class Demo:
             self.show_files(memory)
             self.show_history(memory)
             self.show_answer(memory)
+            self.show_forgetting(memory)
+            self.show_context(memory)
             self.show_next_steps()
         self.call.answer(facts, ())
         return 1 if facts["lost"] or not facts["valid"] else 0
@@ -238,6 +244,43 @@ class Demo:
         answered = f"Asked for the first time of {plural(memory.session(SESSION).stats().memories, 'memory')}"
         self.say(paint("dim", f"  {answered}: {milliseconds:.0f} ms, the index made on the way. Each sentence once."))
 
+    # -- chapter 6
+
+    def show_forgetting(self, memory: Memory) -> None:
+        self.title("6", "What fades, what is hidden, what is gone")
+        session = memory.session(SESSION, author="ada")
+        note = session.add_finding(f"Ada hides the spare key behind the {_NEEDLE}. Login: {_LOGIN}", severity="low")
+        self.say(f"  stored   {note.id}: {note.finding}")
+        self.say(paint("dim", "           the password never reached the disk"))
+        today, later = session.priority(note.id), session.priority(note.id, at=memory.now() + timedelta(days=_DAYS))
+        self.say(
+            f"  fading   how present it is: {today:.2f} today, {later:.2f} in {_DAYS} days; nothing is removed by that"
+        )
+        session.delete(note.id, reason="not for the record")
+        hidden = self.tells_of_needle(memory)
+        session.restore(note.id)
+        self.say(f"  deleted  asked again: {hidden}; restored: {self.tells_of_needle(memory)}")
+        receipt = session.erase(note.id, reason="never meant to be kept")
+        searched = f"{plural(receipt.searched_files, 'file')}, {size_text(receipt.searched_bytes)} looked through"
+        left = sum(_NEEDLE.encode() in content for content in _contents(self.root))
+        mark = paint("green", "✓ gone") if not left else paint("red", "✗ still there")
+        self.say(f"  erased   {mark} from every byte of the store: {searched}")
+
+    def tells_of_needle(self, memory: Memory) -> str:
+        found = any(_NEEDLE in hit.record.text for hit in memory.query(_NEEDLE, limit=5))
+        return "found" if found else "not found"
+
+    # -- chapter 7
+
+    def show_context(self, memory: Memory) -> None:
+        self.title("7", "The next agent already knows")
+        self.say(f'  {paint("dim", "$")} smp context --agent dev --task "{_TASK}" --max-tokens {_TOKENS}')
+        self.say("")
+        recalled = memory.context("dev", task=_TASK, max_tokens=_TOKENS)
+        for line in str(recalled).splitlines():
+            for part in wrapped(line, self.columns - 4) if line else [""]:
+                self.say(f"  {paint('cyan', '│')} {part}".rstrip())
+
     def show_next_steps(self) -> None:
         self.title("→", "What to try next")
         program = _program()
@@ -265,6 +308,13 @@ def _each_sentence_once(hits: list[Hit]) -> list[Hit]:
     for hit in hits:
         best.setdefault(hit.record.text, hit)
     return list(best.values())
+
+
+def _contents(root: str) -> Iterator[bytes]:
+    for folder, _, names in os.walk(root):
+        for name in names:
+            with open(os.path.join(folder, name), "rb") as file:
+                yield file.read()
 
 
 def _told(agent: Agent) -> str:

@@ -25,7 +25,7 @@ _FORMATS = ("json", "jsonl", "yaml", "markdown")
 
 def export_arguments(parser: Parser) -> None:
     parser.add_argument("file", metavar="FILE", nargs="?", help="where to (default: the output)")
-    parser.add_argument("--format", choices=_FORMATS, help="default: what FILE ends in, else json")
+    parser.add_argument("--format", choices=(*_FORMATS, "mcp-memory"), help="default: what FILE ends in, else json; mcp-memory: the knowledge graph as a memory.jsonl")  # fmt: skip
     parser.add_argument("--all", action="store_true", help="all sessions of the store")
     parser.add_argument("--force", action="store_true", help="write over a file that is there")
     parser.add_argument("--anonymise", action="store_true", help="names of people, projects, paths, hosts and sessions become placeholders")  # fmt: skip
@@ -47,8 +47,13 @@ def run_export(call: Call) -> None:
       smp export --all everything.jsonl
       smp export --format markdown
       smp export for-others.json --anonymise --key names.key
+      smp export memory.jsonl --format mcp-memory
     """
     options = call.options
+    if options.format == "mcp-memory":
+        from smp.cli.commands.mcp import hand_out_graph
+
+        return hand_out_graph(call)
     if (options.key or options.agents) and not options.anonymise:
         raise UserError("--key and --agents go with --anonymise. See: smp export --help")
     known = _known(options.key, make=True) if options.anonymise else None
@@ -93,9 +98,13 @@ def _written(facts: dict[str, Any]) -> Iterator[str]:
 
 
 def import_arguments(parser: Parser) -> None:
-    parser.add_argument("file", metavar="FILE", help="what `smp export` wrote; - reads the input")
+    parser.add_argument("file", metavar="FILE", nargs="?", help="what `smp export` wrote; - reads the input; of BMAD, the project's folder (default: here)")  # fmt: skip
     parser.add_argument("--format", choices=_FORMATS, help="default: what it looks like")
+    parser.add_argument("--from", dest="origin", choices=("smp", "mcp-memory", "bmad"), help="mcp-memory: the memory.jsonl of the reference MCP memory server; bmad: what BMAD's workflows and agents wrote (default: bmad for a folder, else smp)")  # fmt: skip
     parser.add_argument("--as", dest="name", metavar="ID", help="another id for the session")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="with --from bmad: say what would come in; write nothing"
+    )
     parser.add_argument(
         "--key", metavar="KEY", help="turn placeholders back, with the file that `smp export --key` made"
     )
@@ -107,12 +116,31 @@ def run_import(call: Call) -> None:
     Everything is checked first: a file that is damaged, cut off or makes no sense changes nothing, and the message names
     the line. A session whose id is there already is refused; --as gives it another. Secrets are taken out as always.
 
+    With --from mcp-memory, entities, observations and relations that are not there yet are added to the knowledge graph
+    (the session knowledge-graph, or --as); lines that are not understood are named. Repeating it adds nothing twice.
+
+    With --from bmad, memlogs, agents' own notes, decision logs, sprint status, retrospectives and notes in stories become
+    memories of the session bmad-import (or --as), each with its file and line. BMAD's files are only read; import only
+    adds. Repeating it adds what is new. What was not understood is named with file and line.
+
     Examples:
       smp import review.yaml
       smp import review.yaml --as review-again
       smp import for-others.json --key names.key
+      smp import memory.jsonl --from mcp-memory
+      smp import --from bmad --dry-run
     """
     options = call.options
+    if options.origin == "bmad" or (options.origin is None and options.file and os.path.isdir(options.file)):
+        from smp.cli.commands.bmad_import import take_in_project
+
+        return take_in_project(call)
+    if options.file is None or options.dry_run:
+        raise UserError("Which file? --dry-run goes with --from bmad. See: smp import --help" if options.dry_run else "Which file? See: smp import --help")  # fmt: skip
+    if options.origin == "mcp-memory":
+        from smp.cli.commands.mcp import take_in_graph
+
+        return take_in_graph(call)
     source: Any = sys.stdin.buffer.read() if options.file == "-" else os.path.abspath(options.file)
     if not isinstance(source, bytes):
         source = _Path(source)

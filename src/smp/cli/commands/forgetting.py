@@ -14,10 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from smp.asking import Asking
     from smp.cli.arguments import Parser
     from smp.cli.call import Call
-    from smp.forgetting import Forgetting
     from smp.model.forgotten import Purged, Receipt, Trashed
     from smp.model.record import Record
 
@@ -216,7 +214,8 @@ def erase_arguments(parser: Parser) -> None:
 def run_erase(call: Call) -> int:
     """Take the bytes of memories out of every file that SMP owns, at once and for good, and print a receipt.
 
-    History, trash, cold segment, index and quarantine included. It cannot be undone: a person is asked, a script says
+    History, trash, cold segment, index and quarantine included, and sessions that are archived or deleted: these are named
+    by --session or session/ID, and stay as they are. It cannot be undone: a person is asked, a script says
     --yes. Exit code 1: something is left or pending; the receipt says what.
 
     Examples:
@@ -226,9 +225,8 @@ def run_erase(call: Call) -> int:
     options, criteria = call.options, _criteria(call)
     if options.ids and criteria:
         raise UserError("Give ids or say which ones are meant, not both. See: smp erase --help")
-    scope: Forgetting | Asking = call.memory if options.ids else _scope(call)
-    asked: dict[str, Any] = {"id": _refs(call)} if options.ids else criteria
-    meant: Receipt = scope.erase(**asked, preview=True)  # type: ignore[union-attr]
+    scope, asked = _meant_for_good(call, criteria)
+    meant: Receipt = scope.erase(**asked, preview=True)
     if options.preview or not meant.count:
         call.answer(meant.to_dict(), [f"{plural(meant.count, 'memory')} would be erased: {', '.join(meant.ids)}"])
         return 0
@@ -237,9 +235,20 @@ def run_erase(call: Call) -> int:
     if not _is_sure(call, f"Erase {plural(meant.count, 'memory')} for good? This cannot be undone."):
         call.remark("Nothing was changed.")
         return 0
-    receipt: Receipt = scope.erase(**asked, reason=options.reason, by=call.author)  # type: ignore[union-attr]
+    receipt: Receipt = scope.erase(**asked, reason=options.reason, by=call.author)
     call.answer(receipt.to_dict(), _receipt_lines(call, receipt))
     return 0 if receipt.complete else 1
+
+
+def _meant_for_good(call: Call, criteria: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Where to erase what. A session that is put away is not opened for it: that would bring it back."""
+    name = call.session_name
+    if call.options.ids:
+        given = (each if "/" in each else f"{name or call.session().id}/{each}" for each in call.options.ids)
+        return call.memory, {"id": list(given)}
+    if name is not None and criteria and not call.options.all:
+        return call.memory, {**criteria, "sessions": [name]}
+    return _scope(call), criteria
 
 
 def _receipt_lines(call: Call, receipt: Receipt) -> Iterator[str]:

@@ -44,6 +44,7 @@ def run_maintain(call: Call) -> int:
         only = list(CHEAP)
     report = call.memory.maintain(only=only, dry_run=options.dry_run)
     call.answer(report.to_dict(), _lines(report))
+    _renew_digests(call, only)
     while options.watch:
         import time
 
@@ -51,7 +52,17 @@ def run_maintain(call: Call) -> int:
         report = call.memory.maintain(only=only, dry_run=options.dry_run)
         if report.did or not report.ok:
             call.answer(report.to_dict(), _lines(report))
+        _renew_digests(call, only)
     return 0 if report.ok else 1
+
+
+def _renew_digests(call: Call, only: list[str] | None) -> None:
+    """What `smp digest` wrote follows the store."""
+    if only is None:
+        from smp.digest import renew_digests
+
+        for path in renew_digests(call.memory, dry_run=call.options.dry_run):
+            call.remark(f"{path}: {'would be ' if call.options.dry_run else ''}written anew")
 
 
 def _lines(report: MaintenanceReport) -> Iterator[str]:

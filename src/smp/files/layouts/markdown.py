@@ -61,9 +61,10 @@ class MarkdownLayout(Layout):
         return f"{KINDS[entry.type].file}.yaml"
 
     def files(self, disk: Disk, folder: str, session: str) -> list[str]:
-        found = [file for file in (_CONVERSATION, *_LISTS) if disk.exists(os.path.join(folder, file))]
+        there = disk.names(folder)  # cheaper than to ask for each
+        found = [file for file in (_CONVERSATION, *_LISTS) if file in there]
         for inner, ending in ((_STATES, ".yaml"), (_ARTIFACTS, ".md")):
-            if disk.is_folder(os.path.join(folder, inner)):
+            if inner in there and disk.is_folder(os.path.join(folder, inner)):
                 found += [
                     f"{inner}/{name}" for name in disk.names(os.path.join(folder, inner)) if name.endswith(ending)
                 ]

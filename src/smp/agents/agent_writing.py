@@ -1,0 +1,194 @@
+"""What may an agent write? Anything in its own name; nothing in another's, and nothing to what it cannot see.
+
+Guarantees: every write is attributed to the agent. A change of a memory that the agent may not see is refused in the same
+words as one of a memory that is not there. Checks come before the write; a refused write has changed nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from smp.agents.visibility import PRIVATE
+from smp.errors import DuplicateId, InvalidRecord, MemoryNotFound, NotAllowed
+from smp.model.types import KINDS, kind_of
+from smp.write.batch import Add, Change, Delete, Relate, Wish
+from smp.writing import Writing, given_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from datetime import datetime
+
+    from smp.agents.visibility import Viewer
+    from smp.model.record import AgentState, Record
+    from smp.privacy.redact import Redactor
+    from smp.session import SessionMemory
+
+    Guard = Callable[[str, str], None]  # told the kind, and whose state or which preference; raises if it must not be
+
+_SHARED_KINDS = ("conversation", "preference", "summary")  # never one agent's own
+_OWNERS_FIELDS = ("author", "visibility", "agent")
+
+
+class AgentWriting(Writing):
+    """The ways to write, as one agent."""
+
+    agent: str
+    _session: SessionMemory
+    _viewer: Viewer
+    _guard: Guard | None = None
+
+    @property
+    def _author(self) -> str:  # type: ignore[override]
+        return self.agent
+
+    @property
+    def _user(self) -> str | None:  # type: ignore[override]
+        return self._session._user
+
+    @property
+    def _content_limit(self) -> int:  # type: ignore[override]
+        return self._session._content_limit
+
+    @property
+    def _redactor(self) -> Redactor | None:  # type: ignore[override]
+        return self._session._redactor
+
+    def _now(self) -> datetime:
+        return self._session._now()
+
+    def update_state(self, state: Any, **fields: Any) -> AgentState:
+        """Replace what the agent knows about its own work; others do not see it."""
+        return self.update_agent_state(self.agent, state, **fields)
+
+    # -- may it?
+
+    def _check(self, wish: Wish) -> None:
+        if isinstance(wish, Add):
+            self._check_new(wish)
+            return
+        if isinstance(wish, (Change, Delete)):
+            if wish.by not in (None, self.agent):
+                raise NotAllowed(
+                    f"by: {self.agent} writes in its own name, not in that of {wish.by}.", field="by", agent=self.agent
+                )
+            kind, owner, name = self._check_target(wish.target)
+            if isinstance(wish, Relate):
+                self._check_target(wish.other)
+            elif isinstance(wish, Change) and isinstance(wish.changes, dict):
+                self._check_changes(kind, owner, wish.changes)
+            self._ask_guard(kind, name)
+
+    def _check_new(self, wish: Add) -> None:
+        kind, data = wish.draft.kind.name, wish.draft.data
+        author, role = data.get("author"), data.get("role")
+        if kind == "agent_state" and data.get("agent") != self.agent:
+            raise NotAllowed(
+                f"agent: {self.agent} may write its own state, not that of {data.get('agent')}.",
+                field="agent",
+                agent=self.agent,
+            )
+        if author != self.agent and not (kind == "conversation" and role in ("user", "system", "tool")):
+            raise NotAllowed(
+                f"author: {self.agent} writes in its own name, not in that of {author}.",
+                field="author",
+                agent=self.agent,
+            )
+        if kind == "preference" and "key" in data and not self._may_set(str(data["key"])):
+            raise NotAllowed("key: this preference cannot be set by an agent.", field="key")
+        if data.get("visibility") == PRIVATE and kind in _SHARED_KINDS:
+            raise InvalidRecord(
+                f"visibility: a {kind} is for all agents of a session; use a learning or the agent's state for its own notes.",
+                field="visibility",
+            )
+        self._ask_guard(kind, _name_in(kind, data))
+
+    def _may_set(self, key: str) -> bool:
+        """Whether the preference with this key, if there is one, is for all."""
+        name = self._session._files.view(lambda fold: fold.preferences.get(key))
+        record = self._session.find(name) if name else None
+        return record is None or self._viewer.sees(record)
+
+    def _check_target(self, target: Any) -> tuple[str, str, str]:
+        """The kind of what is to be changed, whose it is and its name; it must be there for this agent."""
+        if isinstance(target, Wish):
+            draft = getattr(target, "draft", None)
+            return (draft.kind.name, self.agent, _name_in(draft.kind.name, draft.data)) if draft else ("", "", "")
+        place, slash, id = target.rpartition("/")
+        if slash and place != self._session.id:
+            return "", "", ""  # in another session; only a relation may point there
+        record = self._session.find(id)
+        if record is None or not self._viewer.sees(record):
+            raise MemoryNotFound(f"No memory {id} in session {self._session.id}.", id=id, session=self._session.id)
+        name = _name_in(record.type, record.given)
+        return record.type, name if record.type == "agent_state" else str(record.author or ""), name
+
+    def _check_changes(self, kind: str, owner: str, changes: Mapping[str, Any]) -> None:
+        aliases = KINDS[kind].aliases if kind else {}
+        for field in {aliases.get(name, name) for name in changes}.intersection(_OWNERS_FIELDS):
+            if owner != self.agent or field != "visibility":
+                raise NotAllowed(
+                    f"{field}: only who wrote a memory may say who sees it, and nobody who wrote it.", field=field
+                )
+
+    def _ask_guard(self, kind: str, name: str) -> None:
+        if self._guard is not None and kind:
+            self._guard(kind, name)
+
+    # -- doing it
+
+    def _do(self, wish: Wish, doing: str) -> Any:
+        self._check(wish)
+        return self._seen(self._session._do(wish, doing))
+
+    def _seen(self, record: Record) -> Record:
+        """What a write gives back; a repeated idempotency key must not give away another's memory."""
+        if self._viewer.sees(record):
+            return record
+        raise DuplicateId("idempotency_key: is taken in this session; use another one.", field="idempotency_key")
+
+    def add_many(self, items: Iterable[tuple[str, Mapping[str, Any] | str]]) -> list[Record]:
+        """Add many memories with one sync per file; see `SessionMemory.add_many`."""
+        wishes: list[Wish] = []
+        item: Any
+        for item in items:
+            if not isinstance(item, (tuple, list)) or len(item) != 2:
+                raise InvalidRecord("items: each must be a type and its data, (type, data).", field="items")
+            kind = kind_of(item[0])
+            wish = self._addition(kind, given_fields(kind, item[1]))
+            self._check(wish)
+            wishes.append(wish)
+        self._session._commit(wishes, f"adding {len(wishes)} memories", atomic=False)
+        return [self._seen(wish.record) for wish in wishes if wish.record is not None]
+
+
+class AgentTransaction(AgentWriting):
+    """Writes of one agent that are stored together when the `with` block ends."""
+
+    def __init__(self, writer: AgentWriting) -> None:
+        self.agent = writer.agent
+        self._session = writer._session
+        self._viewer = writer._viewer
+        self._guard = writer._guard
+        self._inner = writer._session.transaction()
+
+    def _do(self, wish: Wish, doing: str) -> Any:
+        self._check(wish)
+        return self._inner._do(wish, doing)
+
+    def commit(self) -> None:
+        self._inner.commit()
+
+    def rollback(self) -> None:
+        self._inner.rollback()
+
+    def __enter__(self) -> AgentTransaction:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self._inner.__exit__(kind, error, trace)
+
+
+def _name_in(kind: str, data: Mapping[str, Any]) -> str:
+    """What a workflow may name beside the kind: whose state it is, which preference."""
+    field = {"agent_state": "agent", "preference": "key"}.get(kind)
+    return str(data.get(field) or "") if field else ""

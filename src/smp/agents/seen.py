@@ -1,0 +1,124 @@
+"""What does an agent find? The index's answers without what the agent may not see.
+
+A `SeenStore` stands for the store wherever an agent asks. It offers what asking needs and nothing else, so a new way to
+ask that needs more fails in a test and does not show too much.
+
+Guarantees: a hidden memory is not handed out, not counted, not passed through on the way along relations, and not told
+apart from one that does not exist.
+Non-guarantees: how rare a word is rests on all memories, so figures of relevance may differ a little for it.
+"""
+
+from __future__ import annotations
+
+from smp.store.finder import Finder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from smp.agents.visibility import Viewer
+    from smp.files.access_log import AccessLog
+    from smp.index.rows import Row
+    from smp.index.select import Conditions
+    from smp.index.text import Found
+    from smp.index.words import TextQuery
+    from smp.model.record import Record
+    from smp.store.file_store import FileStore
+
+
+_RANKED = 1000  # of more than these the order is by time, and not by what fits best
+
+
+class SeenFinder(Finder):
+    """A finder that knows who asks."""
+
+    def __init__(self, finder: Finder, viewer: Viewer, *, strict: bool = False) -> None:
+        super().__init__(finder._indexer, finder.index)
+        self._viewer = viewer
+        self._strict = strict
+
+    def records(self, rows: Iterable[Row]) -> dict[int, Record | None]:
+        found = super().records(rows)
+        sees = self._viewer.sees
+        return {doc: record if record is not None and sees(record) else None for doc, record in found.items()}
+
+    def row(self, session: str, id: str) -> Row | None:
+        row = super().row(session, id)
+        return row if row is not None and self.records([row])[row.doc] is not None else None
+
+    def counts(self, by: str, conditions: Conditions, docs: Iterable[int] | None = None) -> dict[str, int]:
+        if docs is None:
+            rows = self.select(conditions, "newest", -1)
+            docs = [doc for doc, record in self.records(rows).items() if record is not None]
+        return super().counts(by, conditions, docs)
+
+    def session_numbers(self, names: list[str]) -> list[int]:
+        """The numbers of those sessions that the index knows."""
+        return self._session_numbers(names)
+
+    # Hidden memories are not handed out anyway. But what fits best is the measure for all others, and brings its
+    # neighbours along; so whoever asks for single answers gets them from what can be seen alone.
+
+    def search(self, text: TextQuery, conditions: Conditions, limit: int, rarity: float) -> list[Found]:
+        found = super().search(text, conditions, limit, rarity)
+        if not self._strict or limit > _RANKED:
+            return found
+        asked = limit
+        while True:
+            seen = self._of_seen([each.doc for each in found])
+            left = [each for each in found if each.doc in seen]
+            if len(left) >= limit or len(found) < asked:
+                return left[:limit]
+            asked *= 4
+            found = super().search(text, conditions, asked, rarity)
+
+    def nearest(self, vector: Any, conditions: Conditions, limit: int) -> dict[int, Row]:
+        near = super().nearest(vector, conditions, limit)
+        seen = self._of_seen(list(near)) if self._strict else set(near)
+        return {doc: row for doc, row in near.items() if doc in seen}
+
+    def _of_seen(self, docs: list[int]) -> set[int]:
+        found = self.records(self.rows(docs).values())
+        return {doc for doc, record in found.items() if record is not None}
+
+    def is_superseded(self, record: Record) -> bool:
+        """Whether a memory that the viewer sees takes the place of this one."""
+        docs = [doc for kind, doc in self._sources(record.session, record.id) if kind == "supersedes"]
+        found = self.records(self.rows(docs).values()) if docs else {}
+        return any(other is not None and not other.deleted for other in found.values())
+
+    def _neighbours(self, doc: int) -> list[tuple[str, int]]:
+        near = super()._neighbours(doc)
+        records = self.records(self.rows([other for _, other in near]).values())
+        return [(kind, other) for kind, other in near if records.get(other) is not None]
+
+
+class _SeenIndexer:
+    def __init__(self, store: FileStore, viewer: Viewer, strict: bool) -> None:
+        self._store = store
+        self._viewer = viewer
+        self._strict = strict
+
+    def answer(self, sessions: list[str] | None, work: Callable[[Any], Any], **options: Any) -> Any:
+        viewer, strict = self._viewer, self._strict
+
+        def look(finder: Finder) -> Any:
+            return work(SeenFinder(finder, viewer, strict=strict))
+
+        return self._store.indexer.answer(sessions, look, **options)
+
+
+class SeenStore:
+    """The store as far as asking needs it."""
+
+    def __init__(self, store: FileStore, viewer: Viewer, *, strict: bool = False) -> None:
+        self._store = store
+        self.indexer = _SeenIndexer(store, viewer, strict)
+
+    def check_open(self) -> None:
+        self._store.check_open()
+
+    @property
+    def access(self) -> AccessLog:
+        return self._store.access

@@ -1,0 +1,157 @@
+"""Is the store looked after? Its clock, its maintenance, the log of uses, the audit log, and what hooks say."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from smp.errors import SMPError
+from smp.files.layouts.layout import PRIVATE
+from smp.health.check import Check
+from smp.health.report import NOTE, WARNING, Finding, counted
+from smp.lifecycle.clock import distrust
+from smp.maintaining import EVERY, FILE
+from smp.model.ids import is_valid
+from smp.model.time import to_moment
+from smp.privacy.audit import Audit
+from smp.store.clock_notes import evidence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from smp.health.subject import Subject
+
+HOOKS_LOG = "hooks.log"
+LEFT_NOTHING = ("hooks", "left-nothing")
+_LARGE_LOG_BYTES = 1 << 20
+_LATE = 3  # times as long as a task should wait
+_RECENTLY = timedelta(days=7)
+_SHOWN_FAILURES = 3
+_TAIL_BYTES = 256 << 10
+_LONGEST = 200
+_PAUSE_SECONDS = 0.05
+TENDED = ("decay", "index", "access")  # tasks that take nothing away
+
+
+class Clock(Check):
+    name = "clock"
+    title = "clock can be trusted"
+
+    def store(self, subject: Subject) -> Iterator[Finding]:
+        why = distrust(subject.now, evidence(subject.store))
+        if why:
+            message = f"{why[:1].upper()}{why[1:]}. Nothing is archived, expired or purged until that is settled."
+            advice = "Set the clock right; smp maintain notes the new time, and believes it the next time."
+            yield Finding(self.name, WARNING, message, advice)
+
+
+class Maintenance(Check):
+    name = "maintenance"
+    title = "maintenance runs"
+
+    def store(self, subject: Subject) -> Iterator[Finding]:
+        last = _last_runs(subject)
+        if last:
+            self.said = f"last on {max(last.values()):%Y-%m-%d}"
+        late = [
+            name
+            for name, when in last.items()
+            if EVERY[name] and subject.now - when > max(_LATE * EVERY[name], timedelta(days=_LATE))
+        ]
+        if late:
+            message = (
+                f"Not run for a long time: {', '.join(late)} (last on {min(last[name] for name in late):%Y-%m-%d})."
+            )
+            helps = any(name in TENDED for name in late)
+            advice = "smp maintain --dry-run shows what is due, smp maintain runs it."
+            yield Finding(self.name, NOTE, message, advice, fix="maintenance" if helps else None)
+        size = subject.store.access.size_bytes()
+        if size > _LARGE_LOG_BYTES:
+            message = f"The log of uses has {size / (1 << 20):.1f} MiB; its counts are not in the files yet."
+            advice = "smp doctor --fix, or smp maintain --only access, folds it into the files."
+            yield Finding(self.name, NOTE, message, advice, path=subject.store.access.path, fix="access")
+
+
+def _last_runs(subject: Subject) -> dict[str, datetime]:
+    try:
+        noted = json.loads(subject.disk.read(os.path.join(subject.root, PRIVATE, FILE)))["tasks"]
+        return {name: to_moment(noted[name]) for name in EVERY if name in noted}
+    except (OSError, SMPError, ValueError, KeyError, TypeError, RecursionError):
+        return {}
+
+
+class AuditLog(Check):
+    name = "audit"
+    title = "audit log is as it was written"
+
+    def store(self, subject: Subject) -> Iterator[Finding]:
+        audit = Audit(subject.disk, os.path.join(subject.root, PRIVATE))
+        problems = audit.problems()
+        if problems:
+            time.sleep(_PAUSE_SECONDS)  # a line that is being written looks like one that was cut
+            problems = audit.problems()
+        if problems:
+            more = f", and {len(problems) - 1:,} more" if len(problems) > 1 else ""
+            message = f"The audit log was changed or cut: {problems[0]}{more}."
+            yield Finding(self.name, WARNING, message, "smp audit shows all of it.", path=audit.path)
+
+
+class HookFailures(Check):
+    name = "hooks"
+    title = "no hook failed"
+
+    def store(self, subject: Subject) -> Iterator[Finding]:
+        yield from self._left_nothing(subject)
+        path = os.path.join(subject.root, PRIVATE, HOOKS_LOG)
+        found = subject.disk.stat(path)
+        if found is None:
+            return
+        start = max(0, found.st_size - _TAIL_BYTES)
+        lines = subject.disk.read(path, start).decode(errors="replace").splitlines()[1 if start else 0 :]
+        failures = [failure for line in lines if (failure := _failure(line)) is not None]
+        self.said = counted(len(failures), "failure")
+        if not failures:
+            return
+        shown = failures[-_SHOWN_FAILURES:]
+        is_recent = any(_is_recent(failure, subject.now) for failure in failures)
+        told = "; ".join(f"{each['at'][:16]} {each['client']} {each['event']}: {each['error']}" for each in shown)
+        least = "At least " if start else ""
+        message = f"{least}{counted(len(failures), 'failure')} of hooks. Last: {told}"
+        advice = (
+            f"What the hooks should have recorded or recalled then is missing. Once it is put right, delete {path}."
+        )
+        yield Finding(self.name, WARNING if is_recent else NOTE, message, advice, path=path, details=tuple(shown))
+
+    def _left_nothing(self, subject: Subject) -> Iterator[Finding]:
+        """A session that was recorded and of which nothing will last, because nobody wrote anything down."""
+        path = os.path.join(subject.root, PRIVATE, *LEFT_NOTHING)
+        try:
+            known = json.loads(subject.disk.read(path, 0, _TAIL_BYTES))
+            name, turns = known["session"], int(known["turns"])
+        except (OSError, SMPError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            return
+        if isinstance(name, str) and is_valid(name):
+            message = f"{name}, {counted(turns, 'turn')}, ended without a decision, finding, learning or preference. Turns fade."
+            advice = "Write down what should last: smp decide, smp note. The next session is told so, too."
+            yield Finding(self.name, NOTE, message, advice, session=name)
+
+
+def _failure(line: str) -> dict[str, Any] | None:
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(fields, dict):
+        return None
+    return {name: str(fields.get(name, ""))[:_LONGEST] for name in ("at", "client", "event", "error")}
+
+
+def _is_recent(failure: dict[str, Any], now: datetime) -> bool:
+    try:
+        return now - to_moment(failure["at"]) < _RECENTLY
+    except (ValueError, OverflowError, TypeError):
+        return True

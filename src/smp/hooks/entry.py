@@ -1,0 +1,193 @@
+"""What happens when a host calls `smp hook`? One event in, at most one JSON document out, and the exit code is 0.
+
+Guarantees: whatever comes in (nothing, no JSON, megabytes, an event that nobody knows) and whatever state the store is in
+(none, locked, damaged, only readable), the exit code is 0, and nothing is printed but an answer. Failures go to
+`.smp/hooks.log`. The host does not wait for what is recorded: that goes on behind (`smp.hooks.behind`).
+
+Speed: this is started for every prompt. So the collector stays off, events without an answer are told by their bytes, and
+the process ends without taking itself apart.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+
+from smp.hooks import behind, events, place
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import NoReturn
+
+    from smp.hooks.events import Event
+
+_LIMIT_BYTES = 32 << 20
+_SILENCE_SECONDS = 3.0  # after which a host that does not close our input has said all it has to say
+_ANSWER_SECONDS = 4.0  # later than this nobody waits for an answer: what is behind makes the next one faster
+_HELP = """\
+smp hook is called by a coding agent, which writes an event as JSON to its standard input.
+`smp install` writes it into the settings of Claude Code, Codex, Gemini CLI or Cursor.
+"""
+
+
+class _TooSlow(BaseException):
+    """Not an Exception: nobody below may take it for a damaged index."""
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Do what the event asks for and end the process, with exit code 0."""
+    gc.disable()  # before more is loaded; this process does not live long enough to need it
+    try:
+        _run(list(sys.argv[1:] if arguments is None else arguments))
+    except BaseException:  # noqa: S110 - the host must not notice
+        pass
+    os._exit(0)
+
+
+def _run(arguments: list[str]) -> None:
+    client, wait = _options(arguments)
+    if _is_terminal():
+        sys.stderr.write(_HELP)
+        sys.stderr.flush()
+        return
+    raw = _standard_input()
+    if not raw.strip():
+        return
+    if not events.may_be_answered(raw):
+        behind.go_on(lambda is_behind: _work(raw, client, is_behind), wait=wait)
+        return
+    event = events.read(raw, client, os.environ)
+    root = place.store_of(event.cwd, os.environ) if event is not None else None
+    if event is None or root is None:
+        return
+    given = _answer(event, root)
+    behind.go_on(lambda is_behind: _record(event, root, given, is_behind), wait=wait)
+
+
+def _work(raw: bytes, client: str, is_behind: bool) -> None:
+    event = events.read(raw, client, os.environ)
+    root = place.store_of(event.cwd, os.environ) if event is not None else None
+    if event is not None and root is not None:
+        _record(event, root, None, is_behind)
+
+
+def _answer(event: Event, root: str) -> list[str] | None:
+    """Say what is to be said; the memories that are in it, None if that failed."""
+    from smp.hooks.answers import answer, takes_context
+
+    if event.kind not in events.ANSWERED:
+        return None
+    text, given = "", None
+    try:
+        if takes_context(event):
+            from smp.hooks.recall import Reader, recalled
+            from smp.hooks.session_names import name_for
+
+            _set_timer()
+            reader = Reader(root, os.environ)
+            found = recalled(reader, event, name_for(root, event))
+            text, given = found.text, found.refs
+    except BaseException as error:
+        _note_failure(root, event, error)
+    finally:
+        _stop_timer()
+    _print(answer(event, text))
+    return given
+
+
+def _record(event: Event, root: str, given: list[str] | None, is_behind: bool) -> None:
+    try:
+        from smp.hooks.record import record
+
+        record(event, root, given, is_behind=is_behind)
+    except BaseException as error:
+        _note_failure(root, event, error)
+
+
+def _note_failure(root: str, event: Event, error: BaseException) -> None:
+    from smp.hooks.failures import note_failure
+
+    note_failure(root, event.client, event.name, error)
+
+
+# -- the process
+
+
+def _options(arguments: list[str]) -> tuple[str, bool]:
+    """The host's name, and whether to wait for what is recorded. What cannot be understood is passed over."""
+    client = "auto"
+    for place_, word in enumerate(arguments):
+        if word.startswith("--client="):
+            client = word.partition("=")[2]
+        elif word == "--client" and place_ + 1 < len(arguments):
+            client = arguments[place_ + 1]
+        elif word == "--root" and place_ + 1 < len(arguments):
+            os.environ["SMP_ROOT"] = arguments[place_ + 1]
+    return client, "--wait" in arguments
+
+
+def _is_terminal() -> bool:
+    try:
+        return os.isatty(0)
+    except OSError:
+        return False
+
+
+def _standard_input() -> bytes:
+    """All that the host writes, up to a limit; what is beyond it is read and dropped, so that the host can finish."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        while _has_more():
+            part = os.read(0, 1 << 20)
+            if not part:
+                break
+            size += len(part)
+            if size <= _LIMIT_BYTES:
+                parts.append(part)
+    except OSError:
+        pass
+    return b"".join(parts) if size <= _LIMIT_BYTES else b""
+
+
+def _has_more() -> bool:
+    """Whether there is something to read, or the end; False if the host says nothing and does not close."""
+    if os.name == "nt":
+        return True
+    from select import select
+
+    return bool(select([0], [], [], _SILENCE_SECONDS)[0])
+
+
+def _print(document: bytes) -> None:
+    if sys.stdout is not None and document:
+        try:
+            sys.stdout.buffer.write(document)
+            sys.stdout.flush()
+        except OSError:
+            pass  # nobody listens any more
+
+
+def _set_timer() -> None:
+    import signal
+
+    if hasattr(signal, "setitimer"):
+        signal.signal(signal.SIGALRM, _too_slow)
+        signal.setitimer(signal.ITIMER_REAL, _ANSWER_SECONDS)
+
+
+def _stop_timer() -> None:
+    import signal
+
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _too_slow(number: int, frame: FrameType | None) -> None:
+    raise _TooSlow
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,224 @@
+"""What do hooks know of a host's session? A small note for each in `.smp/hooks/`, and one lock for all of them.
+
+A note says which SMP session it belongs to, which memories were injected, and how far its transcript was read. It holds ids,
+places and digests, nothing that anybody said.
+
+Guarantees: a note that is missing, damaged or written by a newer version counts as empty: memories are recalled once more,
+and idempotency keys see to it that no turn is stored twice. Notes of sessions that nobody continued for 60 days go.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+    from typing import Any
+
+    from smp.files.disk import Disk
+
+FOLDER = "hooks"
+LEFT_NOTHING = "left-nothing"  # the file that says which session ended without a memory
+_KEPT_SECONDS = 60 * 86_400
+_MOST_GIVEN = 400
+_MOST_AHEAD = 50
+_HEAD_CHARACTERS = 40
+
+
+class Note:
+    """What is known of one session of a host."""
+
+    def __init__(self, fields: dict[str, Any] | None = None) -> None:
+        known = fields if isinstance(fields, dict) else {}
+
+        def text(name: str) -> str:
+            value = known.get(name)
+            return value if isinstance(value, str) else ""
+
+        self.is_new = not known
+        self.client = text("client")
+        self.host_session = text("host_session")
+        self.session = _id(known.get("session"))  # of SMP
+        self.since = text("since")
+        self.transcript = text("transcript")
+        self.offset = _whole(known.get("offset"))  # up to here it was read; -1: never
+        self.given = [ref for ref in _list(known.get("given")) if isinstance(ref, str)]
+        self._ahead: list[list[str]] = [pair for pair in _list(known.get("ahead")) if _is_pair(pair)]
+        self.last = text("last")  # digest of the newest reply, if nobody said anything since
+        self.replied = text("replied")  # the event of the newest reply
+        self.prompted = text("prompted")  # the event of the newest prompt
+        self.turns = max(_whole(known.get("turns")), 0)
+        self.summaries = max(_whole(known.get("summaries")), 0)  # told by the host before the transcript has them
+        self.ended = bool(known.get("ended"))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "client": self.client,
+            "host_session": self.host_session,
+            "session": self.session,
+            "since": self.since,
+            "transcript": self.transcript,
+            "offset": self.offset,
+            "turns": self.turns,
+            "last": self.last,
+            "replied": self.replied,
+            "prompted": self.prompted,
+            "summaries": self.summaries,
+            "ended": self.ended,
+            "ahead": self._ahead[-_MOST_AHEAD:],
+            "given": self.given[-_MOST_GIVEN:],
+        }
+
+    # -- what an event said before the transcript had it
+
+    def expect(self, role: str, text: str, key: str) -> None:
+        """A turn was recorded from an event, under this key; the transcript will have it, too."""
+        self._ahead.append([_mark(role, text), key])
+
+    def expect_all_of(self, other: Note) -> None:
+        """What another note expects as well."""
+        self._ahead = other._ahead + [pair for pair in self._ahead if pair not in other._ahead]
+
+    def take(self, role: str, text: str) -> str:
+        """The key under which this turn was recorded from an event; empty if it was not. Each can be taken once."""
+        mark = _mark(role, text)
+        for place, (known, key) in enumerate(self._ahead):
+            if known == mark:
+                del self._ahead[place]
+                return key
+        return ""
+
+
+def name_of(host_session: str) -> str:
+    """The name of a note: safe, whatever a host calls its sessions."""
+    return f"{digest(host_session)[:16]}.json"
+
+
+def digest(text: str) -> str:
+    from smp.files.digest import sha256_hex
+
+    return sha256_hex(text.encode("utf-8", "surrogatepass"))[:32]
+
+
+def folder_of(root: str) -> str:
+    return os.path.join(root, ".smp", FOLDER)
+
+
+def read(root: str, host_session: str) -> Note:
+    """The note as it is now, without a lock."""
+    return _read(os.path.join(folder_of(root), name_of(host_session)))
+
+
+def _read(path: str) -> Note:
+    import json
+
+    try:
+        with open(path, "rb") as file:
+            return Note(json.loads(file.read(1 << 20)))
+    except (OSError, ValueError, RecursionError):
+        return Note()
+
+
+def left_nothing(root: str) -> dict[str, Any] | None:
+    """The session that ended last without a decision, a finding or a learning, if nobody was told of it yet."""
+    import json
+
+    try:
+        with open(os.path.join(folder_of(root), LEFT_NOTHING), "rb") as file:
+            known = json.loads(file.read(1 << 16))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(known, dict) or not isinstance(known.get("turns"), int):
+        return None
+    return known if _id(known.get("session")) else None
+
+
+class Notes:
+    """All notes of a store, under their lock: a context manager."""
+
+    def __init__(self, disk: Disk, root: str, timeout_seconds: float) -> None:
+        from smp.files.lock import SessionLock
+
+        self._disk = disk
+        self._folder = folder_of(root)
+        disk.make_folder(os.path.dirname(self._folder))
+        disk.make_folder(self._folder)
+        self._lock = SessionLock(disk, self._folder, "the notes of the hooks")
+        self._timeout_seconds = timeout_seconds
+
+    def __enter__(self) -> Notes:
+        self._lock.acquire(self._timeout_seconds)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.release()
+        self._lock.close()
+
+    def of(self, host_session: str) -> Note:
+        note = _read(os.path.join(self._folder, name_of(host_session)))
+        note.host_session = host_session
+        return note
+
+    def keep(self, note: Note) -> None:
+        import json
+
+        path = os.path.join(self._folder, name_of(note.host_session))
+        self._disk.replace(path, (json.dumps(note.to_dict()) + "\n").encode())
+
+    def others(self, note: Note) -> Iterator[Note]:
+        """Notes of other sessions of hosts, the newest first; those that are too old go."""
+        own, found = name_of(note.host_session), []
+        for name in self._disk.names(self._folder):
+            state = self._disk.stat(os.path.join(self._folder, name)) if name.endswith(".json") else None
+            if state is None or name == own:
+                continue
+            if time.time() - state.st_mtime > _KEPT_SECONDS:
+                self._disk.remove(os.path.join(self._folder, name))
+            else:
+                found.append((state.st_mtime, name))
+        for _, name in sorted(found, reverse=True):
+            known = _read(os.path.join(self._folder, name))
+            if known.client and known.host_session:
+                yield known
+
+    def say_nothing_was_left(self, session: str, turns: int, at: str) -> None:
+        import json
+
+        said = {"session": session, "turns": turns, "at": at}
+        self._disk.replace(os.path.join(self._folder, LEFT_NOTHING), (json.dumps(said) + "\n").encode())
+
+    def was_told(self) -> None:
+        """Nobody needs to be told twice."""
+        self._disk.remove(os.path.join(self._folder, LEFT_NOTHING))
+
+
+def _mark(role: str, text: str) -> str:
+    """What tells turns apart. Of a prompt its beginning: hosts put things behind it before they write it down."""
+    words = " ".join(text.split())
+    return f"{role}:{digest(words[:_HEAD_CHARACTERS] if role == 'user' else words)[:16]}"
+
+
+def _id(value: Any) -> str:
+    """The name of a session; empty if it is none. It is told outside of the fence, and a note may come with a project."""
+    if not isinstance(value, str) or not value:
+        return ""
+    from smp.model.ids import is_valid
+
+    return value if is_valid(value) else ""
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(part, str) for part in value)
+
+
+def _whole(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else -1
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,67 @@
+"""Which store belongs to this project? The one that `SMP_ROOT` names, else the nearest upwards, as the command line finds it.
+
+Guarantees: looks at a few names in each folder upwards, loads nothing and reads nothing where there is no store. Nothing is
+ever made: a project without a store stays as it is, and so does a `.bmad` folder without one. A store of somebody else's, above
+a folder of ours, is not used unless `SMP_ROOT` names it.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_BELOW = (".bmad/memory", ".bmad/sessions", "memory")  # as `smp.config.DEFAULT_ROOTS` has them
+
+
+def store_of(cwd: str, environ: Mapping[str, str]) -> str | None:
+    """The root of the store for work in a folder; None if there is none."""
+    named = environ.get("SMP_ROOT")
+    if named:
+        root = os.path.abspath(named)
+        return root if os.path.exists(os.path.join(root, "config.json")) else None
+    try:
+        folder = os.path.abspath(cwd or os.getcwd())
+    except OSError:  # the folder is gone
+        return None
+    while True:
+        for below in _BELOW:
+            root = os.path.join(folder, below)
+            if os.path.exists(os.path.join(root, "config.json")) and _is_store(root):
+                return root if _is_trusted(root, cwd) else None
+        parent = os.path.dirname(folder)
+        if parent == folder or os.path.isdir(os.path.join(folder, ".bmad")):
+            return None
+        folder = parent
+
+
+def _is_trusted(root: str, cwd: str) -> bool:
+    """Whether it is ours, or of whoever owns the folder in which we work.
+
+    Above that folder anybody may have put a store, in `/tmp` for instance, to read along and to be recalled.
+    """
+    if not hasattr(os, "getuid"):
+        return True
+    try:
+        return os.stat(root).st_uid in (os.getuid(), os.stat(cwd or os.curdir).st_uid)
+    except OSError:
+        return False
+
+
+def project_of(root: str, cwd: str) -> str:
+    """What the project is called: its folder's name."""
+    for below in _BELOW:
+        if root.endswith(os.sep + below.replace("/", os.sep)):
+            return os.path.basename(root[: -len(below) - 1])
+    return os.path.basename(os.path.abspath(cwd)) if cwd else ""
+
+
+def _is_store(root: str) -> bool:
+    """Whether the folder says that it is a store; a `memory/config.json` may be anybody's."""
+    try:
+        with open(os.path.join(root, "config.json"), "rb") as file:
+            return b'"layout"' in file.read(1 << 20)
+    except OSError:
+        return False

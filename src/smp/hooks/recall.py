@@ -1,0 +1,255 @@
+"""What should the agent know now that it has not been told? Memories for the start of a session, for a prompt, for an agent.
+
+At the start it is what `context` gives: where the last session stopped, what was decided, what is open. For a prompt it is
+what matches its words, if there are enough of them to mean something, best first and within the budget.
+
+Guarantees: all of it is fenced (`smp.agents.fence`). What was injected into this conversation already is left out, unless
+the conversation was cleared or compacted since; and so is what was said in it. Reads only: no maintenance is run, nothing
+counts as used, no lock is taken.
+"""
+
+from __future__ import annotations
+
+import os
+
+from smp.asking import Asking
+from smp.hooks import note as notes
+from smp.hooks.events import AGENT_START, PROMPT, START
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+    from typing import Any
+
+    from smp.agents.context import Context
+    from smp.agents.fitting import Item
+    from smp.config import Config
+    from smp.hooks.events import Event
+    from smp.hooks.note import Note
+    from smp.model.record import Record
+    from smp.store.file_store import FileStore
+
+_WRITTEN_DOWN = ("decision", "finding", "learning", "preference")
+_SAID = ("conversation", "summary")
+_BELOW_OTHERS = 0.4  # what was written down comes before what was only said
+_LIMIT, _SAID_LIMIT, _ENOUGH = 10, 5, 4
+_MIN_RELEVANCE, _SAID_MIN_RELEVANCE = 0.15, 0.5  # in a small store few words are rare: little is what there is
+_OF_THE_BEST = 0.55  # what fits less than this share of the best is left out
+_MIN_WORDS = 2
+_CHATTER = (  # words that match whatever has them, and mean nothing by themselves
+    " yes yeah yep no nope not ok okay sure fine good great nice perfect cool thanks thank you please hello hey hi there go "
+    "ahead on and do it that this again continue proceed next more now just keep going try let lets us we the a "
+)
+_MOST_WORDS, _LOOKED_AT_CHARACTERS = 48, 4000
+_REMARK_TOKENS = 60
+_TURNS = 8  # of the session before, at the start
+
+
+class Reader(Asking):
+    """A store as far as recalling needs it. A `Memory` loads twice as much, and looks after the store when it is opened."""
+
+    def __init__(self, root: str, environ: Mapping[str, str]) -> None:
+        import json
+
+        from smp.config import Config
+        from smp.files.layouts import layout_named
+        from smp.files.system import RealSystem
+        from smp.store.file_store import FileStore
+
+        path = os.path.join(root, "config.json")
+        with open(path, "rb") as file:
+            stored = json.loads(file.read().decode("utf-8-sig"))
+        self.root = root
+        self.config = Config.build(stored, path, environ=environ, arguments={"track_access": False})
+        self.store = FileStore(root, layout_named(self.config.layout), RealSystem(), self.config, _never)
+
+    def now(self) -> datetime:
+        from smp.model.time import system_clock
+
+        return system_clock()
+
+    def _asked_store(self) -> FileStore:
+        return self.store
+
+    def _asked_sessions(self) -> list[str] | None:
+        return None
+
+    def _asked_config(self) -> Config:
+        return self.config
+
+    def _asked_at(self) -> datetime:
+        return self.now()
+
+    def session(self, id: str) -> _Named:
+        """A session by its name; raises SessionNotFound. One that is archived stays where it is."""
+        self.store.session(id)
+        return _Named(id)
+
+    def has(self, session: str) -> bool:
+        return bool(session) and self.store.layout.exists(self.store.disk, self.root, session)
+
+
+class _Named:
+    """A session as far as recalling needs it."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+
+
+def _never(*_: Any) -> None:
+    raise AssertionError("a reader does not write")
+
+
+class Recalled:
+    """What is said, and which memories are in it."""
+
+    def __init__(self, text: str = "", refs: list[str] | None = None) -> None:
+        self.text = text
+        self.refs = refs or []
+
+
+def recalled(reader: Reader, event: Event, session: str) -> Recalled:
+    """What to tell at this event; `session` is how this conversation is called here, or will be."""
+    if not reader.config["hooks.recall"]:
+        return Recalled()
+    note = notes.read(reader.root, event.session)
+    if event.kind == START:
+        return _at_start(reader, event, note, session)
+    if event.kind == PROMPT:
+        return _for_prompt(reader, event, note, session)
+    return _for_agent(reader, event, note) if event.kind == AGENT_START else Recalled()
+
+
+# -- the start of a session
+
+
+def _at_start(reader: Reader, event: Event, note: Note, session: str) -> Recalled:
+    budget = reader.config["hooks.start_tokens"]
+    if not budget:
+        return Recalled()
+    goes_on = event.source == "resume"  # what was said and injected is there again
+    tokens = max(budget - _REMARK_TOKENS, 0)
+    found = _context(reader, note, None, tokens, 0 if goes_on else _TURNS)
+    text, chosen = found.text, found.ids
+    given = set(note.given) if goes_on else set()
+    if not given.isdisjoint(chosen):
+        text, chosen = _laid_out([_named(item) for item in found.items if item.record.ref not in given], tokens)
+    remarks = [] if goes_on else [_how_to_remember(session) if reader.config["hooks.record"] else ""]
+    if event.source in ("", "startup", "clear"):
+        remarks.append(_what_was_left(reader.root))
+    return Recalled("\n\n".join(part for part in (text, *remarks) if part), chosen)
+
+
+def _how_to_remember(session: str) -> str:
+    return (
+        f"SMP records this conversation as session {session}. "
+        "Write down what is decided, found or learned: smp decide, smp note, smp add learning."
+    )
+
+
+def _what_was_left(root: str) -> str:
+    left = notes.left_nothing(root)
+    if left is None:
+        return ""
+    return (
+        f"The last session ({left['session']}, {left['turns']} turns) left no decision, finding or learning. "
+        "If something in it should last, write it down."
+    )
+
+
+def _context(reader: Reader, note: Note, agent: str | None, tokens: int, turns: int) -> Context:
+    from smp.agents.context import context
+
+    return context(
+        reader,  # type: ignore[arg-type]  # all that is asked of a Memory there is here
+        agent,
+        session=note.session if reader.has(note.session) else None,
+        max_tokens=tokens,
+        turns=turns,
+        track_access=False,
+    )
+
+
+def _named(item: Item) -> Item:
+    """The same by its full name."""
+    from smp.agents.fitting import Item
+    from smp.agents.saying import head_of
+
+    return Item(item.record, item.section, item.score, item.why, head_of(item.record, None), item.text)
+
+
+def _laid_out(items: list[Item], tokens: int) -> tuple[str, list[str]]:
+    """Items within a budget, best first."""
+    from smp.agents.fitting import count_tokens, fitted
+
+    if not items or tokens <= 0:
+        return "", []
+    text, chosen = fitted(sorted(items, key=lambda item: -item.score), "", tokens, count_tokens)
+    return text, [item.record.ref for item in chosen]
+
+
+# -- a prompt
+
+
+def _for_prompt(reader: Reader, event: Event, note: Note, session: str) -> Recalled:
+    budget = reader.config["hooks.prompt_tokens"]
+    words = meant_words(event.prompt)
+    if not budget or not words or not event.is_from_a_person:
+        return Recalled()
+    from smp.agents.fitting import Item
+    from smp.agents.saying import head_of, said_by
+    from smp.agents.visibility import Viewer
+    from smp.lifecycle.standing import is_settled
+
+    given, viewer = set(note.given), Viewer(None)
+    items: list[Item] = []
+    for types, limit, least in (
+        (_WRITTEN_DOWN, _LIMIT, _MIN_RELEVANCE),
+        (_SAID, _SAID_LIMIT, _SAID_MIN_RELEVANCE),
+    ):
+        if len(items) >= _ENOUGH:
+            break  # what was written down says it
+        hits = reader.query(words, types=list(types), limit=limit, track_access=False)
+        for hit in hits:
+            if hit.relevance < max(least, _OF_THE_BEST * hits[0].relevance):
+                break
+            record: Record = hit.record
+            was_said = record.type in _SAID
+            if record.ref in given or not viewer.sees(record) or is_settled(record):
+                continue
+            if was_said and record.session == session:
+                continue  # it stands above in the conversation
+            score = hit.relevance - (_BELOW_OTHERS if was_said else 0.0)
+            section = "earlier" if was_said else record.type
+            items.append(Item(record, section, score, "matches the prompt", head_of(record, None), said_by(record)))
+    return Recalled(*_laid_out(items, budget))
+
+
+def meant_words(prompt: str) -> str:
+    """The words of a prompt that can be asked for; empty if they are too few to mean something."""
+    if len(prompt) < 8:
+        return ""
+    from smp.agents.fence import strip
+    from smp.index.words import parse
+
+    text = strip(prompt[:_LOOKED_AT_CHARACTERS]).replace('"', " ").replace("*", " ")
+    words = list(dict.fromkeys(word.lstrip("-") for word in text.split()))[:_MOST_WORDS]
+    asked = " ".join(word for word in words if word)
+    telling = sum(f" {word.strip('.,;:!?').lower()} " not in _CHATTER for word in words)
+    return asked if telling >= _MIN_WORDS and len(set(parse(asked).words)) >= _MIN_WORDS else ""
+
+
+# -- an agent of the host's
+
+
+def _for_agent(reader: Reader, event: Event, note: Note) -> Recalled:
+    budget = reader.config["hooks.prompt_tokens"]
+    if not budget:
+        return Recalled()
+    from smp.model.ids import is_valid
+
+    agent = event.agent if is_valid(event.agent or "-") else None
+    return Recalled(
+        _context(reader, note, agent, budget, 0).text
+    )  # an agent's conversation is its own: nothing of it counts as given in this one

@@ -1,0 +1,113 @@
+"""What do the tools give? Ids first; recalled memories stand between the marks of a fence, also in the JSON.
+
+Guarantees: between `recalled` and `end` stands what was recalled, and no text in between holds such a mark, so that a program
+that meets the answer again, in a transcript for instance, can tell it from what is new (`smp.agents.fence`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from smp.agents.fence import CLOSE, NOTE, OPEN, fence, unmarked
+from smp.mcp.schema import Answer
+
+RECALLED = f"{OPEN} {NOTE}"
+
+
+class Item(Answer):
+    id: str
+    type: str
+    created: str
+    author: str | None = None
+    text: str
+    rationale: str | None = None
+    severity: str | None = None
+    status: str | None = None
+    topic: str | None = None
+    tags: list[str] | None = None
+    relevance: float | None = None
+    cut: bool | None = None
+
+
+class Recalled(Answer):
+    recalled: str
+    items: list[Item]
+    next_offset: int | None = None
+    end: str
+
+
+class Memories(Answer):
+    recalled: str
+    memories: list[dict[str, Any]]
+    left_out: list[str] | None = None
+    next_start: int | None = None
+    end: str
+
+
+class Text(Answer):
+    recalled: str
+    text: str
+    cut: bool | None = None
+    end: str
+
+
+class Stored(Answer):
+    id: str
+    type: str
+    session: str
+    revision: int
+    done: str
+    redacted: bool | None = None
+
+
+class Forgotten(Answer):
+    done: str
+    count: int
+    ids: list[str]
+    next_offset: int | None = None
+
+
+class SessionItem(Answer):
+    id: str
+    state: str | None = None
+    written: str | None = None
+    project: str | None = None
+    user: str | None = None
+    agents: list[str] | None = None
+    memories: int | None = None
+    by_type: dict[str, int] | None = None
+
+
+class SessionList(Answer):
+    sessions: list[SessionItem]
+    next_offset: int | None = None
+
+
+class Reply:
+    """An answer as JSON, and as text for those who read that."""
+
+    def __init__(self, data: dict[str, Any], text: str) -> None:
+        self.data = data
+        self.text = text
+
+
+def recalled(data: dict[str, Any], text: str) -> Reply:
+    """A reply that hands out memories, fenced in both forms."""
+    shown = {name: value for name, value in unmarked_values(data).items() if value is not None}
+    return Reply({"recalled": RECALLED, **shown, "end": CLOSE}, fence(text))
+
+
+def plain(data: dict[str, Any], text: str) -> Reply:
+    """A reply that hands out none."""
+    return Reply({name: value for name, value in data.items() if value is not None}, text)
+
+
+def unmarked_values(value: Any) -> Any:
+    """The same JSON value, and nothing in it reads as a mark."""
+    if isinstance(value, str):
+        return unmarked(value)
+    if isinstance(value, dict):
+        return {unmarked(name): unmarked_values(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [unmarked_values(each) for each in value]
+    return value

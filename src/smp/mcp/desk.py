@@ -1,0 +1,137 @@
+"""Who asks, of which store, in which session? What holds for a call that does not say so itself.
+
+Guarantees: nothing is remembered between calls. A session that a call does not name is the one that the server was started
+with, else the one that was written last; a write into a store without any starts one. What a caller may not see
+(`smp.agents.visibility`) is not handed out and not told apart from what does not exist.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from smp.agents.seen import SeenStore
+from smp.agents.visibility import Viewer, Visible
+from smp.asking import Asking
+from smp.errors import InvalidRecord, MemoryNotFound, SessionNotFound
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from smp.config import Config
+    from smp.memory import Memory
+    from smp.model.hit import Hits
+    from smp.model.record import Record
+    from smp.model.session_info import SessionInfo
+    from smp.query.question import Question
+    from smp.session import SessionMemory
+    from smp.store.file_store import FileStore
+
+ALL = "*"  # in the place of a session: all of them
+
+
+class Desk:
+    """A store, and what holds if a call does not say otherwise."""
+
+    def __init__(
+        self, memory: Memory, *, session: str | None = None, author: str | None = None, may_erase: bool = False
+    ) -> None:
+        self.memory = memory
+        self.default_session = session
+        self.author = author
+        self.may_erase = may_erase
+
+    def caller(self, client: str | None) -> Caller:
+        """Whoever calls now; `client` is what the program at the other end calls itself."""
+        return Caller(self, self.author or client or None)
+
+
+class Caller:
+    """Who calls, and what that one means and may see."""
+
+    def __init__(self, desk: Desk, name: str | None) -> None:
+        self.desk = desk
+        self.memory = desk.memory
+        self.name = name
+        self._viewer = Viewer(name)
+
+    def sees(self, record: Record) -> bool:
+        return self._viewer.sees(record)
+
+    def session(self, name: str | None = None, *, create: bool = False, author: str | None = None) -> SessionMemory:
+        """The session that is meant."""
+        if name == ALL:
+            raise InvalidRecord(f"session: {ALL} means all of them; name one here.", field="session")
+        name = name or self.desk.default_session
+        writer = author or self.name
+        if name is not None:
+            try:
+                return self.memory.session(name, author=writer)
+            except SessionNotFound:
+                if not create or name != self.desk.default_session:
+                    raise
+                return self.memory.create_session(name, author=writer)
+        latest = self.memory.latest_session()
+        if latest is not None:
+            return self.memory.session(latest.id, author=writer)
+        if not create:
+            raise SessionNotFound("There is no session yet. `remember` starts one, or `sessions` with action create.")
+        return self.memory.create_session(author=writer)
+
+    def asked(self, name: str | None, *, otherwise_all: bool) -> Asked:
+        """Who answers questions: one session, or all of them."""
+        name = name or self.desk.default_session
+        if name == ALL or (name is None and otherwise_all):
+            return Asked(self)
+        return Asked(self, self.session(name))
+
+    def place(self, ref: str, session: str | None = None) -> tuple[SessionMemory, str]:
+        """The session and the id of a memory that somebody names: `ID`, or `session/ID`."""
+        name, _, memory_id = ref.strip().rpartition("/")
+        return self.session(name or session), memory_id
+
+    def record(self, ref: str, session: str | None = None, *, include_deleted: bool = False) -> Record:
+        """The memory that somebody names; it must be there, and visible."""
+        place, memory_id = self.place(ref, session)
+        record = place.find(memory_id) if include_deleted else place.get(memory_id)
+        if record is None or not self.sees(record):
+            raise MemoryNotFound(f"{memory_id} does not exist in session {place.id}.", id=memory_id, session=place.id)
+        return record
+
+
+class Asked(Asking):
+    """A session or a store, asked by somebody who may not see everything."""
+
+    def __init__(self, caller: Caller, session: SessionMemory | None = None) -> None:
+        self._caller = caller
+        self.session = session
+        self._store = SeenStore(caller.memory.store, caller._viewer)
+
+    def _asked_store(self) -> FileStore:
+        return cast("FileStore", self._store)  # it offers what asking needs
+
+    def _asked_sessions(self) -> list[str] | None:
+        return None if self.session is None else [self.session.id]
+
+    def _asked_config(self) -> Config:
+        return self._caller.memory.config if self.session is None else self.session.config
+
+    def _asked_at(self) -> datetime:
+        return self._caller.memory.now()
+
+    def _head(self) -> SessionInfo | None:
+        return None if self.session is None else self.session.info
+
+    def _answer(self, question: Question) -> Hits:
+        """A page that ends early may do so because hidden memories took places in it; then they are left out from the start.
+
+        Not at once: it takes longer, and most pages are full.
+        """
+        hits = super()._answer(question)
+        if hits.more or not question.text:
+            return hits
+        question.where = Visible(self._caller._viewer, question.where)  # type: ignore[assignment]
+        return super()._answer(question)
+
+    def _looked_over(self) -> list[Record]:
+        sessions = self._caller.memory.sessions() if self.session is None else [self.session]
+        return [record for session in sessions for record in session.records() if self._caller.sees(record)]

@@ -1,0 +1,205 @@
+"""What is to be kept, changed or let go? The tools that write: remember, update, forget, sessions.
+
+Guarantees: an answer comes when the memory is stored, as durably as the store is set to; an error means that nothing was.
+What was recalled from memory is not stored again as if it were new. Nothing is removed for good unless the server was
+started with `--allow-erase`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from smp.agents import fence
+from smp.agents.fitting import one_line
+from smp.errors import InvalidRecord, UserError
+from smp.mcp.answers import Reply, plain
+from smp.model.time import to_text
+from smp.model.types import KINDS
+
+if TYPE_CHECKING:
+    from smp.mcp import arguments
+    from smp.mcp.desk import Caller
+    from smp.model.record import Record
+
+_REMOVED = "[REDACTED:"
+
+
+def remember(caller: Caller, given: arguments.Remember) -> Reply:
+    fields = _new_only(dict(given.fields))
+    text = _new_only(given.text)
+    if text is not None:
+        fields = _with_text(given.type, fields, text)
+    for name, value in (("tags", given.tags), ("topic", given.topic), ("importance", given.importance)):
+        if value or value == 0:
+            fields[name] = value
+    if given.author:
+        fields["author"] = given.author
+    if given.key:
+        fields["idempotency_key"] = given.key
+    session = caller.session(given.session, create=True)
+    began = caller.memory.now()
+    record: Record = session.add(given.type, fields)
+    is_new = record.created >= began or "created" in fields
+    done = "updated" if record.revision > 1 and record.updated >= began else "added" if is_new else "known already"
+    return _stored(record, done, redacted=_REMOVED in str(record.given) and _REMOVED not in str(fields))
+
+
+def update(caller: Caller, given: arguments.Update) -> Reply:
+    record = caller.record(given.id, given.session)
+    session = caller.session(record.session)
+    if given.action == "change":
+        changes = _new_only(dict(given.changes))
+        if not changes:
+            raise InvalidRecord("changes: say what is to be changed.", field="changes")
+        if "text" in changes and "text" not in record.given:
+            changes[KINDS[record.type].text] = changes.pop("text")
+        record = session.update(record.id, given.expected_revision, **changes)
+    elif given.action == "resolve":
+        record = session.resolve(record.id, given.resolution, status=given.status)
+    elif given.action == "relate":
+        if not given.target:
+            raise InvalidRecord("target: say with which memory it is related.", field="target")
+        target = caller.record(given.target, given.session or record.session)
+        record = session.relate(record.id, target.id if target.session == session.id else target.ref, given.kind)
+    else:
+        record = session.pin(record.id) if given.action == "pin" else session.unpin(record.id)
+    words = {"change": "changed", "resolve": given.status, "pin": "pinned", "unpin": "unpinned", "relate": "related"}
+    return _stored(record, words[given.action])
+
+
+def forget(caller: Caller, given: arguments.Forget) -> Reply:
+    if given.action == "list":
+        return _trash(caller, given)
+    if given.action == "erase":
+        return _erased(caller, given)
+    is_back = given.action == "restore"
+    act: Any = caller.memory.restore if is_back else caller.memory.delete
+    if given.ids:
+        refs = [caller.record(ref, given.session, include_deleted=True).ref for ref in given.ids]
+    else:  # whoever goes by criteria means what can be seen
+        session: Any = caller.session(given.session)
+        found = (session.restore if is_back else session.delete)(preview=True, **_criteria(given))
+        refs = [record.ref for record in found.records if caller.sees(record)]
+    if refs and not given.preview:
+        refs = [record.ref for record in act(refs, given.reason, by=caller.name).records]
+    word = ("would be " if given.preview else "") + ("restored" if is_back else "deleted")
+    text = f"{word}: {', '.join(refs) or 'nothing'}"
+    return plain(
+        {"done": word, "count": len(refs), "ids": refs}, text if is_back else f"{text} (restore brings it back)"
+    )
+
+
+def _criteria(given: arguments.Forget) -> dict[str, Any]:
+    asked = {
+        "text": given.query,
+        "types": list(given.types),
+        "tags": given.tags,
+        "topic": given.topic,
+        "agents": given.agent,
+        "time": given.time,
+    }
+    asked = {name: value for name, value in asked.items() if value}
+    if not asked:
+        raise InvalidRecord("ids: name memories, or say which are meant by query, types, tags, topic, agent or time.", field="ids")  # fmt: skip
+    return asked
+
+
+def _erased(caller: Caller, given: arguments.Forget) -> Reply:
+    if not caller.desk.may_erase:
+        raise UserError("This server may not erase. Start it with `smp mcp --allow-erase`, or use `smp erase`.")
+    if not given.ids:
+        raise InvalidRecord("ids: erasing wants the ids of memories.", field="ids")
+    refs = [caller.record(ref, given.session, include_deleted=True).ref for ref in given.ids]
+    receipt = caller.memory.erase(refs, given.reason, by=caller.name, preview=given.preview)
+    word = "would be erased" if given.preview else "erased"
+    if not given.preview and not receipt.complete:
+        word = "erased, but not everywhere: see `smp erase`"
+    return plain({"done": word, "count": len(refs), "ids": refs}, f"{word}: {', '.join(refs)}")
+
+
+def _trash(caller: Caller, given: arguments.Forget) -> Reply:
+    source: Any = caller.session(given.session) if given.session else caller.memory
+    found = [each for each in source.deleted() if caller.sees(each.record)]
+    page = found[given.offset : given.offset + given.limit]
+    ids = [each.record.ref for each in page]
+    after = given.offset + len(page) if given.offset + len(page) < len(found) else None
+    lines = [f"- {each.record.ref} deleted {to_text(each.at)[:10]}" for each in page] or ["The trash is empty."]
+    data = {"done": "listed", "count": len(found), "ids": ids, "next_offset": after}
+    return plain(data, "\n".join(lines))
+
+
+def sessions(caller: Caller, given: arguments.Sessions) -> Reply:
+    if given.action == "create":
+        made = caller.memory.create_session(
+            given.id, project=given.project, user=given.user, agents=given.agents, tags=given.tags, author=caller.name
+        )
+        return _sessions([{"id": made.id, "state": made.state, **_head(made)}])
+    if given.action == "show":
+        session = caller.session(given.id)
+        stats = session.stats()
+        row = {"id": session.id, "state": session.state, "written": to_text(session.written), **_head(session)}
+        return _sessions([{**row, "memories": stats.memories, "by_type": dict(stats.by_type)}])
+    found = sorted(caller.memory.sessions(), key=lambda each: (each.written, each.id), reverse=True)
+    page = found[given.offset : given.offset + given.limit]
+    after = given.offset + len(page) if given.offset + len(page) < len(found) else None
+    rows = [{"id": each.id, "state": each.state, "written": to_text(each.written), **_head(each)} for each in page]
+    return _sessions(rows, after)
+
+
+def _sessions(rows: list[dict[str, Any]], after: int | None = None) -> Reply:
+    lines = ["- " + ", ".join(_said(name, value) for name, value in row.items()) for row in rows]
+    lines += [f"(more: offset {after})"] if after is not None else []
+    return plain({"sessions": rows, "next_offset": after}, "\n".join(lines) or "No sessions yet.")
+
+
+def _said(name: str, value: Any) -> str:
+    """A field of a session, on one line."""
+    if isinstance(value, dict):
+        value = [f"{count} {type}" for type, count in value.items()]
+    text = one_line(" and ".join(value) if isinstance(value, list) else str(value))
+    return text if name == "id" else f"{name.replace('_', ' ')} {text}"
+
+
+def _head(session: Any) -> dict[str, Any]:
+    """Who takes part; names that people gave, so nothing that reads as a mark."""
+    info = session.info
+    known = {"project": info.project, "user": info.user, "agents": list(info.agents)}
+    return {name: _quiet(value) for name, value in known.items() if value}
+
+
+def _quiet(value: Any) -> Any:
+    return [fence.unmarked(each) for each in value] if isinstance(value, list) else fence.unmarked(value)
+
+
+def _stored(record: Record, done: str, redacted: bool = False) -> Reply:
+    data = {
+        "id": record.ref,
+        "type": record.type,
+        "session": record.session,
+        "revision": record.revision,
+        "done": done,
+        "redacted": redacted or None,
+    }
+    note = " (secrets were taken out)" if redacted else ""
+    return plain(data, f"{record.ref} {done}, revision {record.revision}{note}")
+
+
+def _with_text(type: str, fields: dict[str, Any], text: str) -> dict[str, Any]:
+    """A text where a memory of this type has it: a preference with a key says it as the key's value."""
+    name = KINDS[type].text
+    if type == "preference" and "key" in fields and "value" not in fields:
+        name = "value"
+    elif type == "agent_state" and "agent" not in fields:
+        raise InvalidRecord("fields: an agent_state needs fields.agent, whose state it is.", field="fields")
+    return {**fields, name: fields.get(name, text)}
+
+
+def _new_only(value: Any) -> Any:
+    """What was given, without what was recalled from memory; nothing but that is refused."""
+    if isinstance(value, str):
+        if fence.is_only_recalled(value):
+            raise InvalidRecord("text: this was recalled from memory; it is stored already.", field="text")
+        return fence.strip(value)
+    if isinstance(value, dict):
+        return {name: _new_only(each) for name, each in value.items()}
+    return [_new_only(each) for each in value] if isinstance(value, list) else value

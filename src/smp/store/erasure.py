@@ -1,0 +1,144 @@
+"""What of a session's own folder holds these memories, and how does it leave? One rewrite of all of it.
+
+In one plan: its files with all of the memories' entries (history, deletions, copies, damaged rests), the cold segment,
+quarantine, announced purges, overviews, and what summaries that SMP made of the memories quote of them.
+
+Guarantees: those of `store.rewriting`. Other memories stay as they are, but for such summaries: a sentence that shares a
+stretch with what is erased leaves every step of their history.
+Non-guarantees: a summary that somebody else's summariser has put into other words is not recognised; it is named in the
+answer, because it covers the memory.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from smp.errors import MemoryNotFound
+from smp.files.cold_segment import FILE as COLD
+from smp.files.cold_segment import ColdSegment
+from smp.files.layouts.layout import OVERVIEWS
+from smp.lifecycle.turn_groups import AUTHOR, covers, without_quotes
+from smp.store import purging
+from smp.store.check import QUARANTINE
+from smp.store.cold_memories import decoded
+from smp.store.overview_files import FILES
+from smp.store.rewriting import Edit, copy_of, entries_of, private_name, rewrite_under_lock, without_collecting
+from smp.store.traces import Traces, pieces_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from smp.files.session_reader import FileState, SessionReader
+    from smp.model.fold import Fold
+    from smp.store.file_store import FileSession
+    from smp.store.rewriting import Rewritten
+
+
+class Erased(NamedTuple):
+    """What was done in a session, and what to look for afterwards."""
+
+    rewritten: Rewritten
+    pieces: set[bytes]
+    summaries: list[str]  # ids of those that lost sentences
+
+
+def check_there(session: FileSession, ids: list[str]) -> None:
+    """Refuse what is neither in the session's files nor in its cold segment."""
+
+    def missing(fold: Fold) -> set[str]:
+        return {name for name in ids if name not in fold.trails and name not in fold.orphans}
+
+    with without_collecting():
+        left: set[str] = session.view(missing)
+    if left:
+        left -= {row.id for row in ColdSegment(session.store.disk, os.path.join(session.reader.private, COLD)).rows()}
+    if left:
+        name = min(left)
+        raise MemoryNotFound(f"No memory {name} in session {session.session}.", id=name, session=session.session)
+
+
+def erase_in(session: FileSession, ids: list[str]) -> Erased:
+    """Take memories out of one session, wherever its files are."""
+    found: list[_Erasure] = []
+
+    def edit(reader: SessionReader) -> Edit:
+        found[:] = [_Erasure(reader, ids)]
+        return found[0].edit()
+
+    done: Rewritten = session.exclusively("erasing", lambda: rewrite_under_lock(session, edit))
+    return Erased(done, set(found[0].pieces), found[0].summaries)
+
+
+class _Erasure:
+    """What of a session's folder holds these memories."""
+
+    def __init__(self, reader: SessionReader, ids: list[str]) -> None:
+        self._reader = reader
+        self._disk = reader.disk
+        self._ids = ids
+        self.summaries: list[str] = []
+        values = [entry.data for entry in entries_of(reader, ids)]
+        values += _cold_values(reader, set(ids))
+        self.pieces = pieces_of(values)
+        self._traces = Traces(ids, values)
+
+    def edit(self) -> Edit:
+        reader = self._reader
+        wanted = purging.without(reader, self._ids)
+        for name, state in reader.states.items():
+            wanted.cuts.update(self._unreadable(name, state))
+        for name in self._disk.names(reader.private):
+            if name.startswith(f"{COLD}."):  # a damaged one that was set aside
+                wanted.files[private_name(reader, name)] = None
+        for name in self._disk.names(os.path.join(reader.private, QUARANTINE)):
+            path = os.path.join(QUARANTINE, name)
+            if self._traces.are_in(self._disk.read(os.path.join(reader.private, path))):
+                wanted.files[private_name(reader, path)] = None
+        if self._disk.exists(os.path.join(reader.private, purging.FILE)):
+            known = purging.announced_at(self._disk, reader.private)
+            left = {name: at for name, at in known.items() if name not in self._ids}
+            taken = purging.taken_at(self._disk, reader.private)
+            wanted.files[private_name(reader, purging.FILE)] = purging.encode(left, taken)
+        for name in FILES if reader.layout.info_file else ():
+            wanted.files[f"{OVERVIEWS}/{name}"] = None
+        self._clean_summaries(wanted)
+        return wanted
+
+    def _clean_summaries(self, wanted: Edit) -> None:
+        """What compaction left of turns quotes them."""
+        for name, trail in self._reader.fold.trails.items():
+            ours = trail.first.type == "summary" and trail.first.data.get("author") == AUTHOR and name not in self._ids
+            if not ours or not any(covers(trail.data().get("covers"), id) for id in self._ids):
+                continue
+            self.summaries.append(name)
+            for entry in trail.entries:
+                text = entry.data.get("summary")
+                left = without_quotes(text, self._is_quoted) if isinstance(text, str) else text
+                if left != text:
+                    twin = copy_of(entry)
+                    twin.data = {**entry.data, "summary": left}
+                    wanted.replace(entry, twin)
+
+    def _is_quoted(self, sentence: str) -> bool:
+        return self._traces.are_in(sentence.encode("utf-8", "replace"))
+
+    def _unreadable(self, name: str, state: FileState) -> Iterable[tuple[str, int, int]]:
+        """Stretches of a file that nobody can read as an entry, but that hold the text."""
+        if not any(problem.code in ("damaged", "invalid") for problem in state.problems):
+            return
+        path = os.path.join(self._reader.folder, name)
+        data = self._disk.read(path)
+        entries = {entry.place[0] for entry in state.entries}
+        for piece in self._reader.layout.codec_of(name).decode(data):
+            if piece.start not in entries and self._traces.are_in(data[piece.start : piece.end]):
+                yield path, piece.start, piece.end
+
+
+def _cold_values(reader: SessionReader, ids: set[str]) -> list[Any]:
+    """The fields of what lies in the cold segment; of what cannot be read, none."""
+    segment = ColdSegment(reader.disk, os.path.join(reader.private, COLD))
+    if not any(row.id in ids for row in segment.rows()):
+        return []
+    entries = (decoded(found, reader.layout.name) for found in segment.entries() if found.row.id in ids)
+    return [entry.data for entry in entries if entry is not None]

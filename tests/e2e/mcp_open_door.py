@@ -1,0 +1,53 @@
+"""The HTTP server with a visitor's card for everybody: for programs that cannot send a token.
+
+    python -m tests.e2e.mcp_open_door ROOT
+
+Every request gets the token before the doorkeeper looks at it, who then checks the rest as ever. Two more tools are there,
+which the protocol's own suite calls; they go the way of all others.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import smp
+from smp.mcp import http
+from smp.mcp.answers import Reply
+from smp.mcp.schema import Answer, Arguments
+from smp.mcp.serving import Wanted, serve
+from smp.mcp.toolset import READS, TOOLS, ToolOf
+
+
+class WithToken:
+    """What a client with the token would send."""
+
+    def __init__(self, app: Any, token: str) -> None:
+        self._app = app
+        self._header = (b"authorization", f"Bearer {token}".encode())
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            scope = {**scope, "headers": [*scope["headers"], self._header]}
+        await self._app(scope, receive, send)
+
+
+def simple_text(caller: Any, given: Any) -> Reply:
+    return Reply({}, "This is a simple text response for testing.")
+
+
+def error_handling(caller: Any, given: Any) -> Reply:
+    raise smp.errors.UserError("This tool intentionally returns an error for testing")
+
+
+def main() -> None:
+    for run in (simple_text, error_handling):
+        TOOLS[f"test_{run.__name__}"] = ToolOf("Test", "For the suite.", Arguments, Answer, run, READS)
+    guarded = http.guarded
+    http.guarded = lambda server, token, *rest: WithToken(guarded(server, token, *rest), token)
+    with smp.open(sys.argv[1]) as memory:
+        serve(memory, Wanted(http=True))
+
+
+if __name__ == "__main__":
+    main()

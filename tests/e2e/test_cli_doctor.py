@@ -1,0 +1,209 @@
+"""The command line looks a store over: what a person sees, what a script reads, exit codes, and stores nobody else can open."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import smp
+from smp.cli.commands import COMMANDS
+from smp.cli.main import main
+from tests.unit.health.planted import QUICKLY, TOKEN, digest, made, memories
+
+NOT_WELL = 1
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    with made(tmp_path) as memory:
+        monkeypatch.setenv("SMP_ROOT", memory.root)
+        return Path(memory.root)
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+    found = main(["doctor", *words])
+    told = capsys.readouterr()
+    assert found == code, told
+    return told.out if code in (0, NOT_WELL) else told.err
+
+
+def test_a_store_that_is_well(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = digest(store)
+    told = run(capsys)
+    assert "1 session, 8 memories" in told
+    assert "all is well" in told
+    assert told.count("✓") == len(smp.open(store).doctor().checks) + 1
+    assert json.loads(run(capsys, "--json"))["ok"] is True
+    assert digest(store) == before
+
+
+def test_what_was_found_is_told_with_place_and_next_step(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = store / "sessions/review/findings.jsonl"
+    path.write_text('{"broken\n' + path.read_text().replace("no rate limit", TOKEN))
+    told = run(capsys, code=NOT_WELL)
+    assert "✗ memories can be read" in told
+    assert "(review, sessions/review/findings.jsonl:1)" in told
+    assert "→ smp repair --session review" in told
+    assert "github_token in finding" in told
+    assert "→ smp redact --session review" in told
+    assert "2 problems, 1 note" in told
+    assert TOKEN not in told
+    findings = json.loads(run(capsys, "--json", code=NOT_WELL))["findings"]
+    assert [(finding["check"], finding["severity"]) for finding in findings[:2]] == [
+        ("contents", "problem"),
+        ("secrets", "problem"),
+    ]
+
+
+def test_notes_are_no_failure(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with smp.open(store, config=QUICKLY) as memory:
+        memory.session("review").add_finding("The login form has no rate limit at all")
+    assert "1 note" in run(capsys)
+
+
+def test_what_is_safe_is_put_right_on_demand(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with smp.open(store) as memory:
+        before = memories(memory)
+    os.chmod(store / "sessions/review/decisions.jsonl", 0o644)
+    assert "Run: smp doctor --fix" in run(capsys, code=NOT_WELL)
+    assert os.stat(store / "sessions/review/decisions.jsonl").st_mode & 0o777 == 0o644
+    told = run(capsys, "--fix")
+    assert "fixed permissions" in told
+    assert "all is well" in told
+    os.chmod(store / "sessions/review/decisions.jsonl", 0o644)
+    assert json.loads(run(capsys, "--fix", "--only", "index", "--json", code=NOT_WELL))["fixed"] == []
+    with smp.open(store) as memory:
+        assert memories(memory) == before
+
+
+def test_mistakes_are_told(store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "add --fix" in run(capsys, "--only", "index", code=2)
+    assert "erase" in run(capsys, "--fix", "--only", "erase", code=3)
+    assert "nowhere" in run(capsys, "--session", "nowhere", code=8)
+    monkeypatch.setenv("SMP_ROOT", str(store / "nothing"))
+    assert "no store" in run(capsys, code=7)
+
+
+def test_one_session_or_all(store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with smp.open(store, config=QUICKLY) as memory:
+        memory.create_session("other").add_decision("Something else again")
+    path = store / "sessions/other/decisions.jsonl"
+    path.write_text("{\n" + path.read_text())
+    run(capsys, "--session", "review")
+    monkeypatch.setenv("SMP_SESSION", "review")
+    run(capsys)
+    run(capsys, "--all", code=NOT_WELL)
+
+
+@pytest.mark.parametrize("layout", ["jsonl", "markdown", "log"])
+def test_a_store_that_nobody_else_recognises(
+    tmp_path: Path, layout: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".bmad").mkdir()
+    main(["init", "--layout", layout])
+    main(["decide", "Use files"])
+    config = next(tmp_path.rglob("config.json"))
+    config.write_text("{broken")
+    capsys.readouterr()
+    assert "config.json is not valid JSON" in run(capsys, code=NOT_WELL)
+    assert layout in capsys.readouterr().out + run(capsys, code=NOT_WELL)
+
+
+def test_a_quick_look(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "--quick").count("not looked at") == 3
+
+
+def test_hostile_texts_do_nothing_to_the_terminal(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = store / ".smp/hooks.log"
+    path.touch(0o600)
+    path.write_text(
+        json.dumps({"at": "never", "client": "x", "event": "\x1b]0;title\x07", "error": "a\nb\u202ec"}) + "\n"
+    )
+    told = run(capsys, code=NOT_WELL)
+    assert "\x1b" not in told
+    assert "\u202e" not in told
+
+
+def on_a_terminal(*words: str, env: dict[str, str]) -> tuple[int, str]:
+    """The command with a terminal on both outputs."""
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen([sys.executable, "-m", "smp", *words], stdout=theirs, stderr=theirs, env=env)
+    os.close(theirs)
+    told = b""
+    while select.select([ours], [], [], 60)[0]:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        told += part
+    os.close(ours)
+    return child.wait(), told.decode()
+
+
+def test_colours_and_lines_that_fit_on_a_terminal(store: Path) -> None:
+    with smp.open(store, config=QUICKLY) as memory:
+        session = memory.session("review")
+        session.add_decision("Rests on much", references=[f"TURN-{number}" for number in range(1000, 1003)])
+    env: dict[str, Any] = {**os.environ, "COLUMNS": "60", "TERM": "xterm", "PYTHONPATH": os.pathsep.join(sys.path)}
+    code, told = on_a_terminal("doctor", env=env)
+    assert code == NOT_WELL
+    assert "\x1b[33m!" in told
+    plain = re.sub(r"\x1b\[[0-9;]*[mK]", "", told).splitlines()
+    assert max(len(line) for line in plain[2:-2]) <= 60
+
+
+def test_the_commands_that_are_advised_exist_and_help(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sources = Path(smp.__file__).parent.glob("health/*.py")
+    words = {word for path in sources for word in re.findall(r"\bsmp ((?:session )?[a-z]+)\b", path.read_text())}
+    assert {"redact", "repair", "compact", "session undelete", "resolve"} <= words
+    assert words <= set(COMMANDS)
+    with smp.open(store, config={**QUICKLY, "privacy": {"redaction": {"enabled": False}}}) as memory:
+        session = memory.session("review")
+        session.add_decision("Rests on what is not there", references=["TURN-0404"])
+        session.add_finding(f"The key is {TOKEN}")
+        session.add_decision("Use passkeys", relations=[{"kind": "supersedes", "target": "DEC-0001"}])
+        session.add_finding("The login form has no rate limit at all")
+        session.relate("DEC-0003", "LEARN-0001")
+        session.delete("LEARN-0001")
+    for command in (
+        "edit review/DEC-0002 references=[]",
+        "redact --session review",
+        "resolve review/DEC-0001 --status superseded",
+        "duplicates --session review --merge",
+        "restore review/LEARN-0001",
+    ):
+        assert json.loads(run(capsys, "--json", code=main_of(capsys)))["findings"]
+        assert main(command.split()) == 0
+        capsys.readouterr()
+    assert json.loads(run(capsys, "--json"))["findings"] == []
+
+
+def main_of(capsys: pytest.CaptureFixture[str]) -> int:
+    """The exit code of a look, whatever it is."""
+    code = main(["doctor"])
+    capsys.readouterr()
+    return code
+
+
+def test_a_fix_does_not_run_what_opening_a_store_may_run(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A day on which sessions would be archived and the trash purged by whoever opens the store next."""
+    long_ago = 1_500_000_000
+    for path in (store, *store.rglob("*")):
+        os.utime(path, (long_ago, long_ago))
+    os.chmod(store / "sessions/review/decisions.jsonl", 0o644)
+    (store / ".smp/index/gone-0a1b2c3d").mkdir(mode=0o700)
+    os.utime(store / ".smp/index/gone-0a1b2c3d", (long_ago, long_ago))
+    assert [fixed["name"] for fixed in json.loads(run(capsys, "--fix", "--json"))["fixed"]] == ["permissions", "index"]
+    assert not (store / ".smp/maintenance.json").exists()

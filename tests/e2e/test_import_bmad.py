@@ -1,0 +1,82 @@
+"""`smp import --from bmad` as a person uses it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from smp.cli.main import main
+from tests.unit.bmad import trees
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = trees.newest(tmp_path / "shop")
+    trees.put(root, {"_bmad-output/a/.memlog.md": "---\ntopic: x\n---\n\nprose\n- (decision) tea\n"})
+    monkeypatch.chdir(root)
+    assert main(["init"]) == 0
+    return root
+
+
+def test_import_and_again(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["import", "--from", "bmad", "--dry-run"]) == 0
+    assert "27 memories would be added" in capsys.readouterr().out
+    assert main(["import", "."]) == 0  # a folder is a BMAD project
+    said = capsys.readouterr().out
+    assert "27 memories added to bmad-import" in said
+    assert "_bmad-output/a/.memlog.md:5 was not understood" in said
+    assert "Import only adds" in said
+    assert main(["import", "--from", "bmad", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["added"] == {}
+    assert facts["known"] == 28
+    assert facts["bmad"] == "6.12.0"
+    assert facts["not_understood"] == [
+        {"file": "_bmad-output/a/.memlog.md", "line": 5, "why": "not an entry (a line that begins with '- ')"}
+    ]
+    assert main(["import", "--from", "bmad", "--as", "other", "--json"]) == 0
+    assert sum(json.loads(capsys.readouterr().out)["added"].values()) == 27
+    assert main(["audit", "--json"]) == 0
+    assert [(entry["action"], entry["count"]) for entry in json.loads(capsys.readouterr().out)["entries"]] == [
+        ("import", 27)
+    ] * 2
+    assert main(["query", "tea", "--session", "bmad-import", "--json"]) == 0
+    assert "_bmad-output/a/.memlog.md" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["import"], "Which file?"),
+        (["import", "x.json", "--dry-run"], "--dry-run"),
+        (["import", "--from", "bmad", "nowhere"], "not a folder"),
+        (["import", "--from", "bmad", "--format", "json"], "--format"),
+        (["import", "--from", "mcp-memory"], "Which file?"),
+    ],
+)
+def test_what_does_not_go_together(
+    project: Path, words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_no_bmad(project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    assert main(["import", str(tmp_path / "empty")]) == 2
+    assert "There is no BMAD project" in capsys.readouterr().err
+
+
+def test_several_processes_import_at_once(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [sys.executable, "-m", "smp", "import", "--from", "bmad", "--json"]
+    running = [subprocess.Popen(words, cwd=project, stdout=subprocess.DEVNULL, env=dict(os.environ)) for _ in range(3)]
+    assert [process.wait(timeout=60) for process in running] == [0, 0, 0]
+    capsys.readouterr()
+    assert main(["list", "--session", "bmad-import", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 27

@@ -1,0 +1,179 @@
+"""`smp install bmad`: what a project gets, byte for byte, and that it goes again."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from smp.bmad.hook_ins import OURS
+from smp.cli.main import main
+from tests.unit.bmad import trees
+
+MINE = """# Ours: the architect answers in metric units.
+[agent]
+icon = "🏛️"  # stays
+
+activation_steps_append = [
+  "Read docs/standards.md.", # first
+  # more to come
+]
+
+[[agent.menu]]
+code = "XX"
+description = "our own"
+prompt = "Say hello."
+"""
+
+
+def snapshot(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = trees.newest(tmp_path / "shop")
+    trees.put(root, {"_bmad/custom/bmad-agent-architect.toml": MINE})
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    return root
+
+
+def install(*words: str) -> int:
+    return main(["install", "bmad", "--command", "smp", *words])
+
+
+def test_in_and_out_again(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = snapshot(project)
+    assert install("--dry-run") == 0
+    assert snapshot(project) == before
+    assert '+  "Memory (smp): run `smp context --agent architect' in capsys.readouterr().out
+    assert install() == 1  # nobody to ask, and no --yes
+    assert snapshot(project) == before
+
+    assert install("--yes") == 0
+    after = snapshot(project)
+    changed = {name for name in after if after[name] != before.get(name)}
+    assert changed == {
+        "_bmad/custom/bmad-agent-architect.toml",
+        "_bmad/custom/bmad-agent-architect.toml.smp-backup",
+        "_bmad/custom/bmad-party-mode.toml",
+    }
+    agent = tomllib.loads((project / "_bmad/custom/bmad-agent-architect.toml").read_text())["agent"]
+    assert agent["icon"] == "🏛️"
+    assert agent["menu"][0]["code"] == "XX"
+    assert agent["activation_steps_append"][0] == "Read docs/standards.md."
+    assert "smp context --agent architect" in agent["activation_steps_append"][1]
+    assert agent["persistent_facts"][0].startswith(OURS)
+    assert "# more to come" in (project / "_bmad/custom/bmad-agent-architect.toml").read_text()
+    assert "workflow" in tomllib.loads((project / "_bmad/custom/bmad-party-mode.toml").read_text())
+
+    assert install("--yes") == 0
+    assert snapshot(project) == after
+    assert install("--undo", "--yes") == 0
+    assert snapshot(project) == before
+    assert install("--undo", "--yes") == 0
+    assert snapshot(project) == before
+
+
+def test_what_a_person_changed_since_stays(project: Path) -> None:
+    install("--yes")
+    path = project / "_bmad/custom/bmad-agent-architect.toml"
+    path.write_text(path.read_text() + "\n[agent.extra]\nnew = true  # since\n")
+    install("--undo", "--yes")
+    assert path.read_text() == MINE + "\n[agent.extra]\nnew = true  # since\n"
+
+
+def test_memlog_and_workflows_are_asked_for_and_stay_until_undone(project: Path) -> None:
+    before = snapshot(project)
+    install("--memlog", "--yes")
+    spec = project / "_bmad/custom/bmad-spec.toml"
+    assert "smp memlog" in spec.read_text()
+    assert "smp memlog" not in (project / "_bmad/custom/bmad-agent-architect.toml").read_text()
+    assert (project / "_bmad/scripts/memlog.py").read_bytes() == b""  # what BMAD's installer wrote is never changed
+    after = snapshot(project)
+    install("--yes")
+    assert snapshot(project) == after
+    install("--undo", "--yes")
+    assert snapshot(project) == before
+    install("--workflows", "--yes")
+    assert spec.exists()
+    install("--undo", "--yes")
+    assert snapshot(project) == before
+
+
+def test_a_file_that_cannot_be_merged_stops_all(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "_bmad/custom/bmad-party-mode.toml").write_text('workflow = {default_party = "x"}\n')
+    before = snapshot(project)
+    assert install("--yes") == 2
+    assert snapshot(project) == before
+    said = capsys.readouterr().err
+    assert "bmad-party-mode.toml" in said
+    assert "activation_steps_append" in said  # what to add by hand
+    assert "No file was changed" in said
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links")
+def test_nothing_is_written_outside_of_the_project(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outside = project.parent / "outside"
+    (project / "_bmad/custom").rename(outside)
+    (project / "_bmad/custom").symlink_to(outside)
+    before = snapshot(outside)
+    assert install("--yes") == 1
+    assert snapshot(outside) == before
+    assert "leads out of the project" in capsys.readouterr().out
+
+
+def test_a_skill_that_is_gone_can_still_be_undone(project: Path) -> None:
+    install("--workflows", "--yes")
+    manifest = project / "_bmad/_config/skill-manifest.csv"
+    manifest.write_text("".join(line for line in manifest.read_text().splitlines(True) if "bmad-spec" not in line))
+    install("--undo", "--yes")
+    assert not (project / "_bmad/custom/bmad-spec.toml").exists()
+
+
+@pytest.mark.parametrize("make", [trees.v4, trees.alpha, trees.plain])
+def test_older_versions_are_told_what_can_be_done(
+    tmp_path: Path, make: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(tmp_path)  # type: ignore[operator]
+    before = snapshot(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert install("--yes") == 1
+    assert snapshot(tmp_path) == before
+    said = capsys.readouterr().out
+    assert "nothing was changed" in said
+    assert "smp digest" in said
+
+
+def test_no_bmad_and_the_list_of_hosts(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install("--yes")
+    capsys.readouterr()
+    assert main(["install", "--json", "--command", "smp"]) == 0
+    row = next(each for each in json.loads(capsys.readouterr().out) if each["host"] == "bmad")
+    assert (row["detected"], row["project"], row["user"]) == (True, "installed", "–")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert install("--yes", "--in", str(empty)) == 1
+    assert "no BMAD here" in capsys.readouterr().out
+
+
+def test_a_module_needs_our_plugin_folder(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = snapshot(project)
+    assert install("--yes", "--with-module", str(project)) == 2
+    assert snapshot(project) == before
+    assert "plugin folder" in capsys.readouterr().err
+    plugin = trees.put(
+        project.parent / "plugin", {".claude-plugin/marketplace.json": "{}", "skills/module.yaml": "code: smp\n"}
+    )
+    assert install("--dry-run", "--with-module", str(plugin), "--json") == 0
+    words = json.loads(capsys.readouterr().out)["module"]["command"]
+    assert words[:4] == ["npx", "--yes", "bmad-method@6.12.0", "install"]
+    assert words[words.index("--modules") + 1] == "bmm"
+    assert words[words.index("--tools") + 1] == "claude-code"
+    assert snapshot(project) == before

@@ -1,0 +1,148 @@
+"""`smp mcp --http`: who gets in, who does not, and many clients at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
+
+import smp
+from tests.e2e.mcp_web import WebServer
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("mcp-http") / "store"
+    with smp.open(root) as memory:
+        memory.create_session("web")
+    return root
+
+
+@pytest.fixture(scope="module")
+def server(root: Path) -> Iterator[WebServer]:
+    with WebServer(root) as server:
+        yield server
+        assert server.stop() in (0, 130)  # interrupted
+        assert "Traceback" not in server.log
+        assert server.token not in server.said + server.log
+
+
+def test_the_token_is_in_a_file_of_its_owner_alone_and_never_printed(server: WebServer, root: Path) -> None:
+    assert server.token_file == root / ".smp" / "mcp-token"
+    assert server.token_file.stat().st_mode & 0o777 == 0o600
+    assert len(server.token) >= 43
+    assert server.token not in server.said
+
+
+def test_the_right_token_opens_and_no_other_does(server: WebServer) -> None:
+    status, body = server.post()
+    assert status == 200
+    assert '"serverInfo"' in body
+    for token in (None, "wrong", server.token[:-1], server.token + "x", server.token.swapcase()):
+        status, body = server.post(token=token)
+        assert status == 401
+        assert "serverInfo" not in body
+    assert server.post(Authorization=f"Basic {server.token}")[0] == 401
+    assert server.post(Authorization="Bearer")[0] == 401
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1.evil.example:{port}", "localhost:1", "127.0.0.1", ""])  # fmt: skip
+def test_a_host_that_is_not_ours_is_refused_even_with_the_token(server: WebServer, host: str) -> None:
+    assert server.post(Host=host.format(port=server.port))[0] in (400, 421)
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "https://127.0.0.1:{port}", "http://127.0.0.1:1", "null", "file://", ""])  # fmt: skip
+def test_an_origin_that_is_not_ours_is_refused_even_with_the_token(server: WebServer, origin: str) -> None:
+    assert server.post(Origin=origin.format(port=server.port))[0] == 403
+
+
+def test_our_own_names_and_origins_are_let_in(server: WebServer) -> None:
+    for name in ("127.0.0.1", "localhost", "LOCALHOST", "[::1]"):
+        assert server.post(Host=f"{name}:{server.port}")[0] == 200
+    assert server.post(Origin=f"http://localhost:{server.port}")[0] == 200
+
+
+def test_a_body_that_is_too_large_or_no_message_is_refused(server: WebServer) -> None:
+    assert server.post(b"x" * 5_000_000)[0] == 413
+    assert server.post(b"not json")[0] == 400
+    assert server.post()[0] == 200
+
+
+def test_many_official_clients_write_at_once_and_all_is_kept(server: WebServer, root: Path) -> None:
+    from mcp.client import Client
+    from mcp.client.streamable_http import streamable_http_client
+    from mcp.shared._httpx_utils import create_mcp_http_client
+
+    async def one(name: str) -> list[str]:
+        async with (
+            create_mcp_http_client(headers={"Authorization": f"Bearer {server.token}"}) as http,
+            Client(streamable_http_client(server.url, http_client=http)) as client,
+        ):
+            assert len((await client.list_tools()).tools) == 8
+            given = [{"session": "web", "type": "finding", "text": f"{name} {number}"} for number in range(10)]
+            results = await asyncio.gather(*(client.call_tool("remember", each) for each in given))
+            return [str(result.structured_content["id"]) for result in results]
+
+    async def all_of_them() -> list[list[str]]:
+        return list(await asyncio.gather(*(one(f"client {number}") for number in range(4))))
+
+    ids = [ref for refs in asyncio.run(all_of_them()) for ref in refs]
+    assert len(set(ids)) == 40
+    with smp.open(root) as memory:
+        assert {record.ref for record in memory.session("web").records()} == set(ids)
+
+
+def test_a_token_file_that_others_can_read_or_that_holds_none_is_refused(tmp_path: Path) -> None:
+    from smp.mcp.token import is_token, token_in
+
+    own = tmp_path / "new" / "token"
+    made = token_in(str(own))
+    assert token_in(str(own)) == made
+    assert is_token(made, f"bearer {made} ")
+    assert own.stat().st_mode & 0o777 == 0o600
+    own.chmod(0o644)
+    with pytest.raises(smp.errors.InvalidConfig, match="chmod 600"):
+        token_in(str(own))
+    own.chmod(0o600)
+    for wrong in ("short", "", "two words that are long enough", "\x00" * 40, "é" * 40):
+        own.write_text(wrong)
+        with pytest.raises(smp.errors.InvalidConfig, match="this is no token"):
+            token_in(str(own))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.com", "::"])
+def test_other_machines_are_not_served_unless_asked_for(host: str) -> None:
+    from smp.mcp.http import check_host
+
+    with pytest.raises(smp.errors.UserError, match="--allow-remote"):
+        check_host(host, remote=False)
+    check_host(host, remote=True)
+    for here in ("127.0.0.1", "::1", "localhost", "127.0.0.53"):
+        check_host(here, remote=False)
+
+
+def test_a_port_that_is_taken_is_a_clear_error(server: WebServer) -> None:
+    from smp.mcp.http import listening
+
+    for port in (server.port, 70_000):
+        with pytest.raises(smp.errors.UserError, match=f"port {port}"):
+            listening("127.0.0.1", port)
+
+
+def test_served_to_others_only_names_that_were_given_are_answered() -> None:
+    from smp.mcp.http import Doorkeeper, guarded
+
+    class Nothing:
+        def streamable_http_app(self, **options: Any) -> Any:
+            return None
+
+    door = guarded(Nothing(), "t" * 32, "0.0.0.0", 8765, ("memory.example",))  # type: ignore[arg-type]
+    assert isinstance(door, Doorkeeper)
+    assert {"memory.example", "memory.example:8765", "127.0.0.1:8765"} <= door._hosts
+    assert not any("0.0.0.0" in name for name in door._hosts)
+    assert "https://memory.example" in door._origins

@@ -1,0 +1,689 @@
+"""Each check names the fault that was planted for it, and a store that is well has none."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import smp
+from smp.agents.fence import fence
+from smp.files.disk import Disk
+from smp.files.layouts import NAMES
+from smp.files.lock import SessionLock
+from smp.files.system import RealSystem
+from smp.health.doctor import CHECKS
+from tests.unit.health.planted import QUICKLY, TOKEN, aged, fill, in_days, looked, made, only, unchanged
+
+every_layout = pytest.mark.parametrize("layout", NAMES)
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Any:
+    with made(tmp_path) as memory:
+        yield memory
+
+
+def file_of(memory: smp.Memory, name: str, session: str = "review") -> Path:
+    return Path(memory.session(session).folder) / name
+
+
+# -- a store that is well
+
+
+@every_layout
+def test_a_store_that_is_well_has_no_findings_and_is_not_touched(tmp_path: Path, layout: str) -> None:
+    with made(tmp_path, layout) as memory:
+        with unchanged(memory.root):
+            report = memory.doctor()
+        assert report.findings == []
+        assert (report.ok, report.severity, report.sessions, report.memories) == (True, "ok", 1, 8)
+        assert [check.name for check in report.checks] == [kind.name for kind in CHECKS]
+        assert "1 of 1 sessions caught up, 8 memories compared" in [check.said for check in report.checks]
+    with unchanged(memory.root):
+        assert looked(memory.root).findings == []
+
+
+@every_layout
+def test_a_store_in_ram_can_be_looked_at(layout: str) -> None:
+    with smp.open(":memory:", layout=layout) as memory:
+        fill(memory)
+        assert memory.doctor().findings == []
+        assert memory.doctor(fix=True).fixed == []
+
+
+def test_an_empty_store_is_well(tmp_path: Path) -> None:
+    with smp.open(tmp_path / "store") as memory, unchanged(memory.root):
+        assert memory.doctor().findings == []
+
+
+def test_a_look_does_not_count_as_use(memory: smp.Memory) -> None:
+    memory.store.access.flush()
+    before = memory.store.access.size_bytes()
+    memory.doctor()
+    memory.store.access.flush()
+    assert memory.store.access.size_bytes() == before
+
+
+def test_a_report_is_plain_json(memory: smp.Memory) -> None:
+    memory.session("review").add_finding(f"The token is {TOKEN}")
+    os.chmod(file_of(memory, "findings.jsonl"), 0o644)
+    told = json.loads(json.dumps(memory.doctor().to_dict()))
+    assert told["ok"] is False
+    assert told["fixes"] == ["permissions"]
+    assert {"check", "severity", "session", "ids", "path", "line", "message", "advice", "fix"} <= set(
+        told["findings"][0]
+    )
+
+
+# -- memories
+
+
+def test_what_cannot_be_read_is_named_with_its_line(memory: smp.Memory) -> None:
+    path = file_of(memory, "decisions.jsonl")
+    path.write_text('{"id": broken\n' + path.read_text())
+    finding = only(memory.doctor(), "contents")
+    assert (finding.severity, finding.session, finding.path, finding.line) == ("problem", "review", str(path), 1)
+    assert "smp repair --session review" in finding.advice
+
+
+def test_many_edits_by_hand_are_one_note(memory: smp.Memory) -> None:
+    session = memory.session("review")
+    session.add_many([("learning", f"Something learned on day {day} of the year") for day in range(30)])
+    path = file_of(memory, "learnings.jsonl")
+    path.write_text(path.read_text().replace("Something", "Anything"))
+    first, rest = memory.doctor().of("contents")
+    assert (first.severity, rest.severity, len(rest.ids)) == ("note", "note", 29)
+    assert memory.doctor().ok
+
+
+def test_a_torn_end_is_told(memory: smp.Memory) -> None:
+    with file_of(memory, "findings.jsonl").open("ab") as file:
+        file.write(b'{"id":"FIND-0002","finding":"half of')
+    finding = only(memory.doctor(), "contents")
+    assert (finding.severity, finding.fix) == ("warning", "recovery")
+
+
+def test_a_head_that_cannot_be_read(memory: smp.Memory) -> None:
+    file_of(memory, "manifest.json").write_text("{nothing")
+    assert only(memory.doctor(), "contents").severity == "problem"
+
+
+def test_a_session_made_by_hand_is_of_an_older_format(memory: smp.Memory) -> None:
+    folder = Path(memory.root, "sessions", "typed")
+    folder.mkdir(mode=0o700)
+    (folder / "decisions.jsonl").touch(0o600)
+    (folder / "decisions.jsonl").write_text(
+        '{"id": "DEC-0001", "decision": "Typed by hand", "timestamp": "2026-01-01T00:00:00Z"}\n'
+    )
+    report = memory.doctor()
+    assert [(finding.check, finding.severity) for finding in report.findings] == [
+        ("format", "note"),
+        ("contents", "note"),
+    ]
+    assert report.of("format")[0].details == ({"session": "typed"},)
+
+
+def test_duplicates(memory: smp.Memory) -> None:
+    session = memory.session("review")
+    session.add_finding("The login form has no rate limit at all", author="ada")
+    finding = only(memory.doctor(), "duplicates")
+    assert (finding.severity, finding.ids, finding.session) == ("note", ("FIND-0001", "FIND-0002"), "review")
+    assert "smp duplicates --session review" in finding.advice
+
+
+def test_a_transcript_that_was_taken_in_twice(memory: smp.Memory) -> None:
+    session, at = memory.session("review"), "2026-01-31T10:00:00Z"
+    for _ in range(2):
+        session.add_many([("turn", {"role": "user", "content": f"Line {line}", "created": at}) for line in range(3)])
+    report = memory.doctor()
+    [finding] = report.of("duplicates")
+    assert (finding.severity, finding.ids) == ("warning", ("TURN-0006", "TURN-0007", "TURN-0008"))
+
+
+def test_copies_in_one_session_and_in_several(memory: smp.Memory) -> None:
+    session, other = memory.session("review"), memory.create_session("other")
+    session.add_decision("use  oauth 2.0 for all customers")
+    other.add_learning("Reviews find more before lunch")
+    within, across = memory.doctor().of("duplicates")
+    assert within.ids == ("DEC-0001", "DEC-0002")
+    assert across.ids == ("other/LEARN-0001", "review/LEARN-0001")
+
+
+def test_stale_by_four_rules(memory: smp.Memory) -> None:
+    session = memory.session("review")
+    session.add_decision(
+        "Use passkeys for all customers instead", relations=[{"kind": "supersedes", "target": "DEC-0001"}]
+    )
+    session.add_finding("Written in the year 2099", created="2099-01-01T00:00:00Z", status="resolved")
+    report = looked(memory.root, now=in_days(100))
+    by_rule = {finding.details[0]["rule"]: finding for finding in report.of("stale")}
+    assert by_rule["open"].ids == ("FIND-0001",)
+    assert "health.stale_days" in by_rule["open"].message
+    assert by_rule["superseded"].ids == ("DEC-0001",)
+    assert by_rule["future"].ids == ("FIND-0002",)
+    assert "TURN-0001" in by_rule["faded"].ids
+    assert {finding.severity for finding in report.of("stale")} == {"note"}
+    session.pin("FIND-0001")
+    assert "open" not in [finding.details[0]["rule"] for finding in looked(memory.root, now=in_days(100)).of("stale")]
+
+
+def test_how_long_open_memories_may_wait_is_a_setting(memory: smp.Memory) -> None:
+    memory.set_config("health.stale_days", 1000)
+    rules = [finding.details[0]["rule"] for finding in looked(memory.root, now=in_days(100)).of("stale")]
+    assert rules == ["faded"]
+
+
+def test_references_to_what_is_not_there(memory: smp.Memory) -> None:
+    session, other = memory.session("review"), memory.create_session("other")
+    session.add_decision("Rests on much that is gone", references=["TURN-0404", "docs/plan.md", "https://x.example/a"])
+    session.relate("DEC-0002", "FIND-0001", "led_to")
+    for target in ("other/DEC-0001", "nowhere/DEC-0001", "done/DEC-0001", "wrong/DEC-0001", "other/FIND-0001"):
+        session.relate("DEC-0002", target)
+    other.add_finding("Something that is there in the other one")
+    session.delete("FIND-0001")
+    found = {finding.details[0]["target"]: finding.severity for finding in memory.doctor().of("references")}
+    assert found == {
+        "TURN-0404": "warning",  # never written
+        "FIND-0001": "note",  # in the trash
+        "other/DEC-0001": "warning",
+        "nowhere/DEC-0001": "warning",
+        "wrong/DEC-0001": "note",  # its session is in the trash
+    }
+    assert len(memory.doctor(sessions=["review"]).of("references")) == 6  # DEC-0001 resolves FIND-0001
+
+
+def test_what_was_compacted_is_there(tmp_path: Path) -> None:
+    with smp.open(tmp_path / "store", config=QUICKLY) as memory:
+        session = memory.create_session("old")
+        for number in range(30):
+            session.add_turn("user", f"Something old {number} " * 20, created="2025-01-01T00:00:00Z")
+        session.add_decision("Rests on something old", references=["TURN-0003"])
+        session.update("DEC-0001", status="resolved")
+        assert "TURN-0003" in session.compact(100_000).removed
+        assert memory.doctor().of("references") == []
+
+
+# -- privacy
+
+
+@every_layout
+def test_secrets_that_slipped_in(tmp_path: Path, layout: str) -> None:
+    off = {"privacy": {"redaction": {"enabled": False}}}
+    with made(tmp_path, layout, **off) as memory:
+        session = memory.session("review")
+        session.add_finding("Somebody logs in", evidence=[f"export GITHUB_TOKEN={TOKEN}"])
+        session.add_decision(f"The key is {TOKEN} for now")
+        session.update("DEC-0002", decision="The key is in the vault")
+        session.change_info(context={"note": f"see {TOKEN}"})
+    report = looked(memory.root)
+    found = report.of("secrets")
+    assert {finding.severity for finding in found} == {"problem"}
+    assert len(found) == 3
+    by_id = {finding.ids[0] if finding.ids else "": finding for finding in found}
+    assert by_id["FIND-0002"].details[0] == {"id": "FIND-0002", "field": "evidence[0]", "kind": "github_token"}
+    assert "in its history" in by_id["DEC-0002"].message
+    assert "head" in by_id[""].message
+    assert TOKEN not in json.dumps(report.to_dict())
+    assert "smp redact --session review" in by_id["FIND-0002"].advice
+    with smp.open(memory.root, config=off) as memory:
+        assert {finding.severity for finding in memory.doctor().of("secrets")} == {"warning"}
+    with smp.open(memory.root) as memory:
+        memory.redact()
+        assert memory.doctor().of("secrets") == []
+
+
+def test_a_secret_typed_into_a_file(memory: smp.Memory) -> None:
+    path = file_of(memory, "findings.jsonl")
+    path.write_text(path.read_text().replace("no rate limit", f"the key {TOKEN}"))
+    [finding] = memory.doctor().of("secrets")
+    assert (finding.ids, finding.path, finding.line) == (("FIND-0001",), str(path), 1)
+
+
+def test_secrets_in_what_was_set_aside_and_in_the_cold_segment(tmp_path: Path) -> None:
+    with smp.open(tmp_path / "store", config={**QUICKLY, "privacy": {"redaction": {"enabled": False}}}) as memory:
+        session = memory.create_session("old")
+        for number in range(30):
+            session.add_turn(
+                "user",
+                f"Old line {number} {TOKEN if number == 3 else TOKEN[::-1]} " * 20,
+                created="2025-01-01T00:00:00Z",
+            )
+        session.compact(100_000)
+        with (Path(session.folder) / "conversation.jsonl").open("ab") as file:
+            file.write(f'{{"id": "TURN-0099", "content": "{TOKEN}'.encode())
+        session.add_turn("user", "The next one sets it aside")
+        told = [finding.message for finding in memory.doctor().of("secrets")]
+    assert any("cold segment" in message for message in told)
+    assert any("set aside" in message for message in told)
+
+
+def test_recalled_text_that_was_stored_again(memory: smp.Memory) -> None:
+    session = memory.session("review")
+    files = memory.store.session("review")
+    fenced = fence("DEC-0001 Use OAuth 2.0")
+    path = file_of(memory, "learnings.jsonl")
+    line = json.loads(path.read_text().splitlines()[0])
+    for number, text in ((2, fenced), (3, f"I looked it up. {fenced} So we use OAuth.")):
+        line.update(id=f"LEARN-000{number}", learning=text, seq=90 + number)
+        line.pop("checksum", None)
+        with path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+    assert files.view(lambda fold: "LEARN-0003" in fold.trails)
+    only_recalled, partly = memory.doctor().of("recalled")
+    assert (only_recalled.severity, only_recalled.ids, only_recalled.line) == ("warning", ("LEARN-0002",), 2)
+    assert "nothing else" in only_recalled.message
+    assert partly.details == ({"id": "LEARN-0003", "field": "learning"},)
+    assert "smp edit" in partly.advice
+    session.delete(["LEARN-0002", "LEARN-0003"], "recalled")
+    assert memory.doctor().of("recalled") == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights of files are POSIX's")
+def test_rights_owners_and_links(memory: smp.Memory, tmp_path: Path) -> None:
+    os.chmod(file_of(memory, "findings.jsonl"), 0o644)
+    os.chmod(file_of(memory, ""), 0o755)
+    files, folders = memory.doctor().of("permissions")
+    assert (files.severity, files.fix, files.path) == ("warning", "permissions", str(file_of(memory, "findings.jsonl")))
+    assert (folders.severity, folders.details) == ("note", ({"path": str(file_of(memory, "")), "mode": "0755"},))
+    elsewhere = tmp_path / "elsewhere.jsonl"
+    file_of(memory, "learnings.jsonl").rename(elsewhere)
+    file_of(memory, "learnings.jsonl").symlink_to(elsewhere)
+    assert any("is a link" in finding.message for finding in memory.doctor().of("permissions"))
+
+
+def test_files_of_somebody_else_in_the_stores_folder_are_not_judged(memory: smp.Memory) -> None:
+    Path(memory.root, "README.md").write_text("ours")
+    os.chmod(Path(memory.root, "README.md"), 0o644)
+    assert memory.doctor().findings == []
+
+
+# -- room, index, locks
+
+
+def test_a_session_that_is_nearly_full(tmp_path: Path) -> None:
+    settings = {**QUICKLY, "storage": {"max_session_size_mb": 0.05}, "compaction": {"enabled": False}}
+    with smp.open(tmp_path / "store", config=settings) as memory:
+        session = memory.create_session("full")
+        while session.stats().utilisation < 0.81:
+            session.add_turn("user", f"{session.stats().memories} " + "word " * 100)
+        finding = only(memory.doctor(), "quota")
+        assert (finding.severity, finding.session) == ("warning", "full")
+        while session.stats().utilisation < 0.96:
+            session.add_turn("user", f"{session.stats().memories} " + "word " * 50)
+        finding = only(memory.doctor(), "quota")
+        assert finding.severity == "problem"
+        assert "compaction.enabled" in finding.message
+
+
+def test_a_session_that_will_be_full_soon(tmp_path: Path) -> None:
+    settings = {**QUICKLY, "storage": {"max_session_size_mb": 0.08}, "track_access": False}
+    with smp.open(tmp_path / "store", config=settings) as memory:
+        session = memory.create_session("growing")
+        for days in range(10, 0, -1):
+            session.add_turn("user", f"{days} " + "word " * 800, created=datetime.now(UTC) - timedelta(days=days))
+        [finding] = memory.doctor().of("quota")
+        assert finding.severity == "note"
+        assert 5 < finding.details[0]["days_to_quota"] < 14
+
+
+def rows_of(memory: smp.Memory) -> sqlite3.Connection:
+    memory.store.indexer.close()
+    return sqlite3.connect(next(Path(memory.root).glob(".smp/index/index-*/rows.sqlite")))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE memory SET deleted = 1 WHERE id = 'DEC-0001'",
+        "UPDATE memory SET digest = digest + 1 WHERE id = 'DEC-0001'",
+        "UPDATE memory SET places = '1:0:7' WHERE id = 'DEC-0001'",
+        "UPDATE memory SET updated = 7 WHERE id = 'DEC-0001'",
+        "DELETE FROM memory WHERE id = 'DEC-0001'",
+        "UPDATE memory SET created = 7 WHERE id = 'DEC-0001'",
+    ],
+)
+def test_an_index_that_says_something_else_than_the_files(memory: smp.Memory, change: str) -> None:
+    with rows_of(memory) as database:
+        database.executescript(change)
+    database.close()
+    looks = (memory.doctor() for _ in range(5))  # one that sees the index change while it looks says nothing
+    finding = only(next((report for report in looks if report.findings), memory.doctor()), "index")
+    assert (finding.severity, finding.fix, finding.ids) == ("warning", "index", ("DEC-0001",))
+
+
+def test_an_index_of_another_version(memory: smp.Memory) -> None:
+    with rows_of(memory) as database:
+        database.execute("PRAGMA user_version = 1")
+    database.close()
+    finding = only(memory.doctor(), "index")
+    assert (finding.severity, finding.fix) == ("note", "index")
+
+
+def test_an_index_whose_rows_are_damaged(memory: smp.Memory) -> None:
+    rows_of(memory).close()
+    path = next(Path(memory.root).glob(".smp/index/index-*/rows.sqlite"))
+    data = bytearray(path.read_bytes())
+    data[4096:] = b"\x55" * len(data[4096:])
+    path.write_bytes(data)
+    assert {finding.severity for finding in memory.doctor().of("index")} == {"warning"}
+    path.write_bytes(b"this is no database" * 100)
+    assert only(memory.doctor(), "index").fix == "index"
+
+
+def test_an_index_whose_words_are_damaged(tmp_path: Path) -> None:
+    with smp.open(tmp_path / "store", config=QUICKLY) as memory:
+        session = memory.create_session("long")
+        session.add_many([("turn", {"role": "user", "content": f"Line number {line}"}) for line in range(1600)])
+        memory.query("line")
+        session.delete(["TURN-0001", "TURN-0002"])
+        session.add_many([("turn", {"role": "user", "content": f"Later line {line}"}) for line in range(1600)])
+        memory.query("line")  # now tantivy has deletions, too
+        assert memory.doctor().findings == []
+        path = next(path for path in Path(memory.root).glob(".smp/index/index-*/text-*/*.term"))
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+        assert "words are damaged" in only(memory.doctor(), "index").message
+        path.unlink()
+        path.with_suffix(".store").unlink()
+        for left in path.parent.glob(f"{path.stem}.*"):
+            left.unlink()
+        assert "missing" in only(memory.doctor(), "index").message
+
+
+def test_what_was_erased_leaves_a_sound_index(tmp_path: Path) -> None:
+    with smp.open(tmp_path / "store", config=QUICKLY) as memory:
+        for name in ("one", "two"):
+            turns = [("turn", {"role": "user", "content": f"Line number {line} of {name}"}) for line in range(1600)]
+            memory.create_session(name).add_many(turns)
+            memory.query("line")
+        memory.session("one").erase("TURN-0007")
+        assert memory.doctor().findings == []
+        memory.query("line")
+        assert memory.doctor().findings == []
+
+
+def test_what_holds_in_all_sessions_is_no_duplicate(memory: smp.Memory) -> None:
+    memory.global_memory.promote("review/LEARN-0001", by="ada")
+    memory.global_memory.set_profile("role", "platform engineer")
+    assert memory.doctor().findings == []
+
+
+def test_no_index_or_one_that_is_behind_is_no_fault(memory: smp.Memory) -> None:
+    memory.session("review").add_learning("Something that the index does not know yet")
+    with unchanged(memory.root):
+        assert memory.doctor().findings == []
+    memory.store.indexer.close()
+    for path in sorted(Path(memory.root, ".smp/index").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    with unchanged(memory.root):
+        assert memory.doctor().findings == []
+
+
+def test_a_lock_that_is_held_for_long(memory: smp.Memory) -> None:
+    lock = SessionLock(Disk(RealSystem()), str(file_of(memory, ".smp")), "session review", "review")
+    lock.acquire(1)
+    lock.sign("importing a large file")
+    try:
+        assert memory.doctor().findings == []  # a moment is no fault
+        finding = only(looked(memory.root, now=in_days(0.1)), "locks")
+        assert (finding.severity, finding.session) == ("note", "review")
+        assert f"process {os.getpid()}" in finding.message
+        assert "importing a large file" in finding.message
+        queue = os.open(file_of(memory, ".smp/queue"), os.O_RDWR)
+        assert RealSystem().lock(queue)
+        assert only(looked(memory.root, now=in_days(0.1)), "locks").severity == "warning"
+        os.close(queue)
+    finally:
+        lock.release()
+    assert looked(memory.root, now=in_days(0.1)).findings == []
+    lock.close()
+
+
+def test_a_lock_whose_signer_is_gone(memory: smp.Memory) -> None:
+    lock = SessionLock(Disk(RealSystem()), str(file_of(memory, ".smp")), "session review", "review")
+    lock.acquire(1)
+    lock._pid = 2**22 + 1  # larger than any process number of Linux
+    lock.sign("writing")
+    finding = only(memory.doctor(), "locks")
+    lock.close()
+    assert finding.severity == "warning"
+    assert "is gone" in finding.message
+
+
+# -- what is left, put away, or looked after
+
+
+def test_leftovers_of_crashes(memory: smp.Memory) -> None:
+    left = [
+        file_of(memory, "decisions.jsonl.smp-new"),
+        Path(memory.root, ".smp/other-0a1b2c3d.smp-new"),
+        Path(memory.root, "archived/other.tar.gz.smp-new"),
+    ]
+    for path in left:
+        path.touch(0o600)
+    assert memory.doctor().findings == []  # somebody may be at work
+    aged(*left)
+    own, stores = memory.doctor().of("leftovers")
+    assert (own.session, own.fix, own.severity) == ("review", "recovery", "note")
+    assert {detail["path"] for detail in stores.details} == {str(path) for path in left[1:]}
+
+
+def test_what_was_set_aside_is_for_a_person(memory: smp.Memory) -> None:
+    with file_of(memory, "findings.jsonl").open("ab") as file:
+        file.write(b'{"id":"FIND-0002","finding":"half of')
+    memory.session("review").add_finding("Whole, and sets the other one aside")
+    finding = only(memory.doctor(), "leftovers")
+    assert (finding.severity, finding.fix, finding.session) == ("note", None, "review")
+    assert "quarantine" in str(finding.path)
+
+
+def test_a_conversion_that_was_interrupted(memory: smp.Memory) -> None:
+    config = Path(memory.root, "config.json")
+    stored = json.loads(config.read_text())
+    config.write_text(json.dumps({**stored, "converting": True}))
+    Path(memory.root, ".smp/converting").mkdir(mode=0o700)
+    aged(config)
+    finding = only(looked(memory.root), "leftovers")
+    assert (finding.severity, finding.fix) == ("warning", "recovery")
+    assert "conversion" in finding.message
+
+
+def test_an_erasure_that_was_interrupted(memory: smp.Memory) -> None:
+    path = Path(memory.root, ".smp/erasing.json")
+    path.touch(0o600)
+    path.write_text('{"ids": {"review": []}}\n')
+    aged(path)
+    assert only(looked(memory.root), "leftovers").fix == "recovery"
+
+
+def test_an_archive_beside_its_session(memory: smp.Memory) -> None:
+    archive = Path(memory.root, "archived/done.tar.gz").read_bytes()
+    memory.restore_session("done")
+    Path(memory.root, "archived/done.tar.gz").touch(0o600)
+    Path(memory.root, "archived/done.tar.gz").write_bytes(archive)
+    assert memory.doctor().findings == []  # it may be on its way
+    aged(Path(memory.root, "archived/done.tar.gz"))
+    finding = only(memory.doctor(), "leftovers")
+    assert (finding.session, finding.fix) == ("done", "recovery")
+
+
+def test_an_index_that_nobody_uses(memory: smp.Memory) -> None:
+    old = Path(memory.root, ".smp/index/gone-0a1b2c3d")
+    old.mkdir(mode=0o700)
+    aged(old)
+    assert only(memory.doctor(), "leftovers").fix == "index"
+
+
+def test_a_session_file_that_was_removed_by_hand(tmp_path: Path) -> None:
+    with made(tmp_path, "single") as memory:
+        memory.create_session("other").add_decision("Something that somebody removes")
+        Path(memory.root, "other.jsonl").unlink()
+        finding = only(memory.doctor(), "leftovers")
+        assert "other" in finding.message
+        assert finding.fix is None
+
+
+def test_a_damaged_archive(memory: smp.Memory) -> None:
+    path = Path(memory.root, "archived/done.tar.gz")
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 16] = bytes(byte ^ 0xFF for byte in data[middle : middle + 16])  # one bit may mean nothing
+    path.write_bytes(data)
+    finding = only(memory.doctor(), "archives")
+    assert (finding.severity, finding.session, finding.path) == ("problem", "done", str(path))
+
+
+def test_a_damaged_cold_segment(tmp_path: Path) -> None:
+    with smp.open(tmp_path / "store", config=QUICKLY) as memory:
+        session = memory.create_session("old")
+        for number in range(30):
+            session.add_turn("user", f"Something old {number} " * 20, created="2025-01-01T00:00:00Z")
+        session.compact(100_000)
+        path = Path(session.folder, ".smp/cold.gz")
+        data = bytearray(path.read_bytes())
+        data[60] ^= 0x10
+        path.write_bytes(data)
+        found = memory.doctor().of("cold")
+        assert found
+        assert {finding.severity for finding in found} == {"problem"}
+
+
+def test_what_waits_to_be_purged(memory: smp.Memory) -> None:
+    memory.session("review").delete("TURN-0001")
+    assert memory.doctor().of("trash") == []
+    told = looked(memory.root, now=in_days(31)).of("trash")
+    assert [(finding.session, finding.severity) for finding in told] == [("review", "note"), ("wrong", "note")]
+    assert told[0].ids == ("TURN-0001",)
+
+
+def test_a_clock_that_jumped(memory: smp.Memory) -> None:
+    memory.maintain(only=["quota"])
+    assert memory.doctor().of("clock") == []
+    ahead, back = looked(memory.root, now=in_days(400)), looked(memory.root, now=in_days(-3))
+    assert ahead.of("clock")[0].severity == back.of("clock")[0].severity == "warning"
+
+
+def test_maintenance_that_does_not_run(memory: smp.Memory) -> None:
+    memory.maintain()
+    assert memory.doctor().of("maintenance") == []
+    [finding] = looked(memory.root, now=in_days(20)).of("maintenance")
+    assert (finding.severity, finding.fix) == ("note", "maintenance")
+    path = Path(memory.root, ".smp/access.log")
+    path.write_text("1768138200 review/DEC-0001\n" * 50_000)
+    assert memory.doctor().of("maintenance")[0].fix == "access"
+
+
+def test_an_audit_log_that_was_changed(memory: smp.Memory) -> None:
+    path = Path(memory.root, ".smp/audit.jsonl")
+    path.write_text(path.read_text().replace("archive_session", "nothing"))
+    assert only(memory.doctor(), "audit").severity == "warning"
+
+
+def test_a_session_that_left_no_memory(memory: smp.Memory) -> None:
+    path = Path(memory.root, ".smp/hooks/left-nothing")
+    path.parent.mkdir(mode=0o700, parents=True)
+    path.touch(0o600)
+    path.write_text('{"session": "codex-2026-01-31-5f0c1a7e", "turns": 12, "at": "2026-01-31T14:00:00Z"}')
+    finding = only(looked(memory.root), "hooks")
+    assert (finding.severity, finding.session) == ("note", "codex-2026-01-31-5f0c1a7e")
+    assert "12 turns" in finding.message
+    for hostile in ('{"session": "x\\nDo this", "turns": 1}', '{"session": "x", "turns": "many"}', "[", "[]", "\0"):
+        path.write_text(hostile)
+        assert looked(memory.root).of("hooks") == []
+
+
+def test_hooks_that_failed(memory: smp.Memory) -> None:
+    path = Path(memory.root, ".smp/hooks.log")
+    path.touch(0o600)
+    at = datetime.now(UTC).isoformat()
+    failures = [{"at": at, "client": "agent", "event": f"stop{n}", "error": f"no: {TOKEN}"} for n in range(5)]
+    path.write_text("".join(json.dumps(failure) + "\n" for failure in failures) + "torn {")
+    report = memory.doctor()
+    finding = only(report, "hooks")
+    assert finding.severity == "warning"
+    assert "5 failures" in finding.message
+    assert [detail["event"] for detail in finding.details] == ["stop2", "stop3", "stop4"]
+    assert TOKEN not in json.dumps(report.to_dict())
+    assert looked(memory.root, now=in_days(8)).of("hooks")[0].severity == "note"
+
+
+# -- settings
+
+
+def test_settings_that_nobody_knows_are_all_named(memory: smp.Memory) -> None:
+    path = Path(memory.root, "config.json")
+    stored = {**json.loads(path.read_text()), "durabilty": "os", "decay": {"polcy": "smp"}, "track_access": "perhaps"}
+    path.write_text(json.dumps(stored))
+    report = looked(memory.root)
+    assert {finding.check for finding in report.findings} == {"configuration"}
+    assert {finding.severity for finding in report.findings} == {"problem"}
+    for name in ("durabilty", "decay.polcy", "track_access"):
+        assert any(name in finding.message for finding in report.findings)
+    assert report.memories == 8
+
+
+@every_layout
+@pytest.mark.parametrize("text", ["", "{", '{"layout": ', "[]", '{"layout": "none", "format": 1}', "\x00" * 50])
+def test_a_store_whose_config_is_broken_is_read_all_the_same(tmp_path: Path, layout: str, text: str) -> None:
+    with made(tmp_path, layout) as memory:
+        root = Path(memory.root)
+    (root / "config.json").write_text(text)
+    finding = only(looked(root), "configuration")
+    assert (finding.severity, finding.path) == ("problem", str(root / "config.json"))
+    assert looked(root).memories == 8
+    assert layout in finding.advice or text == "[]"
+
+
+def test_a_store_of_a_newer_format_is_left_alone(memory: smp.Memory) -> None:
+    path = Path(memory.root, "config.json")
+    path.write_text('{"layout": "jsonl", "format": 99}')
+    report = looked(memory.root)
+    assert only(report, "configuration").severity == "problem"
+    assert report.sessions == 0
+
+
+def test_a_session_with_wrong_settings(memory: smp.Memory) -> None:
+    path = file_of(memory, "manifest.json")
+    head = json.loads(path.read_text())
+    path.write_text(json.dumps({**head, "config": {"durability": "perhaps"}}))
+    finding = only(memory.doctor(), "configuration")
+    assert finding.session == "review"
+
+
+# -- how it looks
+
+
+def test_one_session_alone(memory: smp.Memory) -> None:
+    memory.create_session("other").add_finding(f"Something about {TOKEN}")
+    path = file_of(memory, "decisions.jsonl")
+    path.write_text("{\n" + path.read_text())
+    assert memory.doctor(sessions=["other"]).of("contents") == []
+    assert [finding.session for finding in memory.doctor(sessions=["review"]).of("contents")] == ["review"]
+    with pytest.raises(smp.errors.SessionNotFound):
+        memory.doctor(sessions=["nowhere"])
+
+
+def test_a_quick_look_leaves_out_what_takes_long(memory: smp.Memory) -> None:
+    report = memory.doctor(quick=True)
+    assert [check.name for check in report.checks if check.skipped] == ["archives", "secrets", "duplicates"]
+
+
+def test_progress_is_told(memory: smp.Memory) -> None:
+    told: list[tuple[str, int, int]] = []
+    memory.doctor(progress=lambda *step: told.append(step))
+    assert told[0] == ("review", 0, 1)
+    assert told[-1][1:] == (1, 1)
+
+
+def test_a_closed_store_cannot_be_asked(tmp_path: Path) -> None:
+    memory = smp.open(tmp_path / "store")
+    memory.close()
+    with pytest.raises(smp.errors.StoreClosed):
+        memory.doctor()

@@ -1,0 +1,167 @@
+"""Whatever is in the files, a look ends in a report, tells no secret and changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from smp.files.layouts import NAMES
+from smp.health import contents
+from smp.health.doctor import CHECKS
+from tests.crash.stories import depth
+from tests.unit.health.planted import TOKEN, looked, made, unchanged
+
+every_layout = pytest.mark.parametrize("layout", NAMES)
+
+
+def shortened(path: Path, chance: random.Random) -> None:
+    path.write_bytes(path.read_bytes()[: chance.randrange(path.stat().st_size + 1)])
+
+
+def scribbled(path: Path, chance: random.Random) -> None:
+    data = bytearray(path.read_bytes())
+    for _ in range(1 + len(data) // 100):
+        if data:
+            data[chance.randrange(len(data))] = chance.randrange(256)
+    path.write_bytes(data)
+
+
+def with_zeros(path: Path, chance: random.Random) -> None:
+    data = path.read_bytes()
+    start = chance.randrange(len(data) + 1)
+    path.write_bytes(data[:start] + bytes(50) + data[start + 50 :])
+
+
+def other_json(path: Path, chance: random.Random) -> None:
+    path.write_text(
+        chance.choice(["[]", "null", "7", '"text"', '{"tasks": 7}', "[" * 50_000, '{"a": 1e999}', "\ufeff{}\n"])
+    )
+
+
+def other_types(path: Path, chance: random.Random) -> None:
+    """Values of JSON or YAML become others of another type."""
+    text = path.read_bytes().decode(errors="replace")
+    for old, new in (('"', ""), (":", ": ["), ("{", '{"id": 7, '), ("0", "-1e9")):
+        if chance.random() < 0.4:
+            text = text.replace(old, new, chance.randrange(1, 9))
+    path.write_text(text)
+
+
+def noise(path: Path, chance: random.Random) -> None:
+    path.write_bytes(chance.randbytes(chance.randrange(2000)))
+
+
+def gone(path: Path, chance: random.Random) -> None:
+    path.unlink()
+
+
+def a_folder(path: Path, chance: random.Random) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def a_link_to_nothing(path: Path, chance: random.Random) -> None:
+    path.unlink()
+    path.symlink_to("nowhere")
+
+
+def a_pipe(path: Path, chance: random.Random) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def forbidden(path: Path, chance: random.Random) -> None:
+    os.chmod(path, 0)
+
+
+DAMAGES = [shortened, scribbled, with_zeros, other_json, other_types, noise, gone, a_folder, a_link_to_nothing, a_pipe, forbidden]  # fmt: skip
+
+
+@every_layout
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_any_file_may_be_damaged(tmp_path: Path, layout: str, damage: Callable[[Path, random.Random], None]) -> None:
+    chance = random.Random(f"{layout} {damage.__name__}")
+    with made(tmp_path, layout) as memory:
+        memory.maintain()
+        root = Path(memory.root)
+    whole, store = tmp_path / "whole", tmp_path / "again"
+    shutil.copytree(root, whole)
+    paths = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file())
+    for path in chance.sample(paths, min(len(paths), depth(5, len(paths)))):
+        shutil.copytree(whole, store)
+        damage(store / path, chance)
+        report = looked(store)
+        assert report.layout in NAMES, path
+        assert {finding.check for finding in report.findings} <= {kind.name for kind in CHECKS}
+        shutil.rmtree(store)
+
+
+@every_layout
+def test_all_files_may_be_damaged_at_once_and_nothing_is_touched(tmp_path: Path, layout: str) -> None:
+    with made(tmp_path, layout) as memory:
+        root = Path(memory.root)
+    for seed in range(depth(3, 50)):
+        chance, store = random.Random(seed), tmp_path / f"again{seed}"
+        shutil.copytree(root, store)
+        for path in sorted(path for path in store.rglob("*") if path.is_file()):
+            chance.choice([shortened, scribbled, with_zeros, other_json, other_types, noise])(path, chance)
+        with unchanged(store):
+            looked(store)
+
+
+def test_a_check_that_fails_is_a_finding_and_the_others_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with made(tmp_path) as memory:
+        memory.session("review").add_finding("The login form has no rate limit at all")
+
+        def broken(*_: object) -> None:
+            raise ValueError(f"unexpected {TOKEN}")
+
+        monkeypatch.setattr(contents, "validate", broken)
+        report = memory.doctor()
+    assert [(finding.check, finding.severity) for finding in report.findings] == [
+        ("contents", "problem"),
+        ("duplicates", "note"),
+    ]
+    assert report.findings[0].session == "review"
+    assert TOKEN not in json.dumps(report.to_dict())
+
+
+@every_layout
+def test_no_secret_is_told_whatever_is_broken(tmp_path: Path, layout: str) -> None:
+    """Messages quote what is wrong; the secret may be part of it."""
+    with made(tmp_path, layout, privacy={"redaction": {"enabled": False}}) as memory:
+        session = memory.session("review")
+        session.change_info(project=f"shop {TOKEN}", context={"note": TOKEN})
+        session.add_decision(f"Use {TOKEN}", tags=["auth"], references=[TOKEN])
+        session.add_finding(f"password = {TOKEN}", severity="high")
+        root = Path(memory.root)
+    for seed in range(depth(4, 100)):
+        chance, store = random.Random(seed), tmp_path / f"again{seed}"
+        shutil.copytree(root, store)
+        (store / "config.json").write_text(f'{{"layout": "{layout}", "format": 1, "durability": "{TOKEN}"}}')
+        for path in sorted(path for path in store.rglob("*") if path.is_file() and path.name != "config.json"):
+            if chance.random() < 0.5:
+                other_types(path, chance)
+        assert TOKEN not in json.dumps(looked(store).to_dict())
+
+
+def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with made(tmp_path) as memory:
+        root = memory.root
+    listed = os.listdir
+
+    def refused(path: str) -> list[str]:
+        if str(path).endswith("sessions"):
+            raise PermissionError(13, "Permission denied", path)
+        return listed(path)
+
+    monkeypatch.setattr(os, "listdir", refused)
+    report = looked(root)
+    assert {"contents", "permissions"} <= {finding.check for finding in report.findings}
+    assert not report.ok

@@ -1,0 +1,140 @@
+"""What happened? Events of four hosts, and what is none."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from smp.hooks import events
+from smp.hooks.answers import answer, takes_context
+
+
+def read(payload: Any, client: str = "auto", **environ: str) -> events.Event | None:
+    return events.read(json.dumps(payload).encode(), client, environ)
+
+
+def named(event: str, **fields: Any) -> dict[str, Any]:
+    return {"hook_event_name": event, "session_id": "s-1", "cwd": "/w", **fields}
+
+
+@pytest.mark.parametrize(
+    ("payload", "environ", "client"),
+    [
+        (named("SessionStart", source="startup"), {}, "claude-code"),
+        (named("UserPromptSubmit", prompt="x", turn_id="t1"), {}, "codex"),
+        (named("SessionStart", transcript_path="/h/sessions/rollout-2026-01-31T10-00-00-019a.jsonl"), {}, "codex"),
+        (named("BeforeAgent", prompt="x", timestamp="2026-01-31T10:00:00Z"), {}, "gemini"),
+        (named("SessionStart", source="startup"), {"GEMINI_PROJECT_DIR": "/w"}, "gemini"),
+        (named("SessionStart", source="startup"), {"GEMINI_API_KEY": "k"}, "claude-code"),
+        ({"hook_event_name": "stop", "conversation_id": "c1", "workspace_roots": ["/w"]}, {}, "cursor"),
+        (named("sessionStart"), {}, "cursor"),
+        (named("SessionStart"), {"CURSOR_VERSION": "3.7"}, "cursor"),
+    ],
+)
+def test_the_host_is_told_by_what_it_says(payload: Any, environ: dict[str, str], client: str) -> None:
+    event = read(payload, **environ)
+    assert event is not None
+    assert event.client == client
+
+
+def test_a_named_host_needs_no_telling() -> None:
+    event = read(named("UserPromptSubmit", turn_id="t1", prompt="x"), "gemini")
+    assert event is not None
+    assert (event.client, event.is_sure) == ("gemini", True)
+
+
+def test_what_nothing_tells_is_not_sure() -> None:
+    event = read(named("Stop", last_assistant_message="x"))
+    assert event is not None
+    assert (event.client, event.is_sure) == ("claude-code", False)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"{", b"null", b"[]", b"7", b'"SessionStart"', b"\xff\xfe", b'{"hook_event_name": "PreToolUse", "session_id": "s"}',
+     b'{"hook_event_name": "SessionStart"}', b'{"hook_event_name": ["SessionStart"], "session_id": "s"}',
+     b'{"hook_event_name": "Stop", "session_id": 7}', b"[" * 100_000],
+)  # fmt: skip
+def test_what_is_no_event_is_none(raw: bytes) -> None:
+    assert events.read(raw, "auto", {}) is None
+
+
+def test_fields_of_a_wrong_type_count_as_missing() -> None:
+    event = read(named("Stop", last_assistant_message=["x"], transcript_path=None, prompt_id=7, cwd=3))
+    assert event is not None
+    assert (event.reply, event.transcript, event.turn, event.cwd) == ("", "", "", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_answered"),
+    [("SessionStart", True), ("UserPromptSubmit", True), ("SubagentStart", True), ("BeforeAgent", True),
+     ("beforeSubmitPrompt", True), ("sessionStart", True), ("Stop", False), ("SessionEnd", False), ("stop", False),
+     ("AfterAgent", False), ("PreCompact", False), ("PreCompress", False)],
+)  # fmt: skip
+def test_the_bytes_tell_whether_something_has_to_be_said(name: str, is_answered: bool) -> None:
+    raw = json.dumps(named(name)).encode()
+    assert events.may_be_answered(raw) is is_answered
+    event = events.read(raw, "auto", {})
+    assert event is not None
+    assert (event.kind in events.ANSWERED) is is_answered
+
+
+def test_wake_up_calls_of_the_host_are_not_prompts_of_a_person() -> None:
+    for source, by_person in (("user", True), ("", True), ("sdk", True), ("schedule_wakeup", False), ("system", False)):
+        event = read(named("UserPromptSubmit", prompt="x", source=source))
+        assert event is not None
+        assert event.is_from_a_person is by_person
+
+
+KNOWN_KEYS = {"continue", "stopReason", "suppressOutput", "systemMessage", "decision", "reason", "hookSpecificOutput"}
+
+
+@pytest.mark.parametrize("name", ["SessionStart", "UserPromptSubmit", "SubagentStart"])
+def test_codex_gets_only_keys_of_its_closed_schema(name: str) -> None:
+    event = read(named(name, turn_id="t", prompt="x"), "codex")
+    assert event is not None
+    said = json.loads(answer(event, "something"))
+    assert set(said) <= KNOWN_KEYS
+    assert said["hookSpecificOutput"] == {"hookEventName": name, "additionalContext": "something"}
+    assert answer(event, "") == b""
+
+
+def test_gemini_gets_json_in_any_case() -> None:
+    event = read(named("BeforeAgent", prompt="x"))
+    assert event is not None
+    assert json.loads(answer(event, "")) == {}
+    assert json.loads(answer(event, "so"))["hookSpecificOutput"]["additionalContext"] == "so"
+
+
+def test_cursor_takes_context_at_the_start_only_and_waits_for_a_word_at_each_prompt() -> None:
+    start, prompt = read(named("sessionStart")), read(named("beforeSubmitPrompt", prompt="x"))
+    assert start is not None
+    assert prompt is not None
+    assert (takes_context(start), takes_context(prompt)) == (True, False)
+    assert json.loads(answer(start, "so")) == {"additional_context": "so"}
+    assert answer(start, "") == b""
+    assert json.loads(answer(prompt, "")) == {"continue": True}
+
+
+def test_cursor_runs_hooks_of_claude_code_and_answers_are_theirs() -> None:
+    event = read(named("UserPromptSubmit", prompt="x"), CURSOR_VERSION="3.7")
+    assert event is not None
+    assert (event.client, takes_context(event), answer(event, "")) == ("cursor", True, b"")
+    assert json.loads(answer(event, "so"))["hookSpecificOutput"]["additionalContext"] == "so"
+
+
+def test_what_a_host_put_into_a_prompt_is_not_the_persons() -> None:
+    said = "<hook_context>&lt;smp-recalled&gt; old &lt;/smp-recalled&gt;</hook_context>\n\nReal <system-reminder>x</system-reminder>question"
+    event = read(named("BeforeAgent", prompt=said))
+    assert event is not None
+    assert event.prompt.strip() == "Real question"
+    assert events.without_host_words("a <hook_context> that never ends") == "a <hook_context> that never ends"
+
+
+def test_a_prompt_of_nothing_but_reminders_is_read_in_one_go() -> None:
+    many = "<system-reminder>x</system-reminder>" * 200_000  # one by one, each with a copy of the rest, takes hours
+    event = read(named("UserPromptSubmit", prompt=f"a{many}b<hook_context>c</hook_context>d<system-reminder>e"))
+    assert event is not None
+    assert event.prompt == "abd<system-reminder>e"

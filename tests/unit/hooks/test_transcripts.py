@@ -1,0 +1,186 @@
+"""Which lines of a transcript are turns? Lines as the hosts write them, made up here."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smp.agents.fence import fence
+from smp.hooks import claude_transcript, codex_transcript
+from smp.hooks.transcript import lines_from, size_of
+
+
+def user(uuid: str, parent: str | None, content: Any, **more: Any) -> dict[str, Any]:
+    message = {"role": "user", "content": content}
+    return {"type": "user", "uuid": uuid, "parentUuid": parent, "message": message, "timestamp": "2026-01-31T10:00:00.000Z", **more}  # fmt: skip
+
+
+def assistant(uuid: str, parent: str | None, *texts: str, id: str = "", **more: Any) -> dict[str, Any]:
+    content: list[dict[str, Any]] = [{"type": "thinking", "thinking": "hm"}]
+    content += [{"type": "text", "text": text} for text in texts] + [{"type": "tool_use", "id": "t", "name": "Edit", "input": {}}]  # fmt: skip
+    message = {"id": id or f"msg-{uuid}", "role": "assistant", "content": content}
+    return {"type": "assistant", "uuid": uuid, "parentUuid": parent, "message": message, **more}
+
+
+def result(uuid: str, parent: str) -> dict[str, Any]:
+    return user(uuid, parent, [{"type": "tool_result", "tool_use_id": "t", "content": "ok"}], toolUseResult={})
+
+
+def said(lines: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(turn.role, turn.text) for turn in claude_transcript.turns_in(lines)]
+
+
+def test_prompts_and_last_answers_are_turns() -> None:
+    lines = [
+        user("u1", None, "Use OAuth"),
+        assistant("a1", "u1", "Let me look."),
+        result("r1", "a1"),
+        assistant("a2", "r1", "Done: OAuth 2.0."),
+        user("u2", "a2", [{"type": "text", "text": "And the tests?"}, {"type": "image", "source": {}}]),
+        assistant("a3", "u2", "All pass."),
+    ]
+    assert said(lines) == [
+        ("user", "Use OAuth"),
+        ("assistant", "Done: OAuth 2.0."),
+        ("user", "And the tests?"),
+        ("assistant", "All pass."),
+    ]
+    turns = claude_transcript.turns_in(lines)
+    assert [turn.key for turn in turns] == ["u1", "a2", "u2", "a3"]
+    assert turns[0].at == "2026-01-31T10:00:00.000Z"
+
+
+def test_one_message_in_several_lines_is_one_turn() -> None:
+    lines = [user("u1", None, "Go"), assistant("a1", "u1", "First.", id="m"), assistant("a2", "a1", "Second.", id="m")]
+    assert said(lines)[1] == ("assistant", "First.\n\nSecond.")
+
+
+def test_a_prompt_that_was_written_anew_takes_what_followed_from_it_along() -> None:
+    lines = [
+        user("u1", None, "Hello"),
+        assistant("a1", "u1", "Hi."),
+        user("u2", "a1", "Wrong question"),
+        assistant("a2", "u2", "Wrong answer"),
+        user("u3", "a1", "Right question"),
+        assistant("a3", "u3", "Right answer"),
+    ]
+    assert [text for _, text in said(lines)] == ["Hello", "Hi.", "Right question", "Right answer"]
+
+
+def test_what_nobody_said_is_left_out() -> None:
+    lines = [
+        user("m", None, "Told by the host", isMeta=True),
+        user("s", None, "To another agent", isSidechain=True),
+        assistant("t", None, "Of a team", teamName="x"),
+        user("c", None, "<command-name>/clear</command-name>"),
+        user("o", None, "<local-command-stdout>x</local-command-stdout>"),
+        user("r", None, "<system-reminder>do this</system-reminder>"),
+        user("i", None, "[Request interrupted by user]"),
+        user("f", None, fence("recalled before")),
+        {"type": "summary", "summary": "A title", "leafUuid": "x"},
+        {"type": "system", "subtype": "compact_boundary", "uuid": "b", "parentUuid": None},
+        {"type": "user", "uuid": "bad", "message": "not an object"},
+        user("u", None, f"Real {fence('recalled')} question <system-reminder>x</system-reminder>"),
+    ]
+    assert said(lines) == [("user", "Real  question")]
+
+
+def test_a_prompt_has_the_id_that_its_event_had() -> None:
+    lines = [user("u1", None, "One", promptId="p1"), user("u2", "u1", "Two", promptId="p1"), user("u3", "u2", "Three", promptId="p2")]  # fmt: skip
+    assert [turn.key for turn in claude_transcript.turns_in(lines)] == ["prompt:p1", "u2", "prompt:p2"]
+
+
+def test_a_compaction_leaves_its_summary() -> None:
+    lines = [user("u1", None, "We use OAuth.", isCompactSummary=True), user("u2", "u1", "Go on")]
+    assert said(lines) == [("summary", "We use OAuth."), ("user", "Go on")]
+
+
+def item(role: str, text: str, at: str = "2026-01-31T10:00:00.000Z", **more: Any) -> dict[str, Any]:
+    kind = "input_text" if role == "user" else "output_text"
+    payload = {"type": "message", "role": role, "content": [{"type": kind, "text": text}], **more}
+    return {"timestamp": at, "type": "response_item", "payload": payload}
+
+
+def test_a_rollout_of_codex() -> None:
+    lines = [
+        {"timestamp": "x", "type": "session_meta", "payload": {"id": "019a", "cwd": "/w"}},
+        item("user", "<environment_context>linux</environment_context>"),
+        item("user", "# AGENTS.md instructions for /w"),
+        item("developer", "be good"),
+        item("user", "Use OAuth"),
+        {"timestamp": "x", "type": "event_msg", "payload": {"type": "user_message", "message": "Use OAuth"}},
+        item("assistant", "Looking.", phase="commentary"),
+        {"timestamp": "x", "type": "response_item", "payload": {"type": "function_call", "name": "shell", "arguments": "{}"}},
+        item("assistant", "Done", at="2026-01-31T10:01:00.000Z", phase="final_answer"),
+        {"timestamp": "x", "type": "compacted", "payload": {"message": "They use OAuth.", "replacement_history": []}},
+        {"timestamp": "x", "type": "world_state", "payload": None},
+    ]  # fmt: skip
+    turns = codex_transcript.turns_in(lines)
+    assert [(turn.role, turn.text) for turn in turns] == [
+        ("user", "Use OAuth"),
+        ("assistant", "Done"),
+        ("summary", "They use OAuth."),
+    ]
+    assert turns[1].at == "2026-01-31T10:01:00.000Z"
+    assert len({turn.key for turn in turns}) == 3
+
+
+def test_the_same_words_at_another_time_are_another_turn() -> None:
+    turns = codex_transcript.turns_in(
+        [item("user", "yes", at="1"), item("user", "yes", at="2"), item("user", "yes", at="2")]
+    )
+    assert [turn.key for turn in turns].count(turns[0].key) == 1
+    assert turns[1].key == turns[2].key
+
+
+def test_reading_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    first, second = (json.dumps(user(name, None, name)).encode() + b"\n" for name in ("u1", "u2"))
+    path.write_bytes(first + b"not json\n" + second[:20])
+    lines, offset = lines_from(str(path), 0)
+    assert [line["uuid"] for line in lines] == ["u1"]
+    path.write_bytes(first + b"not json\n" + second)
+    lines, offset = lines_from(str(path), offset)
+    assert [line["uuid"] for line in lines] == ["u2"]
+    assert lines_from(str(path), offset) == ([], offset)
+
+
+def test_a_file_that_was_cut_is_read_anew_and_one_that_is_gone_is_empty(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text(json.dumps(user("u1", None, "x")) + "\n")
+    lines, _ = lines_from(str(path), 10_000)
+    assert len(lines) == 1
+    assert lines_from(str(tmp_path / "gone.jsonl"), 7) == ([], 7)
+    (tmp_path / "t.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd")
+    assert lines_from(str(tmp_path / "t.jsonl.zst"), 0) == ([], 0)
+
+
+ODD = [None, 5, True, [], ["x"], {}, {"a": 1}, [{"type": ["text"], "text": "x"}], [{"type": "text", "text": 5}]]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_a_line_of_odd_types_costs_nothing_but_itself(odd: Any) -> None:
+    ours = [user("u1", "p", "Use OAuth"), user("u2", "p", "Use OAuth 2"), assistant("a1", "u2", "Done.")]
+    for line in (user("x", "u1", "odd"), assistant("y", "u1", "odd")):
+        planted = [{**line, name: odd} for name in (*line, "isMeta", "promptId", "isCompactSummary")]
+        planted += [{**line, "message": {**line["message"], name: odd}} for name in line["message"]]
+        for each in planted:
+            assert ("assistant", "Done.") in said([each, *ours])
+    message = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Use OAuth"}]}
+    fine = {"type": "response_item", "timestamp": "2026-01-31T10:00:00Z", "payload": message}
+    planted = [{**fine, name: odd} for name in fine]
+    planted += [{**fine, "payload": {**message, name: odd}} for name in message]
+    for each in planted:
+        assert codex_transcript.turns_in([each, fine])[-1].text == "Use OAuth"
+
+
+def test_a_pipe_in_the_place_of_a_transcript_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "t.jsonl")
+    (tmp_path / "folder.jsonl").mkdir()
+    for name in ("t.jsonl", "folder.jsonl", "nul\0.jsonl", "none.jsonl"):
+        assert size_of(str(tmp_path / name)) == -1
+        assert lines_from(str(tmp_path / name), 0) == ([], 0)

@@ -1,0 +1,226 @@
+"""The knowledge graph in a session: the answers of the reference server, and nothing lost."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import smp
+from smp.agents.fence import fence
+from smp.files.layouts import NAMES
+from smp.mcp.graph import SESSION, KnowledgeGraph, UnknownEntity
+from smp.mcp.graph_file import export_file, import_file, import_once, parse, text_of
+
+
+@pytest.fixture
+def memory() -> Any:
+    with smp.open(":memory:") as memory:
+        yield memory
+
+
+def entity(name: str, *observations: str, kind: str = "person") -> dict[str, Any]:
+    return {"name": name, "entityType": kind, "observations": list(observations)}
+
+
+def relation(source: str, target: str, kind: str = "knows") -> dict[str, Any]:
+    return {"from": source, "to": target, "relationType": kind}
+
+
+def test_an_empty_graph_makes_no_session(memory: Any) -> None:
+    assert KnowledgeGraph(memory).read() == {"entities": [], "relations": []}
+    KnowledgeGraph(memory).delete_entities(["nobody"])
+    assert memory.sessions() == []
+
+
+def test_only_what_is_new_is_created(memory: Any) -> None:
+    graph = KnowledgeGraph(memory)
+    assert graph.create_entities([entity("Ada", "likes tea")]) == [entity("Ada", "likes tea")]
+    assert graph.create_entities([entity("Ada", "other"), entity("Bob")]) == [entity("Bob")]
+    assert graph.create_relations([relation("Ada", "Bob")]) == [relation("Ada", "Bob")]
+    assert graph.create_relations([relation("Ada", "Bob"), relation("Bob", "Ada")]) == [relation("Bob", "Ada")]
+    assert graph.read() == {
+        "entities": [entity("Ada", "likes tea"), entity("Bob")],
+        "relations": [relation("Ada", "Bob"), relation("Bob", "Ada")],
+    }
+
+
+def test_what_one_call_gives_twice_is_kept_twice_as_by_the_reference_server(memory: Any) -> None:
+    graph = KnowledgeGraph(memory)
+    twice = [entity("A", "x", "x"), entity("A", kind="other")]
+    assert graph.create_entities(twice) == twice
+    assert graph.add_observations([{"entityName": "A", "contents": ["y", "y", "x"]}]) == [
+        {"entityName": "A", "addedObservations": ["y", "y"]}
+    ]
+    assert graph.read()["entities"] == [entity("A", "x", "x", "y", "y"), entity("A", kind="other")]
+    graph.delete_observations([{"entityName": "A", "observations": ["x", "unknown"]}])
+    assert graph.open(["A"])["entities"][0]["observations"] == ["y", "y"]
+    graph.delete_entities(["A"])
+    assert graph.read()["entities"] == []
+
+
+def test_observations_want_an_entity_and_are_added_whole_or_not_at_all(memory: Any) -> None:
+    graph = KnowledgeGraph(memory)
+    graph.create_entities([entity("Ada")])
+    with pytest.raises(UnknownEntity, match="Entity with name Zoe not found"):
+        graph.add_observations([{"entityName": "Ada", "contents": ["a"]}, {"entityName": "Zoe", "contents": ["b"]}])
+    assert graph.read()["entities"] == [entity("Ada")]
+
+
+def test_an_entity_takes_its_relations_and_observations_with_it_and_can_be_made_again(memory: Any) -> None:
+    graph = KnowledgeGraph(memory)
+    graph.create_entities([entity("Ada", "old"), entity("Bob")])
+    graph.create_relations([relation("Ada", "Bob"), relation("Bob", "nobody"), relation("x", "y")])
+    graph.delete_entities(["Ada"])
+    assert graph.read() == {"entities": [entity("Bob")], "relations": [relation("Bob", "nobody"), relation("x", "y")]}
+    graph.create_entities([entity("Ada", "new")])
+    assert graph.open(["Ada"])["entities"] == [entity("Ada", "new")]
+    graph.delete_relations([relation("x", "y")])
+    assert graph.read()["relations"] == [relation("Bob", "nobody")]
+
+
+def test_search_looks_at_names_types_and_observations_in_whatever_case(memory: Any) -> None:
+    graph = KnowledgeGraph(memory)
+    graph.create_entities([entity("Ada", "Ärger"), entity("Bob", kind="TEAM"), entity("Cid")])
+    graph.create_relations([relation("Cid", "Bob")])
+    assert graph.search("ärger")["entities"] == [entity("Ada", "Ärger")]
+    assert graph.search("team") == {"entities": [entity("Bob", kind="TEAM")], "relations": [relation("Cid", "Bob")]}
+    assert len(graph.search("")["entities"]) == 3
+
+
+def test_the_graph_is_memories_that_a_question_finds_and_that_can_be_restored(memory: Any) -> None:
+    graph = KnowledgeGraph(memory)
+    graph.create_entities([entity("Ada", "prefers dark roast coffee")])
+    hits = memory.query("who likes dark roast?")
+    assert hits[0].record.text == "Ada: prefers dark roast coffee"
+    assert hits[0].record.topic == "Ada"
+    assert [each.record.text for each in memory.session(SESSION).find_related(hits[0].record)] == ["Ada is a person"]
+    graph.delete_observations([{"entityName": "Ada", "observations": ["prefers dark roast coffee"]}])
+    memory.session(SESSION).restore(hits[0].record.id)
+    assert graph.read()["entities"] == [entity("Ada", "prefers dark roast coffee")]
+
+
+def test_secrets_are_taken_out_and_found_again_under_what_is_left(memory: Any) -> None:
+    graph = KnowledgeGraph(memory)
+    graph.create_entities([entity("ada@example.com", "mail ada@example.com")])
+    assert graph.open(["ada@example.com"])["entities"] == [entity("[REDACTED:email]", "mail [REDACTED:email]")]
+    assert (
+        graph.add_observations([{"entityName": "ada@example.com", "contents": ["mail ada@example.com"]}])[0][
+            "addedObservations"
+        ]
+        == []
+    )
+
+
+def test_what_was_recalled_from_memory_is_no_new_observation(memory: Any) -> None:
+    graph = KnowledgeGraph(memory)
+    texts = [fence("old fact"), "new " + fence("old fact")]
+    assert graph.create_entities([entity("Ada", *texts)]) == [entity("Ada", "new ")]
+    assert graph.read()["entities"] == [entity("Ada", "new ")]
+    assert graph.add_observations([{"entityName": "Ada", "contents": texts}])[0]["addedObservations"] == []
+
+
+@pytest.mark.parametrize("layout", NAMES)
+def test_threads_that_create_the_same_make_it_once_and_lose_nothing(tmp_path: Path, layout: str) -> None:
+    with smp.open(tmp_path, layout=layout) as memory:
+        created: list[Any] = []
+
+        def work(number: int) -> None:
+            graph = KnowledgeGraph(memory)
+            created.extend(graph.create_entities([entity("shared", "first"), entity(f"own {number}")]))
+            graph.add_observations([{"entityName": "shared", "contents": ["same", f"from {number}"]}])
+            graph.create_relations([relation("shared", f"own {number}"), relation("a", "b")])
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        graph = KnowledgeGraph(memory).read()
+        by_name = {each["name"]: each["observations"] for each in graph["entities"]}
+        assert sorted(by_name) == sorted(["shared", *(f"own {number}" for number in range(8))])
+        assert len(graph["entities"]) == 9
+        assert sorted(by_name["shared"]) == sorted(["first", "same", *(f"from {number}" for number in range(8))])
+        assert len(graph["relations"]) == 9
+        assert sum(each["name"] == "shared" for each in created) == 1
+
+
+def test_an_observation_added_while_its_entity_goes_leaves_nothing_behind(memory: Any) -> None:
+    graph = KnowledgeGraph(memory)
+    graph.create_entities([entity("Ada")])
+    [node] = memory.session(SESSION).records()
+    memory.session(SESSION).add(
+        "learning", {"learning": "Ada: late", "graph": "observation", "entity_id": node.id, "observation": "late"}
+    )
+    memory.session(SESSION).delete(node.id)
+    graph.delete_entities(["Ada"])
+    assert memory.session(SESSION).records() == []
+
+
+def test_a_record_that_somebody_edited_beyond_recognition_is_left_out(memory: Any) -> None:
+    graph = KnowledgeGraph(memory)
+    graph.create_entities([entity("Ada"), entity("Bob")])
+    first, _ = memory.session(SESSION).records()
+    memory.session(SESSION).update(first.id, entity_type=None)
+    assert graph.read()["entities"] == [entity("Bob")]
+
+
+# -- files
+
+
+def test_a_file_comes_in_once_and_goes_out_equal(tmp_path: Path) -> None:
+    lines = [
+        '{"type":"entity","name":"Ada","entityType":"person","observations":["x","x","ß"]}',
+        '{"type":"entity","name":"Ada","entityType":"twin","observations":["z"]}',
+        '{"type":"relation","from":"Ada","to":"Acme","relationType":"works at"}',
+    ]
+    source, target = tmp_path / "memory.jsonl", tmp_path / "out.jsonl"
+    source.write_text("\n".join(lines))
+    with smp.open(tmp_path / "store") as memory:
+        first = import_file(memory, str(source))
+        assert first.counts == {"entities": 2, "observations": 4, "relations": 1}
+        assert import_file(memory, str(source)).counts == {"entities": 0, "observations": 0, "relations": 0}
+        export_file(memory, str(target))
+    assert target.read_text() == source.read_text()
+    assert target.stat().st_mode & 0o777 == 0o600
+
+
+def test_lines_that_are_not_understood_are_named_and_the_rest_comes_in() -> None:
+    text = b'{"type":"entity","name":"A","entityType":"t","observations":[]}\n\nnonsense\n{"type":"other"}\n{"type":"entity","name":7,"entityType":"t","observations":[]}\n{"type":"entity","name":"B","entityType":"t","observations":[1]}\n{"type":"relation","from":"a","to":"\\ud800","relationType":"r"}'
+    graph, problems = parse(text)
+    assert graph["entities"] == [{"name": "A", "entityType": "t", "observations": []}]
+    assert graph["relations"] == []
+    assert [line for line, _ in problems] == [3, 4, 5, 6, 7]
+    assert text_of(graph) == '{"type":"entity","name":"A","entityType":"t","observations":[]}'
+
+
+def test_a_server_takes_a_file_in_once_so_that_what_was_deleted_stays_so(tmp_path: Path) -> None:
+    source = tmp_path / "memory.jsonl"
+    source.write_text('{"type":"entity","name":"Ada","entityType":"person","observations":[]}')
+    with smp.open(tmp_path / "store") as memory:
+        graph = KnowledgeGraph(memory)
+        assert import_once(graph, str(source)) == ({"entities": 1, "observations": 0, "relations": 0}, [])
+        graph.delete_entities(["Ada"])
+        assert import_once(graph, str(source)) is None
+        assert import_once(graph, str(tmp_path / "missing")) is None
+        assert graph.read()["entities"] == []
+
+
+def test_what_is_larger_than_a_memory_may_be_is_named_and_the_rest_comes_in(memory: Any) -> None:
+    huge = "x" * 2_000_000
+    lines = [
+        {"type": "entity", **entity("Ada", "likes tea", huge, "plays chess")},
+        {"type": "entity", **entity(huge)},
+        {"type": "relation", **relation("Ada", huge)},
+        {"type": "entity", **entity("Bob", "y" * 400_000)},
+    ]
+    done = import_file(memory, "\n".join(map(json.dumps, lines)).encode())
+    assert [line for line, _ in done.problems] == [1, 2, 3]
+    assert all(huge not in why for _, why in done.problems)
+    assert KnowledgeGraph(memory).read()["entities"] == [
+        entity("Ada", "likes tea", "plays chess"),
+        entity("Bob", "y" * 400_000),
+    ]
