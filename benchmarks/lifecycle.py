@@ -118,7 +118,10 @@ def _tar(plan: Plan, folder: str) -> tuple[float, float]:
 
     def unpack() -> None:
         with tarfile.open(path) as tar:
-            tar.extractall(target, filter="data")
+            if hasattr(tarfile, "data_filter"):  # Python 3.11.4 and later
+                tar.extractall(target, filter="data")
+            else:
+                tar.extractall(target)  # noqa: S202 - packed a moment ago, by ourselves
 
     return whole(pack)[0], whole(unpack)[0]
 

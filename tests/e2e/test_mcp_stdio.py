@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
 
 import smp
+from tests.e2e.hook_host import until
 from tests.e2e.mcp_process import Failed, Server, command, environment
 
 
@@ -146,7 +147,7 @@ def test_fifty_calls_at_once_in_one_connection_are_all_kept(server: Server, sess
     assert server.data("sessions", action="show", id=session)["sessions"][0]["memories"] == 50
 
 
-def test_two_servers_and_the_command_line_share_a_store_and_lose_nothing(
+def test_two_servers_a_hook_and_the_command_line_share_a_store_and_lose_nothing(
     root: Path, server: Server, session: str
 ) -> None:
     kept: list[str] = []
@@ -172,9 +173,22 @@ def test_two_servers_and_the_command_line_share_a_store_and_lose_nothing(
             done = subprocess.run(words, env=environment(), capture_output=True, check=True)
             kept.append(f"{session}/{json.loads(done.stdout)['id']}")
 
+    def by_hook() -> None:
+        for number in range(3):
+            event = {"hook_event_name": "UserPromptSubmit", "session_id": "host", "cwd": str(root.parent)}
+            said = json.dumps({**event, "prompt_id": f"p{number}", "prompt": f"Question {number} of the host"}).encode()
+            words = [sys.executable, "-m", "smp", "hook"]
+            subprocess.run(words, input=said, env=environment(SMP_ROOT=str(root)), capture_output=True, check=True)
+
+    def asked() -> set[str]:
+        with smp.open(root) as memory:
+            own = [each for each in memory.sessions() if each.id.startswith("claude-code-")]
+            return {turn.content for each in own for turn in each.records("turn")}
+
     with Server(root) as other:
         other.greet()
         threads = [
+            threading.Thread(target=by_hook),
             threading.Thread(target=by_server, args=(server, "first")),
             threading.Thread(target=by_server, args=(other, "second")),
             threading.Thread(target=by_command_line),
@@ -187,6 +201,7 @@ def test_two_servers_and_the_command_line_share_a_store_and_lose_nothing(
         found = other.data("recall", session=session, limit=100, max_tokens=50_000)["items"]
         assert {item["id"] for item in found} == set(kept)
         assert other.leave() == 0
+    until(lambda: asked() == {f"Question {number} of the host" for number in range(3)})  # it records behind its answer
 
 
 @pytest.mark.crash

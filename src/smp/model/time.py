@@ -17,6 +17,8 @@ def to_text(moment: datetime) -> str:
 def to_moment(text: str) -> datetime:
     """The moment of a text that `to_text` wrote or a person typed; without a zone it is UTC."""
     moment = datetime.fromisoformat(text)
+    if moment.tzinfo is UTC:
+        return moment
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 

@@ -9,19 +9,19 @@ after a word such as `phone`; others stay. One in ten random numbers that start 
 
 from __future__ import annotations
 
-from functools import cache
-
 from smp.privacy.patterns import Rule
 from smp.privacy.plausible import DIGITS, passes_luhn, passes_mod_97
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from re import Match, Pattern
+    from re import Match
 
     Span = tuple[int, int]
 
 LEAST_DIGITS = 9  # no number of a person is shorter
-_ROW = r"[0-9][0-9 ./()-]{8,}+"
+_BETWEEN = b" ./()-"  # may stand between the digits of one number
+_DIGITS_ONLY = bytes(0x30 if byte in b"0123456789" else 0x78 for byte in range(256))
+_ROW = b"0" * LEAST_DIGITS
 
 _CARD = (
     r"[2-6](?<![\w.+].)(?<![0-9][-/:].)(?:[0-9]{12,18}+"
@@ -128,19 +128,12 @@ _NAMED = (
 
 
 def may_have_number(text: str) -> bool:
-    """Whether there are digits enough, one beside the other; two quick looks that spare six slow ones."""
-    return _digits(text) >= LEAST_DIGITS and any(_digits(row) >= LEAST_DIGITS for row in _row().findall(text))
+    """Whether there are digits enough, one beside the other; a quick look that spares six slow ones."""
+    return _ROW in text.encode(errors="replace").translate(_DIGITS_ONLY, _BETWEEN)
 
 
 def _digits(text: str) -> int:
     return sum(map(text.count, DIGITS))
-
-
-@cache
-def _row() -> Pattern[str]:
-    import re
-
-    return re.compile(_ROW)
 
 
 def _card(text: str, match: Match[str]) -> Span | None:

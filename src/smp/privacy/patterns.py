@@ -27,7 +27,7 @@ _A, _W, _HEX = "[A-Za-z0-9]", "[A-Za-z0-9_-]", "[0-9a-f]"
 class Rule:
     """Finds secrets of one kind. `group` is the name by which rules are switched off together."""
 
-    __slots__ = ("_check", "_pattern", "_source", "group", "in_long_word", "kind", "lowered", "triggers")
+    __slots__ = ("_check", "_pattern", "_source", "group", "in_long_word", "kind", "least", "lowered", "triggers")
 
     def __init__(
         self,
@@ -38,12 +38,14 @@ class Rule:
         group: str = "api_key",
         lowered: bool = False,
         in_long_word: bool = False,
+        least: int = LONG_WORD,
     ) -> None:
         self.kind = kind
         self.group = group
         self.triggers = triggers
         self.lowered = lowered  # triggers and pattern are for the text in small letters
-        self.in_long_word = in_long_word  # what it finds has no space in it and at least `LONG_WORD` characters
+        self.in_long_word = in_long_word  # what it finds has no space in it
+        self.least = least  # and at least so many characters
         self._source = source
         self._check = check
         self._pattern: Pattern[str] | None = None
@@ -211,7 +213,7 @@ PROVIDERS: tuple[Rule, ...] = (
     Token("slack_token", ("xapp-",), r"\d-[A-Za-z0-9-]{10,}+"),
     Token("slack_webhook", ("hooks.slack.com/",), r"(?:services|workflows|triggers)/[A-Za-z0-9+/]{20,}+"),
     Rule("discord_webhook", ("/api/webhooks/",), rf"/api/webhooks/(\d{{17,20}}/{_W}{{50,}}+)", in_long_word=True),
-    Rule("discord_token", (".",), rf"[MNO](?:(?<![A-Za-z0-9_.-].)|(?<=\\[nrt].)){_W}{{23,27}}+\.{_W}{{6}}\.{_W}{{27,}}+", in_long_word=True),
+    Rule("discord_token", (".",), rf"[MNO](?:(?<![A-Za-z0-9_.-].)|(?<=\\[nrt].)){_W}{{23,27}}+\.{_W}{{6}}\.{_W}{{27,}}+", in_long_word=True, least=59),
     Token("stripe_key", ("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_"), r"[A-Za-z0-9+/=]{16,}+"),
     Token("anthropic_key", ("sk-ant-",), f"{_W}{{20,}}+"),
     Token("openrouter_key", ("sk-or-",), f"{_W}{{20,}}+"),

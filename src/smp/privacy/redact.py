@@ -58,6 +58,7 @@ IDENTITIES = frozenset(["author", "by", "updated_by", "resolved_by", "approved_b
 TAG_FORM = "redacted."  # brackets cannot stand in a tag
 _SHORTEST = 4  # no rule finds anything in a shorter text
 _MOST_PASSES = 6
+_OF_HASHES = "0123456789abcdef-+:.,;()TZ"  # also of dates; every trigger of a token has another character
 _LONGEST_NAME = 20  # of a field; a longer one may be a secret itself
 
 
@@ -191,11 +192,12 @@ class Redactor:
         """The few rules of which a trigger occurs."""
         rules = list(self._always)
         rules += [ranked for trigger, ranked in self._triggers if trigger in low]
-        long_words = " ".join([word for word in text.split() if len(word) >= LONG_WORD and not _is_plain(word)])
-        if long_words:
+        words = [word for word in text.split() if len(word) >= LONG_WORD and not _is_plain(word)]
+        if words:
+            long_words, longest = " ".join(words), max(map(len, words))
             for mark, triggers in self._long_triggers:
                 if mark in long_words:
-                    rules += [ranked for trigger, ranked in triggers if trigger in long_words]
+                    rules += [each for trigger, each in triggers if trigger in long_words and each[1].least <= longest]
         if self._numbers and may_have_number(text):
             rules += [each for each in self._numbers if _is_wanted(each[1], low)]
         return rules if len(rules) < 2 else list(dict.fromkeys(rules))
@@ -349,8 +351,8 @@ def _by_mark(rules: Iterable[Ranked]) -> list[tuple[str, list[tuple[str, Ranked]
 
 
 def _is_plain(word: str) -> bool:
-    """A path or a name in small letters: a token has digits or capitals."""
-    return word.islower() and DIGITS.isdisjoint(word)
+    """A path or a name in small letters, a hash, a date: a token has digits or capitals, and letters beyond those of hashes."""
+    return (word.islower() and DIGITS.isdisjoint(word)) or not word.strip(_OF_HASHES)
 
 
 def _small(text: str) -> str:
