@@ -144,6 +144,9 @@ def markdown(rows: list[Row], facts: dict[str, str], quick: bool, image: str = "
         "What is compared runs in small alternating rounds in the same minutes; a ratio is the median of the rounds' own "
         "ratios, so it need not be exactly the quotient of the two medians beside it. Texts are made up, English, about "
         "430 bytes in the mean. Rows without a target are for information.",
+        "",
+        "Groups: [writing](benchmarks.md), [finding](benchmarks-finding.md), [forgetting](benchmarks-forgetting.md), "
+        "[agents](benchmarks-agents.md); redaction is in [privacy.md](privacy.md#what-it-costs).",
     ]
     lines += ["", f"![The cost of a query against the size of the store]({image})"] if image else []
     for figure in dict.fromkeys(row.figure for row in rows):

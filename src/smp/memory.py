@@ -29,6 +29,7 @@ from smp.keeping import Keeping
 from smp.model import ids
 from smp.model.session_info import FORMAT, SessionInfo
 from smp.model.time import parse, system_clock, to_text
+from smp.ownership import is_ours
 from smp.recalling import RecallingStore
 from smp.redacting import check_settings, note_head, without_secrets
 from smp.session import SessionMemory
@@ -87,8 +88,13 @@ def find_root(layout_name: str | None, start: str | None = None) -> str:
         roots = list(dict.fromkeys(os.path.join(folder, DEFAULT_ROOTS[name]) for name in wanted))
         for root in roots:
             if _is_store(root):
-                _check_owner(root, begun)
-                return root
+                if is_ours(root, begun):
+                    return root
+                raise StoreNotFound(
+                    f"The nearest store, {root}, belongs to another user. "
+                    "If you mean it, say so: --root, SMP_ROOT, smp.open(folder).",
+                    path=root,
+                )
         if os.path.isdir(os.path.join(folder, ".bmad")):
             return roots[0]
         parent = os.path.dirname(folder)
@@ -97,15 +103,6 @@ def find_root(layout_name: str | None, start: str | None = None) -> str:
                 "No .bmad folder here or above. Make a store with `smp init`, or say where it is (--root, SMP_ROOT, smp.open(folder))."
             )
         folder = parent
-
-
-def _check_owner(root: str, folder: str) -> None:
-    """Above a folder anybody may have put a store, in `/tmp` for instance, to read along and to be recalled."""
-    if hasattr(os, "getuid") and os.stat(root).st_uid not in (os.getuid(), os.stat(folder).st_uid):
-        raise StoreNotFound(
-            f"The nearest store, {root}, belongs to another user. If you mean it, say so: --root, SMP_ROOT, smp.open(folder).",
-            path=root,
-        )
 
 
 def _is_store(root: str) -> bool:

@@ -17,6 +17,7 @@ import pytest
 import smp
 from smp.cli.commands import COMMANDS
 from smp.cli.main import main
+from tests.e2e.terminal import Terminal
 
 LAYOUTS = ("jsonl", "markdown", "single", "log")
 SOURCE = str(Path(smp.__file__).parent.parent)
@@ -25,33 +26,6 @@ ENVIRONMENT = {
     "PYTHONPATH": SOURCE,
     "PYTHONWARNINGS": "error",
 }
-
-
-class Terminal:
-    """Calls `smp` in this process and reads what it printed."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-
-    def __call__(self, *words: str) -> tuple[int, str, str]:
-        self._capsys.readouterr()
-        code = main(list(words))
-        out, err = self._capsys.readouterr()
-        assert "Traceback" not in err
-        return code, out, err
-
-    def ok(self, *words: str) -> str:
-        code, out, err = self(*words)
-        assert code == 0, err
-        return out
-
-    def json(self, *words: str) -> Any:
-        return json.loads(self.ok(*words, "--json"))
-
-    def fails(self, exit_code: int, *words: str) -> str:
-        code, out, err = self(*words)
-        assert (code, out) == (exit_code, "")
-        return err
 
 
 @pytest.fixture(autouse=True)

@@ -15,31 +15,9 @@ import pytest
 
 import smp
 from smp.agents.fence import CLOSE, OPEN
-from smp.cli.main import main
+from tests.e2e.terminal import Terminal
 
 SOURCE = Path(__file__).parents[2] / "src"
-
-
-class Terminal:
-    """Calls `smp` in this process and reads what it printed."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-
-    def __call__(self, *words: str) -> tuple[int, str, str]:
-        self._capsys.readouterr()
-        code = main(list(words))
-        out, err = self._capsys.readouterr()
-        assert "Traceback" not in err
-        return code, out, err
-
-    def ok(self, *words: str) -> str:
-        code, out, err = self(*words)
-        assert code == 0, err
-        return out
-
-    def json(self, *words: str) -> Any:
-        return json.loads(self.ok(*words, "--json"))
 
 
 @pytest.fixture

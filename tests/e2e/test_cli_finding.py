@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import smp
-from smp.cli.main import main
+from tests.e2e.terminal import Terminal
 
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.startswith("SMP_")},
@@ -25,34 +25,9 @@ ENVIRONMENT = {
 }
 
 
-class Terminal:
-    """Calls `smp` in this process and reads what it printed."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-
-    def __call__(self, *words: str) -> tuple[int, str, str]:
-        self._capsys.readouterr()
-        code = main(list(words))
-        out, err = self._capsys.readouterr()
-        assert "Traceback" not in err
-        return code, out, err
-
-    def ok(self, *words: str) -> str:
-        code, out, err = self(*words)
-        assert code == 0, err
-        return out
-
-    def json(self, *words: str) -> Any:
-        return json.loads(self.ok("--json", *words))
-
+class Asker(Terminal):
     def ids(self, *words: str) -> list[str]:
         return [hit["record"]["id"] for hit in self.json("query", *words)["hits"]]
-
-    def fails(self, exit_code: int, *words: str) -> str:
-        code, out, err = self(*words)
-        assert (code, out) == (exit_code, "")
-        return err
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +38,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Terminal:
+def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Asker:
     """In a folder with two sessions, one of them empty of logins."""
     with smp.open(tmp_path / ".bmad" / "memory") as memory:
         shop = memory.create_session("shop", user="ada", project="shop")
@@ -81,7 +56,7 @@ def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Terminal:
         shop.relate("DEC-0002", "DEC-0001", "depends_on")
         other = memory.create_session("billing", user="bob")
         other.add_finding("Invoices are numbered twice", severity="low", author="veritas", references=["shop/DEC-0001"])
-    return Terminal(capsys)
+    return Asker(capsys)
 
 
 def start(folder: Path, *words: str, **options: Any) -> subprocess.Popen[str]:
@@ -94,7 +69,7 @@ def start(folder: Path, *words: str, **options: Any) -> subprocess.Popen[str]:
 # -- words
 
 
-def test_words_as_they_come(cli: Terminal) -> None:
+def test_words_as_they_come(cli: Asker) -> None:
     assert cli.ids("which", "database", "did", "we", "choose")[0] == "DEC-0001"
     assert cli.ids("which database did we choose?")[0] == "DEC-0001"
     assert cli.ids("writer")[0] == "DEC-0001"
@@ -115,13 +90,13 @@ def test_words_as_they_come(cli: Terminal) -> None:
         ("login", "-rat*"),
     ],
 )
-def test_words_that_must_not_be_there(cli: Terminal, words: tuple[str, ...]) -> None:
+def test_words_that_must_not_be_there(cli: Asker, words: tuple[str, ...]) -> None:
     found = cli.ids(*words)
     assert "DEC-0002" in found
     assert "FIND-0001" not in found
 
 
-def test_words_that_look_like_options(cli: Terminal) -> None:
+def test_words_that_look_like_options(cli: Asker) -> None:
     assert cli.ids("-http", "database")[0] == "DEC-0001"  # not -h
     assert cli.ids("--", "--explain", "database")[0] == "DEC-0001"
     assert "usage: smp query" in cli.ok("query", "-h")
@@ -134,7 +109,7 @@ HOSTILE = ['"', '""', "(", "a AND", "*", "**", "-", "--", "~", "a:b", "\\", "'",
 
 
 @pytest.mark.parametrize("words", HOSTILE)
-def test_no_words_fail(cli: Terminal, words: str) -> None:
+def test_no_words_fail(cli: Asker, words: str) -> None:
     code, out, err = cli("query", "--limit", "3", "--", words)
     assert (code, err) == (0, "")
     assert "\x1b" not in out
@@ -169,19 +144,19 @@ def test_no_words_fail(cli: Terminal, words: str) -> None:
         (("--no-decayed", "--type", "turn"), ["shop/TURN-0001"]),
     ],
 )
-def test_filters(cli: Terminal, words: tuple[str, ...], expected: list[str]) -> None:
+def test_filters(cli: Asker, words: tuple[str, ...], expected: list[str]) -> None:
     hits = cli.json("query", *words)["hits"]
     assert sorted(f"{hit['record']['session']}/{hit['record']['id']}" for hit in hits) == expected
 
 
-def test_the_deleted_only_when_asked_for(cli: Terminal) -> None:
+def test_the_deleted_only_when_asked_for(cli: Asker) -> None:
     cli.ok("delete", "shop/FIND-0001")
     assert "FIND-0001" not in cli.ids("login")
     assert "FIND-0001" in cli.ids("login", "--include-deleted")
     assert re.search(r"FIND-0001 .* deleted", cli.ok("query", "login", "--include-deleted"))
 
 
-def test_pages_orders_and_counts(cli: Terminal) -> None:
+def test_pages_orders_and_counts(cli: Asker) -> None:
     assert cli.ids("--session", "shop", "--sort", "oldest") == ["TURN-0001", "DEC-0001", "FIND-0001", "DEC-0002"]
     page = cli.json("query", "--session", "shop", "--limit", "1", "--offset", "1", "--sort", "oldest")
     assert [hit["record"]["id"] for hit in page["hits"]] == ["DEC-0001"]
@@ -195,7 +170,7 @@ def test_pages_orders_and_counts(cli: Terminal) -> None:
     assert "Nothing found" not in out
 
 
-def test_all_sessions_unless_one_is_named(cli: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_sessions_unless_one_is_named(cli: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(cli.ids()) == 5
     monkeypatch.setenv("SMP_SESSION", "billing")
     assert cli.ids() == ["FIND-0001"]
@@ -214,7 +189,7 @@ def test_all_sessions_unless_one_is_named(cli: Terminal, monkeypatch: pytest.Mon
         (("--count-by", "colour"), "count_by: "),
     ],
 )
-def test_a_wrong_part_is_named(cli: Terminal, words: tuple[str, ...], expected: str) -> None:
+def test_a_wrong_part_is_named(cli: Asker, words: tuple[str, ...], expected: str) -> None:
     err = cli.fails(6, "query", "x", *words)
     assert expected in err
     assert "E_INVALID_QUERY" in err
@@ -222,7 +197,7 @@ def test_a_wrong_part_is_named(cli: Terminal, words: tuple[str, ...], expected: 
     assert json.loads(cli.fails(6, "query", "x", *words, "--json"))["error"]["number"] == "MEM_E004"
 
 
-def test_what_a_relation_starts_from_must_be_there(cli: Terminal) -> None:
+def test_what_a_relation_starts_from_must_be_there(cli: Asker) -> None:
     assert "DEC-0099" in cli.fails(11, "query", "--related-to", "shop/DEC-0099")
     assert "E_USER" in cli.fails(2, "query", "--limit", "many")
 
@@ -230,7 +205,7 @@ def test_what_a_relation_starts_from_must_be_there(cli: Terminal) -> None:
 # -- the answer
 
 
-def test_the_answer_for_people(cli: Terminal) -> None:
+def test_the_answer_for_people(cli: Asker) -> None:
     lines = cli.ok("query", "writer").splitlines()
     assert re.fullmatch(r"[█░]{8} \d\.\d\d  shop/DEC-0001  \d{4}-\d\d-\d\d \d\d:\d\d  decision  architect", lines[0])
     assert lines[1].strip() == "Use PostgreSQL as the database"
@@ -240,7 +215,7 @@ def test_the_answer_for_people(cli: Terminal) -> None:
     assert "└─ shop/FIND-0001" in cli.ok("query", "attempts", "--include-related")
 
 
-def test_the_answer_for_programs(cli: Terminal) -> None:
+def test_the_answer_for_programs(cli: Asker) -> None:
     answer = cli.json("query", "login", "--include-related", "--session", "shop")
     assert set(answer) == {"hits", "more", "counts"}
     hit = next(hit for hit in answer["hits"] if hit["record"]["id"] == "DEC-0002")
@@ -251,14 +226,14 @@ def test_the_answer_for_programs(cli: Terminal) -> None:
     assert {record["id"] for record in hit["related"]} == {"DEC-0001", "FIND-0001"}
 
 
-def test_why_each_came(cli: Terminal) -> None:
+def test_why_each_came(cli: Asker) -> None:
     out = cli.ok("query", "login", "--explain")
     assert re.search(r"^ +text +[█░]{20}  \d\.\d\d  its own words$", out, re.M)
     assert re.search(r"^ +priority +policy=smp ", out, re.M)
     assert "its own words" not in cli.ok("query", "login", "--explain", "--mode", "weighted")
 
 
-def test_nothing_found_is_an_answer_that_says_what_to_leave_out(cli: Terminal) -> None:
+def test_nothing_found_is_an_answer_that_says_what_to_leave_out(cli: Asker) -> None:
     out = cli.ok("query", "login", "--type", "preference", "--session", "billing")
     assert out.startswith("Nothing found in session billing.")
     out = cli.ok("query", "login", "--agent", "architect", "--tag", "storage")
@@ -272,7 +247,7 @@ def test_nothing_found_is_an_answer_that_says_what_to_leave_out(cli: Terminal) -
 
 
 def test_an_empty_store(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    cli = Terminal(capsys)
+    cli = Asker(capsys)
     assert "E_STORE_NOT_FOUND" in cli.fails(7, "query", "x")
     cli.ok("init")
     assert "no memory yet" in cli.ok("query")
@@ -287,7 +262,7 @@ def test_an_empty_store(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
 # -- similar, related, priority
 
 
-def test_similar_to_a_text_or_a_memory(cli: Terminal) -> None:
+def test_similar_to_a_text_or_a_memory(cli: Asker) -> None:
     cli.ok("note", "Logins are not limited: no rate, no pause", "--session", "shop")
     found = [hit["record"]["id"] for hit in cli.json("similar", "shop/FIND-0001")["hits"]]
     assert "FIND-0002" in found
@@ -300,7 +275,7 @@ def test_similar_to_a_text_or_a_memory(cli: Terminal) -> None:
     assert "Nothing found" in cli.ok("similar", "zebra")
 
 
-def test_related_is_a_tree(cli: Terminal) -> None:
+def test_related_is_a_tree(cli: Asker) -> None:
     assert cli.ok("related", "shop/DEC-0002", "--kind", "resolves") == (
         "shop/DEC-0002  architect  Five login attempts a minute\n"
         "└─ → resolves  shop/FIND-0001  veritas  Login has no rate limit\n"
@@ -322,7 +297,7 @@ def test_related_is_a_tree(cli: Terminal) -> None:
     assert "depth" in cli.fails(6, "related", "shop/DEC-0001", "--depth", "99")
 
 
-def test_priority_now_then_and_later(cli: Terminal) -> None:
+def test_priority_now_then_and_later(cli: Asker) -> None:
     now = cli.json("priority", "shop/FIND-0001")
     assert (now["id"], now["session"]) == ("FIND-0001", "shop")
     assert 0 < now["priority"] <= 1
@@ -340,7 +315,7 @@ def test_priority_now_then_and_later(cli: Terminal) -> None:
 # -- overviews
 
 
-def test_topics(cli: Terminal) -> None:
+def test_topics(cli: Asker) -> None:
     out = cli.ok("topics", "--session", "shop")
     assert re.search(r"1\.00  security +2 ", out)
     assert cli.json("topics", "--all")["topic_index"]["topics"]["security.login"]["mentions"] == 2
@@ -348,7 +323,7 @@ def test_topics(cli: Terminal) -> None:
     assert "No memory has a topic" in cli.ok("topics", "--session", "billing")
 
 
-def test_timeline(cli: Terminal) -> None:
+def test_timeline(cli: Asker) -> None:
     out = cli.ok("timeline", "--all", "--by", "day")
     assert re.match(r"\d{4}-\d\d-\d\d  [█░]+  5 memories\n  \d\d:\d\d:\d\d  shop/TURN-0001  ada  How do", out)
     assert len(cli.json("timeline", "--session", "shop")["timeline_index"]["events"]) == 4
@@ -356,12 +331,12 @@ def test_timeline(cli: Terminal) -> None:
     assert "E_INVALID_QUERY" in cli.fails(6, "timeline", "--since", "soon")
 
 
-def test_agents(cli: Terminal) -> None:
+def test_agents(cli: Asker) -> None:
     assert re.search(r"^architect +agent +█+ 2 ", cli.ok("agents", "--session", "shop"), re.M)
     assert set(cli.json("agents", "--all")["agent_index"]["agents"]) == {"ada", "architect", "veritas"}
 
 
-def test_summary(cli: Terminal) -> None:
+def test_summary(cli: Asker) -> None:
     out = cli.ok("summary", "--session", "shop")
     assert "\nKey decisions\n" in out
     assert "\n- FIND-0001 critical: Login has no rate limit (veritas, " in out
@@ -372,7 +347,7 @@ def test_summary(cli: Terminal) -> None:
 # -- reindex
 
 
-def test_reindex(cli: Terminal, tmp_path: Path) -> None:
+def test_reindex(cli: Asker, tmp_path: Path) -> None:
     facts = cli.json("reindex")
     assert facts["memories"] == 5
     assert facts["index_bytes"] > 0
@@ -387,7 +362,7 @@ def test_reindex(cli: Terminal, tmp_path: Path) -> None:
 # -- watch
 
 
-def test_watch_prints_what_others_write(cli: Terminal, tmp_path: Path) -> None:
+def test_watch_prints_what_others_write(cli: Asker, tmp_path: Path) -> None:
     with start(tmp_path, "watch", "login", "--type", "finding") as watching:
         assert watching.stdout is not None
         assert watching.stderr is not None
@@ -401,7 +376,7 @@ def test_watch_prints_what_others_write(cli: Terminal, tmp_path: Path) -> None:
     assert (watching.returncode, rest, err) == (0, "", "")
 
 
-def test_watch_as_json_is_a_line_for_each(cli: Terminal, tmp_path: Path) -> None:
+def test_watch_as_json_is_a_line_for_each(cli: Asker, tmp_path: Path) -> None:
     with start(tmp_path, "watch", "--json", "--session", "shop", "--for", "60") as watching:
         assert watching.stdout is not None
         came: list[Any] = []
@@ -417,7 +392,7 @@ def test_watch_as_json_is_a_line_for_each(cli: Terminal, tmp_path: Path) -> None
     assert watching.returncode == 0
 
 
-def test_watch_ends_by_itself(cli: Terminal) -> None:
+def test_watch_ends_by_itself(cli: Asker) -> None:
     code, out, _ = cli("watch", "--for", "0.1")
     assert (code, out) == (0, "")
     assert "E_INVALID_QUERY" in cli.fails(6, "watch", "--time", "next blue moon", "--for", "1")
@@ -441,7 +416,7 @@ def on_a_terminal(folder: Path, *words: str, **environment: str) -> str:
         os.close(theirs)
 
 
-def test_asked_words_stand_out_on_a_terminal_only(cli: Terminal, tmp_path: Path) -> None:
+def test_asked_words_stand_out_on_a_terminal_only(cli: Asker, tmp_path: Path) -> None:
     assert "\x1b[1;33mdatabase\x1b[0m" in on_a_terminal(tmp_path, "query", "databases")
     for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
         assert "\x1b" not in on_a_terminal(tmp_path, "query", "databases", **environment)
@@ -449,7 +424,7 @@ def test_asked_words_stand_out_on_a_terminal_only(cli: Terminal, tmp_path: Path)
     assert "\x1b" not in cli.ok("query", "databases")
 
 
-def test_everything_fits_the_terminal(cli: Terminal, tmp_path: Path) -> None:
+def test_everything_fits_the_terminal(cli: Asker, tmp_path: Path) -> None:
     cli.ok("note", "long words " * 200, "--session", "shop", "--tag", "a" * 60, "--author", "x" * 60)
     cli.ok("note", "茶" * 300, "--session", "shop")
     for words in ("query words 茶茶 --explain", "query --count-by agent,tag", "related shop/DEC-0002", "topics --all", "timeline --all", "summary --all"):  # fmt: skip
@@ -457,7 +432,7 @@ def test_everything_fits_the_terminal(cli: Terminal, tmp_path: Path) -> None:
         assert [line for line in lines if len(line) > 80] == []
 
 
-def test_hostile_text_cannot_steer_the_terminal(cli: Terminal) -> None:
+def test_hostile_text_cannot_steer_the_terminal(cli: Asker) -> None:
     hostile = "needle \x1b[2J\x1b]0;title\x07b\x9b31m\r\x08\u202e\u2028\nforged-line"
     cli.ok("note", hostile, "--session", "shop", "--author", hostile, "--severity", hostile, "--topic", hostile)
     cli.ok("relate", "shop/FIND-0002", "shop/DEC-0001", "--kind", "resolves")
@@ -476,7 +451,7 @@ def test_hostile_text_cannot_steer_the_terminal(cli: Terminal) -> None:
 # -- starting
 
 
-def test_a_query_loads_neither_yaml_nor_what_it_does_not_use(cli: Terminal, tmp_path: Path) -> None:
+def test_a_query_loads_neither_yaml_nor_what_it_does_not_use(cli: Asker, tmp_path: Path) -> None:
     code = "import sys; from smp.cli.main import main; main(sys.argv[1:]); print([name for name in ('yaml', 'tempfile', 'subprocess', 'difflib', 'smp.cli.commands.demo', 'smp.cli.commands.overviews') if name in sys.modules], file=sys.stderr)"
     done = subprocess.run(
         [sys.executable, "-c", code, "query", "database"],

@@ -3,48 +3,26 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from smp.cli.main import main
+from tests.e2e.terminal import Terminal
 
 
-class Terminal:
-    """Calls `smp` in this process and reads what it printed."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-
-    def __call__(self, *words: str) -> tuple[int, str, str]:
-        self._capsys.readouterr()
-        code = main(list(words))
-        out, err = self._capsys.readouterr()
-        assert "Traceback" not in err
-        return code, out, err
-
-    def ok(self, *words: str) -> str:
-        code, out, err = self(*words)
-        assert code == 0, err
-        return out
-
-    def json(self, *words: str) -> Any:
-        return json.loads(self.ok(*words, "--json"))
-
+class Lister(Terminal):
     def ids(self) -> list[str]:
         return [record["id"] for record in self.json("list")]
 
 
 @pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lister:
     for name in list(os.environ):
         if name.startswith("SMP_"):
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
-    cli = Terminal(capsys)
+    cli = Lister(capsys)
     cli.ok("init")
     cli.ok("session", "new", "shop", "--user", "ada")
     cli.ok("decide", "Bill in euros", "--topic", "billing")
@@ -53,7 +31,7 @@ def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     return cli
 
 
-def test_delete_by_criteria(cli: Terminal) -> None:
+def test_delete_by_criteria(cli: Lister) -> None:
     out = cli.ok("delete", "--topic", "billing", "--preview")
     assert "Bill in euros" in out
     assert "2 memories would be deleted" in out
@@ -70,7 +48,7 @@ def test_delete_by_criteria(cli: Terminal) -> None:
     assert "1 memory deleted" in cli.ok("delete", "--all", "--text", "rate limit", "--where", "severity=high")
 
 
-def test_nothing_is_not_everything(cli: Terminal) -> None:
+def test_nothing_is_not_everything(cli: Lister) -> None:
     code, _, err = cli("delete")
     assert code
     assert "Say which memories" in err
@@ -79,7 +57,7 @@ def test_nothing_is_not_everything(cli: Terminal) -> None:
     assert "not both" in err
 
 
-def test_a_person_is_asked(cli: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_person_is_asked(cli: Lister, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = io.StringIO("n\ny\nno\n")
     monkeypatch.setattr("smp.cli.commands.forgetting._is_person", lambda: True)
     monkeypatch.setattr("sys.stdin", answers)
@@ -91,14 +69,14 @@ def test_a_person_is_asked(cli: Terminal, monkeypatch: pytest.MonkeyPatch) -> No
     assert (code, err) == (0, "Nothing was changed.\n")
 
 
-def test_purge(cli: Terminal) -> None:
+def test_purge(cli: Lister) -> None:
     cli.ok("delete", "DEC-0001")
     told = cli.json("purge", "--older-than", "0")
     assert (told["count"], told["announced"], told["waiting"]) == (0, ["shop/DEC-0001"], 1)
     assert "0 memories purged, 0 announced, 1 in the trash." in cli.ok("purge", "--all")
 
 
-def test_erase(cli: Terminal, tmp_path: Path) -> None:
+def test_erase(cli: Lister, tmp_path: Path) -> None:
     code, _, err = cli("erase", "DEC-0002")
     assert code
     assert "--yes" in err
@@ -119,7 +97,7 @@ def test_erase(cli: Terminal, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "how", [["shop/DEC-0002"], ["DEC-0002", "--session", "shop"], ["--text", "platypus", "--session", "shop"]]
 )
-def test_erase_leaves_an_archived_session_archived(cli: Terminal, how: list[str]) -> None:
+def test_erase_leaves_an_archived_session_archived(cli: Lister, how: list[str]) -> None:
     cli.ok("session", "new", "other")
     cli.ok("session", "archive", "shop")
     receipt = cli.json("erase", *how, "--yes")

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 
+from smp.ownership import is_ours
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,24 +32,11 @@ def store_of(cwd: str, environ: Mapping[str, str]) -> str | None:
         for below in _BELOW:
             root = os.path.join(folder, below)
             if os.path.exists(os.path.join(root, "config.json")) and _is_store(root):
-                return root if _is_trusted(root, cwd) else None
+                return root if is_ours(root, cwd) else None
         parent = os.path.dirname(folder)
         if parent == folder or os.path.isdir(os.path.join(folder, ".bmad")):
             return None
         folder = parent
-
-
-def _is_trusted(root: str, cwd: str) -> bool:
-    """Whether it is ours, or of whoever owns the folder in which we work.
-
-    Above that folder anybody may have put a store, in `/tmp` for instance, to read along and to be recalled.
-    """
-    if not hasattr(os, "getuid"):
-        return True
-    try:
-        return os.stat(root).st_uid in (os.getuid(), os.stat(cwd or os.curdir).st_uid)
-    except OSError:
-        return False
 
 
 def project_of(root: str, cwd: str) -> str:
