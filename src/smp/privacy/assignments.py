@@ -29,6 +29,7 @@ _NAME = (
 )
 _ALONE, _OR_A_SPACE = ")", "|[ ]{1,2}+)"  # `--token x` needs no sign between name and value
 _OPTION = "--"
+JOINTS = ("=", ":", _OPTION, " is", " was", " lautet")  # without one of these no name has a value
 _VALUE = (
     r"\\\"(?P<escaped>[^\"\\\n]{1,256}+)\\\""
     r'|"(?P<double>(?:[^"\\\n]|\\.){1,256}+)"'

@@ -2,7 +2,9 @@
 
 Guarantees: `NOTHING` is certain: no rule that SMP brings along finds anything in such a text. `NAMES` means that only what
 stands under a telling name can be one (`assignments`). `PERHAPS` costs a proper look.
-A glance takes about 4 µs per 400 characters: a few literals, the longest word, the number of digits.
+
+Plain prose, whose words are short and which has neither digits nor signs, needs six passes in C, about 2 µs per 400
+characters. In any other text the signs are set apart, so that what needs one is looked for only where it stands.
 """
 
 from __future__ import annotations
@@ -14,37 +16,69 @@ from smp.privacy.patterns import GENERAL, LONG_WORD, PROVIDERS
 NOTHING, NAMES, PERHAPS = 0, 1, 2
 _DIGITS = b"0123456789"
 _SPACES = b" \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f"  # in ASCII; other spaces make a word seem longer, which is a "perhaps"
-_WORDS_ONLY = bytes(0x20 if byte in _SPACES else 0x78 for byte in range(256))
 _LONG = b"x" * LONG_WORD
+_KELVIN = "\u212a"  # the one character beyond ASCII that is an ASCII letter when it is small
+
+# What prose is made of; bytes of letters beyond ASCII count as letters. Where there is nothing else, only a long value is
+# taken for a secret, whatever its name: no `=`, no `:`, no digit, no symbol, and no quote that begins one.
+_PROSE = bytes([*b".,;()'", *range(0x41, 0x5B), *range(0x61, 0x7B), *range(0x80, 0x100)])
+_QUOTED = b" '"
+_SIGN = b"!"
+_SHAPE = bytes(0x20 if each in _SPACES else 0x78 if each in _PROSE else _SIGN[0] for each in range(256))
+_WORDS = bytes(0x20 if each in _SPACES else 0x78 for each in range(256))
+_NOT_SIGNS = _PROSE.replace(b"'", b"") + _SPACES
 
 _LITERALS = dict.fromkeys(
-    trigger.lower() for rule in (*PROVIDERS, *GENERAL) if not rule.in_long_word for trigger in rule.triggers
+    trigger.lower().encode() for rule in (*PROVIDERS, *GENERAL) if not rule.in_long_word for trigger in rule.triggers
 )
-# One that contains another need not be looked for, and one with a rare character only where that one occurs.
-_NAMES = assignments.TRIGGERS
-_WITH_NAME = tuple(each for each in _LITERALS if any(name in each for name in _NAMES))
-_WITHOUT = [each for each in _LITERALS if each not in _WITH_NAME]
-_RARE = "@:-"
-_COMMON = tuple(each for each in _WITHOUT if not any(mark in each for mark in _RARE))
-_MARKED = tuple(
-    (mark, tuple(each for each in _WITHOUT if next((m for m in _RARE if m in each), "") == mark)) for mark in _RARE
+_NEED_SIGNS = (b"bearer", b"authorization")  # such headers are asked for a digit or a colon
+_SIGNS = {literal: literal.translate(None, _NOT_SIGNS)[:1] for literal in _LITERALS}
+_IN_PROSE = tuple(literal for literal in _LITERALS if not _SIGNS[literal] and literal not in _NEED_SIGNS)
+_BY_SIGN = tuple(
+    (sign, tuple(literal for literal in _LITERALS if _SIGNS[literal] == sign))
+    for sign in sorted({sign for sign in _SIGNS.values() if sign})
 )
+_NAMES = tuple(name.encode() for name in assignments.TRIGGERS)
+_JOINT_SIGNS = tuple(joint.encode() for joint in assignments.JOINTS if not joint.strip().isalpha())
+_JOINT_WORDS = tuple(joint.encode() for joint in assignments.JOINTS if joint.strip().isalpha())
 
 
 def glance(text: str) -> int:
-    low = text.lower()
-    for mark, literals in _MARKED:
-        if mark in low:
+    raw = text.encode(errors="replace")
+    shape = raw.translate(_SHAPE)
+    if _LONG in shape or not (text.isascii() or _KELVIN not in text):
+        return PERHAPS
+    low = raw.lower()
+    for literal in _IN_PROSE:
+        if literal in low:
+            return PERHAPS
+    return _glance_at_signs(raw, low) if _SIGN in shape or _QUOTED in raw else NOTHING
+
+
+def _glance_at_signs(raw: bytes, low: bytes) -> int:
+    if _LONG in raw.translate(_WORDS):
+        return PERHAPS
+    signs = low.translate(None, _NOT_SIGNS)
+    for sign, literals in _BY_SIGN:
+        if sign in signs:
             for literal in literals:
                 if literal in low:
                     return PERHAPS
-    for literal in _COMMON:
+    if len(signs) >= LEAST_DIGITS and len(signs) - len(signs.translate(None, _DIGITS)) >= LEAST_DIGITS:
+        return PERHAPS
+    for literal in _NEED_SIGNS:
         if literal in low:
             return PERHAPS
-    raw = low.encode(errors="replace")
-    if _LONG in raw.translate(_WORDS_ONLY) or len(raw) - len(raw.translate(None, _DIGITS)) >= LEAST_DIGITS:
-        return PERHAPS
-    for name in _NAMES:
-        if name in low:
-            return PERHAPS if any(literal in low for literal in _WITH_NAME) else NAMES
-    return NOTHING
+    return NAMES if _may_join(signs, low) and _is_one_in(_NAMES, low) else NOTHING
+
+
+def _may_join(signs: bytes, low: bytes) -> bool:
+    """Whether something stands here that can be between a name and its value."""
+    return _is_one_in(_JOINT_SIGNS, signs) or _is_one_in(_JOINT_WORDS, low)
+
+
+def _is_one_in(parts: tuple[bytes, ...], text: bytes) -> bool:
+    for part in parts:  # noqa: SIM110 - a generator would take twice as long, and every write asks
+        if part in text:
+            return True
+    return False

@@ -64,12 +64,15 @@ def fields(kind: Kind, given: Mapping[str, Any], limit_bytes: int) -> dict[str, 
     characters = 0
     for name, target, check in _plan(kind, tuple(given)):
         value = given[name]
-        if check is _text and type(value) is str and value.isascii():  # most fields of most memories
-            data[target] = value
+        if check is not _text or type(value) is not str or not value.isascii():  # few fields of most memories
+            value = check(target, value)
+        data[target] = value
+        if type(value) is str:
             characters += len(value)
         else:
-            data[target] = value = check(target, value)
-            characters += len(target) + len(repr(value))
+            characters += ids.LIMIT * len(value) if check is _tags else len(repr(value))
+        if check is plain:
+            characters += len(target)
     if 4 * (characters + 25 * len(data)) > limit_bytes:  # as if every character took four bytes
         _check_size(kind, data, limit_bytes)
     return data

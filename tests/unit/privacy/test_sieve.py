@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,7 +30,20 @@ def test_lets_every_labelled_secret_through() -> None:
 def test_keeps_plain_prose_back() -> None:
     assert glance("Use PostgreSQL for the primary database because the team knows it well.") == NOTHING
     assert glance("Wir nehmen Größe 5, 日本語 und zwei Zeilen.\nMehr nicht.") == NOTHING
-    assert glance("Every request without a token is rejected.") == NAMES
+    assert glance("Every request without a token is the customer's, and was (nearly) rejected.") == NOTHING
+    assert glance("Version 2 of the well-known import: 20 rows, no token.") == NAMES
+    assert glance("Every request without a token: 20 of them.") == NAMES
+
+
+def test_looks_twice_where_a_sentence_may_name_a_password() -> None:
+    for text in ("the password is 'swordfish'", "its password was swordf1sh", "Das Passwort lautet pa$$word"):
+        assert glance(text) != NOTHING, text
+        assert finds(text), text
+
+
+def test_knows_the_one_letter_that_is_ascii_only_when_it_is_small() -> None:
+    beyond = (chr(code) for code in range(0x80, sys.maxunicode + 1))
+    assert [letter for letter in beyond if _small(letter).isascii()] == ["\u212a"]
 
 
 @pytest.mark.parametrize("name", GENERATORS)
@@ -43,6 +58,12 @@ SNIPPETS = st.sampled_from(
         *hard_negatives(),
         *negatives(),
         "Kelvin: \u212aey",
+        "the customer's key",
+        "its password is",
+        "'hunter!'",
+        "basic QWxhOmFi",
+        "Bearer",
+        "swordf1sh",
         "İstanbul",
         "ΑΣ",
         "\u00a0",
