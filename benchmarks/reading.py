@@ -100,11 +100,17 @@ def commands(plan: Plan) -> Iterator[Row]:
     """How long the command line takes to answer."""
     progress("start of the command line")
     small, large = plan.filled("jsonl", 100_000), plan.filled("jsonl", plan.size(10_000_000))
+    indexed = plan.filled("jsonl", plan.size(10_100_000))  # another one: `note` must not find an index
+    with smp.open(indexed) as memory:
+        memory.query("warm up", limit=1)
     words = {
         "smp --help": ["--help"],
         "smp list (100 kB)": ["list", "--root", small],
         "smp list turns --last 20 (10 MB)": ["list", "turns", "--last", "20", "--root", large],
         "smp note (durable, 10 MB)": ["note", "The build is green again.", "--root", large],
+        "smp show (10 MB)": ["show", "DEC-0001", "--root", indexed],
+        "smp query (10 MB)": ["query", "nightly export", "--root", indexed],
+        "smp session list (10 MB)": ["session", "list", "--root", indexed],
     }
     sides = {"pass": "pass", **{name: _COMMAND.format(words=line) for name, line in words.items()}}
     yield from _start_rows("start of a command", Children(plan), sides, plan.count(20, 1), {})

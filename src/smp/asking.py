@@ -120,9 +120,9 @@ class Asking:
         return with_archived(store, question, policy, ask)
 
     def _policy(self) -> Any:
-        from smp.decay.policies import policy_of
+        from smp.decay.policies import policy_in
 
-        return policy_of(self._asked_config().decay)
+        return policy_in(self._asked_config())
 
     def _note_access(self, records: list[Record], now: int) -> None:
         config = self._asked_config()

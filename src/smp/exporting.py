@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from smp.privacy.placeholders import Placeholders
     from smp.session import SessionMemory
     from smp.store.cleaning import Redaction
-    from smp.store.file_store import FileSession
+    from smp.store.file_session import FileSession
 
 
 class Exporting:

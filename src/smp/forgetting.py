@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from smp.model.hit import Hits
     from smp.model.record import Record
     from smp.session import SessionMemory
-    from smp.store.file_store import FileSession, FileStore
+    from smp.store.file_session import FileSession
+    from smp.store.file_store import FileStore
     from smp.write.batch import Wish
 
 _PAGE = 5000

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from smp.health.report import HealthReport
     from smp.model.record import Record
     from smp.model.report import Report
-    from smp.store.file_store import FileSession
+    from smp.store.file_session import FileSession
 
 CONFIG_FILE = "config.json"
 

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from smp.model.record import Record
     from smp.model.session_info import SessionInfo
     from smp.privacy.redact import Redactor
-    from smp.store.file_store import FileSession, FileStore
+    from smp.store.file_session import FileSession
+    from smp.store.file_store import FileStore
 
     T = TypeVar("T")
 else:  # `typing` takes a new process 5 ms to load

@@ -1,7 +1,8 @@
 """Look after one session: its state, its size, what may go to the cold segment and come back, what says the same.
 
 Compaction runs by itself when a write crosses a bound: after that write was acknowledged, in a thread of its own, at
-most once a minute, and never so that the write fails. A write that finds no room at all waits for one compaction.
+most once a minute over all processes, and never so that the write fails. A write that finds no room at all waits for
+one compaction.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from smp.decay.policies import Policy
     from smp.lifecycle.compaction import CompactionPlan
     from smp.lifecycle.consolidation import Duplicates
-    from smp.lifecycle.preserving import Weighed
     from smp.lifecycle.quota import SizeReport
     from smp.lifecycle.states import Step
     from smp.lifecycle.turn_groups import Summariser
@@ -36,14 +36,12 @@ if TYPE_CHECKING:
     from smp.model.types import Kind
     from smp.store.cold_memories import ColdMemory
     from smp.store.compacting import Moved
-    from smp.store.file_store import FileSession
+    from smp.store.file_session import FileSession
     from smp.store.folding import Used
     from smp.store.standings import Standing
     from smp.write.batch import Wish
 
 GENTLE, FORCED = "gentle", "forced"
-_PAUSE_SECONDS = 60.0
-_LONG_PAUSE_SECONDS = 600.0  # after one that could free nothing
 
 
 class CompactionReport:
@@ -134,22 +132,30 @@ class Tending(SessionForgetting):
         `target` is `gentle` (default), `forced`, or how many bytes to free. Nothing is destroyed: `archived()` lists what
         went, `restore(id)` brings it back, and `query(…, include_archived=True)` finds it.
         """
-        from smp.lifecycle.compaction import plan
-        from smp.lifecycle.preserving import Rules
         from smp.store.rewriting import without_collecting
-        from smp.store.sizes import weighed_memories
 
         now = self._now()
         name, wanted = self._target(target)
         with without_collecting():
-            memories = weighed_memories(self._files, self._policy(), now)
-            planned = plan(memories, wanted, now, Rules.of(self.config.section("compaction")), summariser)
-            done = None if dry_run else self._carry_out(planned, memories)
+            planned, seen = self._planned(wanted, now, summariser)
+            done = None if dry_run else self._carry_out(planned, seen)
         if done is not None and (done.removed or done.histories):
             self._files.store.audit.note(
                 "compact", at=to_text(now), by=self._author, session=self.id, count=len(done.removed), target=name
             )
         return CompactionReport(self.id, name, planned, done)
+
+    def _planned(
+        self, wanted: int, now: datetime, summariser: Summariser | None
+    ) -> tuple[CompactionPlan, dict[str, int]]:
+        """What should go, and the revision that each memory has now. All that was weighed is let go of at once."""
+        from smp.lifecycle.compaction import plan
+        from smp.lifecycle.preserving import Rules
+        from smp.store.sizes import weighed_memories
+
+        memories = weighed_memories(self._files, self._policy(), now)
+        planned = plan(memories, wanted, now, Rules.of(self.config.section("compaction")), summariser)
+        return planned, {weighed.record.id: weighed.record.revision for weighed in memories}
 
     def _target(self, target: str | int | None) -> tuple[str, int]:
         if isinstance(target, int) and not isinstance(target, bool):
@@ -162,7 +168,7 @@ class Tending(SessionForgetting):
         share = self.config[f"storage.{name}_percent"] / 100
         return str(name), round(share * sum(self._files.sizes().values()))
 
-    def _carry_out(self, planned: CompactionPlan, memories: list[Weighed]) -> Moved:
+    def _carry_out(self, planned: CompactionPlan, seen: dict[str, int]) -> Moved:
         from smp.store.compacting import Moved, move
 
         if not planned:
@@ -175,7 +181,6 @@ class Tending(SessionForgetting):
             wishes: list[Wish] = [self._addition(KINDS["summary"], each.fields()) for each in wanted]
             return Batch(self.id, wishes, at, False, "compacting").resolve(ledger) if wishes else []
 
-        seen = {weighed.record.id: weighed.record.revision for weighed in memories}
         return move(self._files, planned, seen, summaries, at)
 
     # -- the cold segment
@@ -282,7 +287,12 @@ class Tending(SessionForgetting):
         now = time.monotonic()
         if now - self._files.compacted_at < self._files.compaction_pause_seconds:
             return
-        self._files.compacted_at = now
+        from smp.store.compaction_pause import SHORT_SECONDS, seconds_left
+
+        left = seconds_left(self._files, self._now())
+        self._files.compacted_at, self._files.compaction_pause_seconds = now, left or SHORT_SECONDS
+        if left:  # another process has just done it
+            return
         import threading
 
         worker = threading.Thread(target=self._compact_quietly, name=f"smp-compact-{self.id}", daemon=True)
@@ -291,19 +301,21 @@ class Tending(SessionForgetting):
     def _compact_quietly(self) -> None:
         """What goes wrong here is reported, and tried again later; the write that led here is stored."""
         from smp.lifecycle.quota import Thresholds, compaction_target
+        from smp.store.compaction_pause import ended, pause
 
+        freed = False
         try:
             used = sum(self._files.sizes().values())
             target = compaction_target(used, self.config.quota_bytes, Thresholds.of(self.config.section("storage")))
             if target is None:
                 return
-            report = self.compact(target[1])
-            self._files.compaction_pause_seconds = _PAUSE_SECONDS if report else _LONG_PAUSE_SECONDS
+            pause(self._files, self._now())
+            freed = bool(self.compact(target[1]))
         except (SMPError, OSError) as error:
-            self._files.compaction_pause_seconds = _LONG_PAUSE_SECONDS
             import logging  # rare, and slow to load
 
             logging.getLogger("smp").warning("Session %s could not be compacted: %s", self.id, error)
+        self._files.compaction_pause_seconds = ended(self._files, self._now(), freed)
 
     def _fold_accesses(self, used: Iterable[Used]) -> int:
         """Write into the files how often memories were used; how many were written. A change of this is no change."""

@@ -12,6 +12,7 @@ import sys
 import textwrap
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -240,7 +241,13 @@ UNNOTICED = [
     "DELETE FROM memory",
     "DROP TABLE recent",
     "DROP TABLE session",
-    "UPDATE recent SET labels = x'ff', terms = x'fe'",
+    "UPDATE recent SET version = version + 1",
+    "UPDATE recent SET version = x'ff'",
+    "UPDATE block SET data = x'ff'",
+    "UPDATE block SET data = 5",
+    f"UPDATE block SET data = x'{zlib.compress(b'[1]').hex()}'",
+    f"UPDATE block SET data = x'{zlib.compress(b'[[16777216],[7],[8],[9],[0]]').hex()}'",
+    "DELETE FROM block",
 ]
 
 

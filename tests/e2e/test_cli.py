@@ -322,6 +322,20 @@ def test_session_new_show_list(empty: Terminal) -> None:
     assert "last write" in empty.ok("session", "list")
 
 
+def test_the_list_of_sessions_counts_what_each_one_holds(cli: Terminal) -> None:
+    for session, count in (("shop", 3), ("other", 2), ("empty", 0)):
+        if session != "shop":
+            cli.ok("session", "new", session)
+        for number in range(count):
+            cli.ok("decide", f"number {number}", "--session", session)
+    cli.ok("delete", "DEC-0002", "--session", "shop")
+    listed = {row["id"]: row for row in cli.json("session", "list")}
+    assert {name: row["memories"] for name, row in listed.items()} == {"shop": 2, "other": 2, "empty": 0}
+    for name, row in listed.items():
+        shown = cli.json("stats", "--session", name)
+        assert (row["memories"], row["bytes"]) == (shown["memories"], shown["bytes"])
+
+
 def test_a_session_with_a_damaged_head_does_not_hide_the_others(cli: Terminal, tmp_path: Path) -> None:
     cli.ok("session", "new", "other", "--project", "fine")
     (tmp_path / ".bmad/memory/sessions/shop/manifest.json").write_text("{")

@@ -259,6 +259,92 @@ def test_compaction_begins_by_itself_after_the_write_that_crosses_the_bound(tmp_
     assert session.validate().ok
 
 
+def test_a_session_of_which_nothing_may_go_is_not_read_by_each_new_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each command that wrote a line to a nearly full session read all of it again, to find that nothing may go."""
+    from smp.tending import Tending
+
+    tries: list[str] = []
+    compact = Tending.compact
+
+    def counted(self: Any, *given: Any, **named: Any) -> Any:
+        tries.append(self.id)
+        return compact(self, *given, **named)
+
+    monkeypatch.setattr(Tending, "compact", counted)
+    clock = FrozenClock()
+
+    def write_a_line() -> None:
+        config = {"durability": "os", "storage": {"max_session_size_mb": 0.02}}
+        with smp.open(tmp_path / "store", clock=clock, config=config) as memory:
+            session = memory.session("s1")
+            session.add_finding("A line")
+            assert session._files.writer.size_bytes >= session._files.filling_bytes
+
+    with smp.open(tmp_path / "store", clock=clock, config={"durability": "os"}) as memory:
+        session = memory.create_session("s1")
+        while sum(session.stats().files.values()) < 0.017 * (1 << 20):
+            session.add_finding("Open, so it stays", pinned=True)
+    for _ in range(3):
+        write_a_line()
+    assert tries == ["s1"]
+    clock.advance(seconds=599)
+    write_a_line()
+    assert tries == ["s1"]
+    clock.advance(seconds=2)
+    write_a_line()
+    assert len(tries) == 2
+    clock.advance(seconds=1199)  # the second pause is twice as long
+    write_a_line()
+    assert len(tries) == 2
+    clock.advance(seconds=2)
+    write_a_line()
+    assert len(tries) == 3
+    clock.advance(days=-3)  # the clock was set back: what was noted then does not count
+    write_a_line()
+    assert len(tries) == 4
+
+
+@pytest.mark.parametrize(
+    "noted",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"again": 5, "pause_seconds": 600}',
+        b'{"again": "soon", "pause_seconds": 600}',
+        b'{"again": "9999-12-31T23:59:59Z", "pause_seconds": 0}',
+        b'{"again": "2020-01-01T00:00:00Z", "pause_seconds": NaN}',
+    ],
+)
+def test_a_note_that_nobody_can_read_keeps_no_compaction_back(tmp_path: Path, noted: bytes) -> None:
+    from smp.store.compaction_pause import FILE, ended, pause, seconds_left
+
+    session, clock = old_session(tmp_path)
+    files = session._files
+    assert seconds_left(files, clock()) == 0
+    pause(files, clock())
+    assert seconds_left(files, clock()) == 60
+    (Path(files.reader.private) / FILE).write_bytes(noted)
+    assert seconds_left(files, clock()) == 0
+    assert ended(files, clock(), freed=False) == seconds_left(files, clock()) == 600
+
+
+def test_the_pause_after_a_compaction_that_frees_nothing_grows_to_six_hours(tmp_path: Path) -> None:
+    from smp.store.compaction_pause import ended, pause, seconds_left
+
+    session, clock = old_session(tmp_path)
+    files, pauses = session._files, []
+    for _ in range(8):
+        pause(files, clock())
+        pauses.append(ended(files, clock(), freed=False))
+        assert seconds_left(files, clock()) == pauses[-1]
+    assert [seconds / 60 for seconds in pauses] == [10, 20, 40, 80, 160, 320, 360, 360]
+    assert ended(files, clock(), freed=True) == 60
+    assert ended(files, clock(), freed=False) == 600
+
+
 def test_all_pinned_fails_at_the_limit_and_loses_nothing(tmp_path: Path) -> None:
     memory, _ = opened(tmp_path, storage={"max_session_size_mb": 0.02})
     session = memory.create_session("s1")

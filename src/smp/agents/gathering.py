@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _WRITTEN = ("decision", "finding", "learning")
 _TURNS = ("conversation", "summary")
-_MATCHING, _EARLIER, _JUDGED = 20, 6, 32
+_MATCHING, _EARLIER, _JUDGED, _SPARE = 20, 6, 32, 10
 _FIRST_BLOCK, _BLOCK = 24, 8  # memories that are read at once
 _NEWEST, _PREFERENCES, _STATES = 30, 30, 200
 _LOOKED_AT = {"decision": 40, "finding": 120, "learning": 30}  # grave findings may be older
@@ -53,7 +53,7 @@ _NEW, _NEW_WITH_A_TASK = 0.45, 0.2  # how much it counts that something is new
 class Wanted:
     """Who needs what."""
 
-    __slots__ = ("agent", "now", "policy", "session", "task", "topic", "turns")
+    __slots__ = ("agent", "now", "policy", "session", "task", "topic", "turns", "words")
 
     def __init__(
         self,
@@ -72,13 +72,12 @@ class Wanted:
         self.turns = turns
         self.now = now
         self.policy = policy
+        self.words = _words(f"{topic or ''} {task or ''}")  # task and topic as words alone, each once
 
-    @property
-    def words(self) -> str:
-        """Task and topic as words alone, each once."""
-        text = f"{self.topic or ''} {self.task or ''}".replace('"', " ").replace("*", " ")
-        words = (word.lstrip("-") for word in text.split())
-        return " ".join(dict.fromkeys(word for word in words if word))
+
+def _words(text: str) -> str:
+    words = (word.lstrip("-") for word in text.replace('"', " ").replace("*", " ").split())
+    return " ".join(dict.fromkeys(word for word in words if word))
 
 
 class Candidate:
@@ -155,13 +154,13 @@ class Gathering:
             return []
         found = self._finder.search(text, conditions, CANDIDATES, RARITY)
         ranking = Ranking(question, self._finder, self._wanted.policy)
-        judged = ranking.of_found(found, text, conditions, _JUDGED)
+        judged = ranking.of_found(found, text, conditions, _JUDGED, _SPARE)
         return sorted(((each.row, each.relevance) for each in judged), key=_fits_best)
 
     def _good(self, found: list[tuple[Row, float]], limit: int) -> list[tuple[Row, float]]:
         """The first ones that fit nearly as well as the best that the agent may see."""
         for place, (row, best) in enumerate(found):
-            if self._finder.records([row]).get(row.doc) is not None:
+            if self._finder.shows(row):
                 return [each for each in found[place : place + limit] if each[1] >= _ENOUGH * best]
         return []
 

@@ -10,6 +10,7 @@ Non-guarantees: how rare a word is rests on all memories, so figures of relevanc
 
 from __future__ import annotations
 
+from smp.index.memories import GUARDED
 from smp.store.finder import Finder
 
 TYPE_CHECKING = False
@@ -66,8 +67,8 @@ class SeenFinder(Finder):
             return found
         asked = limit
         while True:
-            seen = self._of_seen([each.doc for each in found])
-            left = [each for each in found if each.doc in seen]
+            hidden = self._hidden(each.doc for each in found if each.facts & GUARDED)
+            left = [each for each in found if each.doc not in hidden] if hidden else found
             if len(left) >= limit or len(found) < asked:
                 return left[:limit]
             asked *= 4
@@ -75,12 +76,18 @@ class SeenFinder(Finder):
 
     def nearest(self, vector: Any, conditions: Conditions, limit: int) -> dict[int, Row]:
         near = super().nearest(vector, conditions, limit)
-        seen = self._of_seen(list(near)) if self._strict else set(near)
-        return {doc: row for doc, row in near.items() if doc in seen}
+        hidden = self._hidden(doc for doc, row in near.items() if row.facts & GUARDED) if self._strict else ()
+        return {doc: row for doc, row in near.items() if doc not in hidden}
 
-    def _of_seen(self, docs: list[int]) -> set[int]:
-        found = self.records(self.rows(docs).values())
-        return {doc for doc, record in found.items() if record is not None}
+    def shows(self, row: Row) -> bool:
+        """Whether the viewer may see a memory; read is only one that says itself who may."""
+        return not row.facts & GUARDED or not self._hidden([row.doc])
+
+    def _hidden(self, docs: Iterable[int]) -> set[int]:
+        """Those of these memories, which say themselves who may see them, that the viewer may not see."""
+        asked = list(docs)
+        found = self.records(self.rows(asked).values()) if asked else {}
+        return {doc for doc in asked if found.get(doc) is None}
 
     def is_superseded(self, record: Record) -> bool:
         """Whether a memory that the viewer sees takes the place of this one."""

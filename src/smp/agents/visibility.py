@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp.model.record import Record
+    from smp.query.where import Filter
 
 PRIVATE, SHARED = "private", "shared"
 _OF_AN_ARCHIVE = "ARCHIVE"  # the page that sums up an archived session, private memories among it
@@ -48,14 +49,19 @@ class Visible:
 
     __slots__ = ("_asked", "_viewer")
 
-    def __init__(self, viewer: Viewer, asked: Any) -> None:
+    def __init__(self, viewer: Viewer, asked: Filter) -> None:
         self._viewer = viewer
         self._asked = asked
 
-    def matches(self, fields: Mapping[str, Any]) -> bool:
-        if fields.get("type") == "summary" and fields.get("id") == _OF_AN_ARCHIVE:
+    def admits(self, record: Record) -> bool:
+        if record.type == "summary" and record.id == _OF_AN_ARCHIVE:
             return False
-        return self._viewer.may_see(fields.get("type"), fields) and (not self._asked or self._asked.matches(fields))
+        return self._viewer.sees(record) and (not self._asked or self._asked.admits(record))
+
+    @property
+    def refuses_many(self) -> bool:
+        """Most memories are for all."""
+        return bool(self._asked)
 
     def __bool__(self) -> bool:
         return True

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from smp.asking import Asking
     from smp.memory import Memory
+    from smp.model.fold import Trail
     from smp.model.record import Record
     from smp.session import SessionMemory
 
@@ -88,7 +89,10 @@ class Call:
     def record(self, reference: str, *, include_deleted: bool = False) -> Record:
         """The memory that is meant, `ID` or `session/ID`; it must be there."""
         session, memory_id = self.place(reference)
-        record: Record | None = session.find(memory_id) if include_deleted else session.get(memory_id)
+        trail = self.trail(session, memory_id)
+        record = trail.record(session.id) if trail is not None else None
+        if not include_deleted and (record is None or record.deleted):
+            record = session.get(memory_id)  # says why not
         if record is None:
             from smp.errors import MemoryNotFound
 
@@ -96,6 +100,12 @@ class Call:
                 f"{memory_id} does not exist in session {session.id}.", id=memory_id, session=session.id
             )
         return record
+
+    def trail(self, session: SessionMemory, memory_id: str) -> Trail | None:
+        """All that happened to a memory; a large session is not read for it."""
+        from smp.store.looking_up import trail_of
+
+        return trail_of(self.memory.store.session(session.id), memory_id)
 
     # -- who is asked
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ _CODES = {
 _BEGIN = {style: chr(0xFDD0 + number) for number, style in enumerate(_CODES)}
 _END = "\ufdef"
 _MARKS = re.compile("[\ufdd0-\ufdef]")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _AS_COLOR = {_BEGIN[style]: f"\x1b[{code}m" for style, code in _CODES.items()} | {_END: "\x1b[0m"}
 _AS_ASCII = str.maketrans(
     {
@@ -197,9 +199,10 @@ def width_of(text: str) -> int:
     """How many columns a text takes."""
     if text.isascii():
         return len(text)
-    return sum(map(_letter_width, text))
+    return len(text) + sum([_letter_width(letter) - 1 for letter in _NOT_ASCII.findall(text)])
 
 
+@cache
 def _letter_width(letter: str) -> int:
     from unicodedata import combining, east_asian_width
 
@@ -212,6 +215,8 @@ def _fitting(text: str, columns: int) -> int:
     """How many letters of a text fit."""
     if text.isascii():
         return min(len(text), columns)
+    if len(text) <= columns and width_of(text) <= columns:
+        return len(text)
     used = 0
     for at, letter in enumerate(text):
         used += _letter_width(letter)
@@ -242,10 +247,12 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], columns: int | No
     if columns is not None:
         _make_room(widths, columns)
 
+    right = [head.startswith(">") for head in heads]
+
     def joined(cells: Sequence[str]) -> str:
         fitted = [cut(cell, widths[at]) for at, cell in enumerate(cells)]
-        padded = [pad(cell, widths[at], heads[at].startswith(">")) for at, cell in enumerate(fitted)]
-        return "  ".join([*padded[:last], padded[last].rstrip()]).rstrip()
+        padded = [pad(cell, widths[at], right[at]) for at, cell in enumerate(fitted) if at < last or right[at]]
+        return "  ".join([*padded, *fitted[len(padded) :]]).rstrip()
 
     yield paint("dim", joined(names))
     yield from map(joined, body)

@@ -43,7 +43,6 @@ class Facts:
         type: str,
         created: int,
         updated: int | None = None,
-        *,
         importance: float | None = None,
         pinned: bool = False,
         status: str | None = None,

@@ -23,6 +23,7 @@ number that `priority` gives.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import exp
 
 from smp.errors import InvalidConfig
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, Protocol
 
+    from smp.config import Config
     from smp.decay.facts import Facts
 
     class Policy(Protocol):
@@ -90,8 +92,13 @@ class Smp:
         if facts.pinned:
             return 1.0
         base, rate, boost, floor = self._rule(facts)
-        faded = base * exp(-rate * _days(_touched(facts), now) - AGE_PENALTY * _days(facts.created, now))
-        return min(1.0, max(_floor(facts, floor)[0], faded + _boost(facts, boost)))
+        touched, age = _touched(facts), _days(facts.created, now)
+        since = age if touched == facts.created else _days(touched, now)
+        faded = base * exp(-rate * since - AGE_PENALTY * age)
+        if facts.access_count:
+            faded += _boost(facts, boost)
+        least = floor if facts.type == "conversation" else _floor(facts, floor)[0]
+        return min(1.0, max(least, faded))
 
     def explain(self, facts: Facts, now: int) -> dict[str, Any]:
         base, rate, boost, floor = self._rule(facts)
@@ -227,6 +234,12 @@ def policy_of(settings: Mapping[str, Any] | None = None) -> Policy:
             key="decay.policy",
         )
     return POLICIES[name](given) if given.get("enabled", True) else Unfading()
+
+
+@lru_cache(16)
+def policy_in(config: Config) -> Policy:
+    """The policy of settings, which never change; made once for those that are asked with again and again."""
+    return policy_of(config.decay)
 
 
 def importance_of(facts: Facts) -> float:

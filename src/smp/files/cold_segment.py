@@ -22,6 +22,7 @@ from smp.files.cold_block import (
     END,
     END_BYTES,
     INDEX,
+    Block,
     ColdEntry,
     ColdRow,
     Place,
@@ -34,6 +35,7 @@ from smp.files.cold_block import (
     salvaged,
 )
 from smp.files.disk import identity
+from smp.files.json_lines import to_json
 from smp.model.report import Problem
 
 if TYPE_CHECKING:
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
 
     Listed = list[tuple[Place, list[ColdRow]]]
     Key = tuple[str, int, str, int]
-    Block = tuple[bytes, int, list[ColdRow]]  # its bytes, the size of its content, what is in it
 
 FILE = "cold.gz"  # beside the session's files
 _DAMAGED = ".damaged-"
@@ -102,7 +103,7 @@ class ColdSegment:
     def block(self, listed: tuple[Place, list[ColdRow]]) -> Block:
         """One block as it stands, damaged or not."""
         place, rows = listed
-        return self._disk.read(self.path, place.offset, place.length), place.raw_bytes, rows
+        return Block(self._disk.read(self.path, place.offset, place.length), place.raw_bytes, to_json(rows))
 
     def verify(self) -> list[Problem]:
         """Everything that is wrong with the file; every block is read and every checksum compared."""
@@ -244,12 +245,7 @@ def _put(disk: Disk, segment: ColdSegment, data: bytes | None, set_aside: bool =
 
 
 def _assembled(blocks: list[Block]) -> bytes:
-    listed: Listed = []
-    offset = 0
-    for member, raw_bytes, rows in blocks:
-        listed.append((Place(offset, len(member), raw_bytes), rows))
-        offset += len(member)
-    return b"".join([*(member for member, _, _ in blocks), encode_index(listed, offset)])
+    return b"".join([*(block.member for block in blocks), encode_index(blocks)])
 
 
 def _key(row: ColdRow) -> Key:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _MARKS = frozenset(["id", "seq", "tx", "type", "session_id", "schema", "revision", "updated", "updated_by", "changes"])
 _RESERVED = _MARKS | {"deleted", "deleted_by", "restored", "restored_by", "reason", "checksum", "extra"}
+_ENDS = (("deleted", DELETE), ("restored", RESTORE))
 _TOMBSTONE = {"id", "reason", "session_id", "seq", "schema", "deleted", "deleted_by", "by", "timestamp", "ts"}
 
 
@@ -127,11 +128,11 @@ class Dialect:
         """The entry in these fields. Raises InvalidRecord naming what is wrong with a hand-written one."""
         trusted = state == "signed"
         kind_name = kind_hint or str(fields.get("type", ""))
-        if kind_name not in KINDS and _is_bare_deletion(fields):
+        if kind_name not in KINDS:
+            if not _is_bare_deletion(fields):
+                raise InvalidRecord(f"type: {kind_name!r} is not a type of memory.", field="type")
             kind_name = "conversation"  # 000 and 004 do not say it; the memory itself knows better
             fields = {"deleted": True, **fields}
-        if kind_name not in KINDS:
-            raise InvalidRecord(f"type: {kind_name!r} is not a type of memory.", field="type")
         memory_id = fields.get("id")
         if not trusted:
             memory_id = ids.check(memory_id, "id", ids.LIMIT + 8)
@@ -147,9 +148,9 @@ class Dialect:
             at,
             data,
             seq=seq if type(seq) is int else last_seq,
-            tx=str(fields.get("tx", "")),
+            tx=str(fields["tx"]) if "tx" in fields else "",
             by=by,
-            revision=_integer(fields.get("revision")),
+            revision=_integer(fields["revision"]) if "revision" in fields else 0,
             schema=_integer(fields.get("schema")),
             state=state,
             file=file,
@@ -157,9 +158,9 @@ class Dialect:
         )
 
     def _parts(self, fields: Fields, kind: str) -> tuple[str, Any, Any, dict[str, Any]]:
-        if isinstance(fields.get("changes"), dict):
+        if "changes" in fields and isinstance(fields["changes"], dict):
             return CHANGE, fields.get("updated"), fields.get("updated_by"), self._renamed(fields["changes"], kind)
-        for word, op in (("deleted", DELETE), ("restored", RESTORE)):
+        for word, op in _ENDS if "deleted" in fields or "restored" in fields else ():
             if fields.get(word):
                 at = fields[word] if isinstance(fields[word], str) else self._time_in(fields)
                 reason = fields.get("reason")
@@ -200,10 +201,9 @@ class Dialect:
                 data[name if ours in fields or ours in data else ours] = value
             elif name not in skipped:
                 data[name] = value
-        extra = fields.get("extra")
-        if isinstance(extra, dict):
+        if "extra" in fields and isinstance(fields["extra"], dict):
             del data["extra"]
-            data.update(extra)
+            data.update(fields["extra"])
         return data
 
 

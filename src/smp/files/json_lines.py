@@ -69,8 +69,11 @@ class JsonLines:
             if last:
                 stop = end
             text = data[start:stop]
-            if text.strip():
-                self._line(text, offset + start, line, last, pieces)
+            piece = _whole(text, offset + start, offset + stop, line)
+            if piece is not None:
+                pieces.append(piece)
+            elif text.strip():
+                self._broken(text, offset + start, line, last, pieces)
             start = stop + 1
             line += 1
         return pieces
@@ -84,12 +87,10 @@ class JsonLines:
         newline = data.find(b"\n")
         return newline + 1 if 0 <= newline < len(data) - 1 else -1
 
-    def _line(self, text: bytes, start: int, line: int, last: bool, pieces: list[Piece]) -> None:
+    def _broken(self, text: bytes, start: int, line: int, last: bool, pieces: list[Piece]) -> None:
+        """A line that is no entry."""
         end = start + len(text)
-        piece = _whole(text, start, end, line)
-        if piece is not None:
-            pieces.append(piece)
-        elif text.startswith(_CONFLICTS):
+        if text.startswith(_CONFLICTS):
             pieces.append(Piece(start, end, line, CONFLICT, None, "a merge conflict was left here"))
         elif last and not text.startswith(_BOM) and not text.rstrip(b"\0").strip():
             pieces.append(Piece(start, end, line, TORN, None, "an unfinished write"))

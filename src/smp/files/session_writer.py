@@ -67,6 +67,7 @@ class SessionWriter:
         self._stored: list[tuple[Batch, dict[str, bytes]]] = []
         self._looked: dict[str, list[int]] = {}  # files that were read under this lock, and what they looked like then
         self._unterminated: set[str] = set()  # of those, the ones whose last line has no end
+        self.changes = 0  # grows with every write that this process knows of, its own and others'
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -91,6 +92,7 @@ class SessionWriter:
         try:
             notes = self._load_notes(batches[0].doing, by_us)
             if notes.warning or notes.suspects or not notes.files:
+                self.changes += 1
                 self._check()
                 self.recover()
             for batch in batches:
@@ -105,9 +107,12 @@ class SessionWriter:
 
     def _attempt(self, batch: Batch, admit: Admit) -> None:
         notes = self._notes
+        looked_at = batch.looked_at
         try:
             for _ in range(3):
-                fold = self._reader.catch_up() if batch.needs_trails else None
+                fold = None
+                if batch.needs_trails:
+                    fold = self._reader.fold if looked_at == self.changes else self._reader.catch_up()
                 ledger = Ledger(notes.seq, notes.numbers.copy(), fold)
                 try:
                     entries = batch.resolve(ledger)
@@ -116,9 +121,11 @@ class SessionWriter:
                     else:
                         self._vouch()
                     notes.seq, notes.numbers = ledger.seq, ledger.numbers
+                    self.changes += 1
                     return
                 except _Stale:
                     self.settle()
+                    looked_at = -1
             raise StorageError(
                 f"The files of {self._reader.folder} are being changed by something else while SMP writes."
             )
@@ -348,6 +355,7 @@ class SessionWriter:
     def locked(self, doing: str, timeout_seconds: float, work: Callable[[], Any], *, check: bool = True) -> Any:
         """Do something else under the lock, on settled files."""
         by_us = self._lock.acquire(timeout_seconds, self._notes_bytes)
+        self.changes += 1
         try:
             self._load_notes(doing, by_us)
             if check:
@@ -461,6 +469,7 @@ class SessionWriter:
             self._looked.clear()
             self._unterminated.clear()
         if not by_us:
+            self.changes += 1
             system = self._disk.system
             self._notes = notes_file.decode(notes_file.read(system, self._lock.descriptor), system.boot_id())
         return self._notes

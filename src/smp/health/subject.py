@@ -22,7 +22,8 @@ from smp.files.system import RealSystem
 from smp.health.looking import Looking
 from smp.health.report import PROBLEM, WARNING, Finding
 from smp.model.session_info import FORMAT
-from smp.store.file_store import CONFIG_FILE, FLAG, FileSession, FileStore
+from smp.store.file_session import FileSession
+from smp.store.file_store import CONFIG_FILE, FLAG, FileStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from smp.memory import Memory
     from smp.model.record import Record
     from smp.session import SessionMemory
-    from smp.store.file_store import FileSession
+    from smp.store.file_session import FileSession
 
 SESSION = "bmad-import"
 _AT_ONCE = 200  # memories for each sync

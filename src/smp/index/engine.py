@@ -13,7 +13,7 @@ import json
 import os
 
 from smp.index.rows import Unusable
-from smp.index.wanted import Found, inverse_frequency
+from smp.index.wanted import candidates, inverse_frequency
 from smp.loading import loading
 
 TYPE_CHECKING = False
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
     from typing import Any
 
-    from smp.index.wanted import Wanted, Weights
+    from smp.index.wanted import Found, Wanted, Weights
 
     Document = tuple[int, str, str, int, int]  # doc, terms, labels, created, facts
 
@@ -36,6 +36,7 @@ class Engine:
             import tantivy
 
         self._path = path
+        self._writer: Any = None  # between the first `feed` and `commit`
         try:
             if path is not None and create:
                 _make_folder(path)
@@ -45,6 +46,7 @@ class Engine:
         except Exception as error:
             raise Unusable(str(error)) from error
         self._searcher: Any = None
+        self._grammar: _Grammar | None = None
 
     def reload(self) -> None:
         """See what was committed last, by any process."""
@@ -86,12 +88,14 @@ class Engine:
         except Exception as error:
             raise Unusable(str(error)) from error
 
-    def write(self, documents: Iterable[Document], removed: Iterable[int]) -> None:
-        """Take documents out and put others in, in one commit."""
+    def feed(self, documents: Iterable[Document], removed: Iterable[int] = ()) -> None:
+        """Take documents out, then put others in. Nobody sees it before `commit`; tantivy's thread is at work meanwhile."""
         import tantivy
 
         try:
-            writer = self._index.writer(heap_size=_HEAP_BYTES, num_threads=1)
+            if self._writer is None:
+                self._writer = self._index.writer(heap_size=_HEAP_BYTES, num_threads=1)
+            writer = self._writer
             gone = sorted(set(removed))
             if gone:  # not by a term: where that is a number, tantivy-py 0.27 deletes nothing and says nothing
                 writer.delete_documents_by_query(tantivy.Query.term_set_query(self._index.schema, "doc", gone))
@@ -103,6 +107,13 @@ class Engine:
                 document.add_integer("created", created)
                 document.add_unsigned("facts", facts)
                 writer.add_document(document)
+        except Exception as error:
+            raise Unusable(str(error)) from error
+
+    def commit(self) -> None:
+        """All that was fed, at once."""
+        writer, self._writer = self._writer, None
+        try:
             writer.commit()
             writer.wait_merging_threads()
             for name in os.listdir(self._path) if self._path is not None else ():
@@ -110,9 +121,15 @@ class Engine:
         except Exception as error:
             raise Unusable(str(error)) from error
 
-    def search(self, wanted: Wanted, weights: Weights, limit: int, hidden: Container[int]) -> list[Found]:
+    def roll_back(self) -> None:
+        """Nothing of what was fed."""
+        self._writer = None
+
+    def search(self, wanted: Wanted, weights: Weights, limit: int, hidden: Container[int] | None) -> list[Found]:
         """The best so many; those that are hidden are not among them, so that there may be fewer."""
-        query = _Translation(self, self._index.schema, weights).query(wanted)
+        if self._grammar is None:
+            self._grammar = _Grammar(self._index.schema)
+        query = _Translation(self._grammar, _boosts(self, weights), weights).query(wanted)
         if query is None:
             return []
         try:
@@ -123,11 +140,8 @@ class Engine:
             facts = self._searcher.fast_field_values("facts", addresses)
         except Exception as error:
             raise Unusable(str(error)) from error
-        return [
-            Found(doc, hit[0], created, fact)
-            for hit, doc, created, fact in zip(hits, docs, times, facts, strict=True)
-            if doc not in hidden
-        ]
+        found = candidates(zip(docs, [score for score, _ in hits], times, facts, strict=True))
+        return [each for each in found if each.doc not in hidden] if hidden is not None else found
 
 
 def _make_folder(path: str) -> None:
@@ -152,18 +166,28 @@ def _schema() -> Any:
     return builder.build()
 
 
+class _Grammar:
+    """What every question to tantivy is made of."""
+
+    __slots__ = ("integer", "must", "never", "query", "schema", "should")
+
+    def __init__(self, schema: Any) -> None:
+        import tantivy
+
+        self.schema = schema
+        self.query = tantivy.Query
+        self.must, self.should, self.never = tantivy.Occur.Must, tantivy.Occur.Should, tantivy.Occur.MustNot
+        self.integer = tantivy.FieldType.Integer
+
+
 class _Translation:
     """Our question in tantivy's words."""
 
-    def __init__(self, engine: Engine, schema: Any, weights: Weights) -> None:
-        import tantivy
-
-        self._schema = schema
+    def __init__(self, grammar: _Grammar, boosts: dict[str, float], weights: Weights) -> None:
+        self._schema, self._query, self._integer = grammar.schema, grammar.query, grammar.integer
+        self._must, self._should, self._not = grammar.must, grammar.should, grammar.never
         self._weights = weights
-        self._boosts = _boosts(engine, weights)
-        self._query = tantivy.Query
-        self._must, self._should, self._not = tantivy.Occur.Must, tantivy.Occur.Should, tantivy.Occur.MustNot
-        self._integer = tantivy.FieldType.Integer
+        self._boosts = boosts
 
     def query(self, wanted: Wanted) -> Any | None:
         """None if nothing can match. Phrases and patterns decide what matches; each word counts once for the score."""
@@ -176,7 +200,8 @@ class _Translation:
         if wanted.terms and not needed and not weighed:
             return None
         parts: list[tuple[Any, Any]] = [(self._must, self._constant(query)) for query in needed]
-        if needed:
+        alone = not (wanted.labels or needed or wanted.since is not None or wanted.until is not None)
+        if needed or alone:  # where nothing must be, one of those that may be has to be
             parts += [(self._should, query) for query in weighed]
         elif weighed:
             parts.append((self._must, self._any(weighed)))
@@ -189,9 +214,9 @@ class _Translation:
             parts.append((self._not, self._one_of(excluded)))
         if wanted.since is not None or wanted.until is not None:
             parts.append((self._must, self._constant(self._between(wanted.since, wanted.until))))
-        if not any(part[0] is self._must for part in parts):
+        if not any(part[0] is not self._not for part in parts):
             parts.append((self._must, self._constant(self._query.all_query())))
-        return parts[0][1] if len(parts) == 1 and parts[0][0] is self._must else self._query.boolean_query(parts)
+        return parts[0][1] if len(parts) == 1 else self._query.boolean_query(parts)
 
     def _one_of(self, terms: Sequence[str]) -> Any:
         return self._query.term_set_query(self._schema, "text", list(terms))
@@ -224,11 +249,11 @@ class _Translation:
 
 def _boosts(engine: Engine, weights: Weights) -> dict[str, float]:
     """By how much our weight of a word differs from tantivy's, for the words that it has."""
-    boosts = {}
+    boosts, documents = {}, engine.documents
     for term, weight in weights.of_term.items():
         having = engine.frequency(term)
         if having:
-            boosts[term] = weight / inverse_frequency(engine.documents, having)
+            boosts[term] = weight / inverse_frequency(documents, having)
     return boosts
 
 

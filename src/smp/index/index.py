@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from itertools import islice, repeat
 
 from smp.index.memories import Shape, facts_in
 from smp.index.rows import POSITION_BITS, Rows, Unusable
@@ -34,6 +35,7 @@ ROWS_FILE = "rows.sqlite"
 _PREFIX = "index-"
 _OF_ONE_INDEX = ("doc", "places", "author", "digest", "facts")  # with numbers that another one may give differently
 _MANY = 2000
+_AT_ONCE = 500  # memories: so few that what is made of them is still at hand when it is written
 
 
 def current_folder(base: str) -> str:
@@ -99,6 +101,7 @@ class Index:
         self.vectors = Vectors(self.rows, folder, embedder.MODEL) if embedder is not None else None
         self._fresh: list[tuple[int, str, str, int, int]] = []
         self._gone: list[int] = []
+        self.taken = 0  # memories since `begin`
 
     def close(self) -> None:
         self.rows.close()
@@ -112,25 +115,19 @@ class Index:
     def is_private(self) -> bool:
         return self.folder is None
 
-    @property
-    def waiting(self) -> int:
-        """How many memories are kept in RAM until `commit`."""
-        return len(self._fresh)
-
     # -- transactions
 
     def begin(self) -> None:
         self.rows.begin()
-        self._fresh, self._gone = [], []
+        self._fresh, self._gone, self.taken = [], [], 0
 
     def commit(self, *, more_to_come: bool = False) -> None:
-        many = self.waiting > _MANY
         try:
             self.text.add(self._fresh, self._gone)
             if not more_to_come:
                 self.rows.make_indexes()
             self.rows.commit()
-            if many:
+            if self.taken > _MANY:
                 self.rows.save_space()
         except BaseException:
             self.roll_back()
@@ -151,14 +148,23 @@ class Index:
         trails: Iterable[Trail],
         places: Callable[[Trail], str],
         before: dict[int, int] | None = None,
+        words: Sequence[str] = (),
     ) -> None:
-        """Memories that come after all others of their session; words that were there `before` are taken out of it."""
-        shapes = []
-        for trail in trails:
-            doc = known.number << POSITION_BITS | known.size
-            known.size += 1
-            shapes.append(Shape(doc, known.id, trail, self.rows.number_of, places(trail)))
-        self._put(known, shapes, before or {})
+        """Memories that come after all others of their session; words that were there `before` are taken out of it.
+
+        `words` of all of them, if somebody has made them.
+        """
+        old = {} if before is None else before
+        number_of, first = self.rows.number_of, known.number << POSITION_BITS
+        remaining = zip(trails, words or repeat(None), strict=False)
+        while some := list(islice(remaining, _AT_ONCE)):
+            numbered = enumerate(some, first | known.size)
+            shapes = [Shape(doc, known.id, trail, number_of, places(trail), said) for doc, (trail, said) in numbered]
+            known.size += len(some)
+            self._put(known, shapes, old)
+            if self.text.are_many(len(self._fresh)):
+                self.text.feed(self._fresh, self._gone)
+                self._fresh, self._gone = [], []
 
     def amend(self, known: Known, trail: Trail, doc: int, places: Callable[[Trail], str]) -> None:
         """A memory that is there has changed."""
@@ -166,14 +172,16 @@ class Index:
         self._gone.append(doc)
         self._put(known, [Shape(doc, known.id, trail, self.rows.number_of, places(trail))], {})
 
-    def replace(self, known: Known, trails: Iterable[Trail], places: Callable[[Trail], str]) -> None:
+    def replace(
+        self, known: Known, trails: Iterable[Trail], places: Callable[[Trail], str], words: Sequence[str] = ()
+    ) -> None:
         """A whole session anew. What is as it was is left alone in the text index."""
         first = known.number << POSITION_BITS
         last = first | (1 << POSITION_BITS) - 1
         accesses = self.rows.take_accesses(first, last)  # positions may shift: what was used stays with its memory
         before = self.rows.remove_between(first, last)
         known.size = known.last = 0
-        self.extend(known, trails, places, before)
+        self.extend(known, trails, places, before, words)
         self.rows.put_accesses(known.number, accesses)
         self._gone += before
 
@@ -183,25 +191,27 @@ class Index:
 
     def _put(self, known: Known, shapes: list[Shape], before: dict[int, int]) -> None:
         rows = self.rows
-        rows.put(shape.row for shape in shapes)
+        rows.put([shape.row for shape in shapes])
+        self.taken += len(shapes)
         tags, topics, relations, accesses = [], [], [], []
         for shape in shapes:
             doc, created, updated = shape.row[0], shape.row[3], shape.row[4]
             known.last = max(known.last, created, updated or 0)
-            tags += [(tag, created, doc) for tag in shape.tags]
+            tags += [(tag, doc) for tag in shape.tags]
             if shape.topic:
-                topics.append((shape.topic, created, doc))
+                topics.append((shape.topic, doc))
             relations += [(doc, *relation) for relation in shape.relations]
             if shape.access is not None:
                 accesses.append((doc, *shape.access))
-            if before.get(doc) == shape.row[15]:
-                del before[doc]
-            else:
-                self._fresh.append((doc, shape.terms, shape.labels, created, shape.facts))
+            if doc in before:
+                if before.pop(doc) == shape.row[15]:
+                    continue
+                self._gone.append(doc)  # its old words go before its new ones come
+            self._fresh.append((doc, shape.terms, shape.labels, created, shape.facts))
         if tags:
-            rows.do_many("INSERT OR IGNORE INTO tag VALUES (?,?,?)", tags)
+            rows.do_many("INSERT OR IGNORE INTO tag VALUES (?,?)", tags)
         if topics:
-            rows.do_many("INSERT OR IGNORE INTO topic VALUES (?,?,?)", topics)
+            rows.do_many("INSERT OR IGNORE INTO topic VALUES (?,?)", topics)
         if relations:
             rows.do_many("INSERT OR IGNORE INTO relation VALUES (?,?,?,?)", relations)
         if accesses:
@@ -209,16 +219,13 @@ class Index:
 
     def count_accesses(self, noted: Iterable[tuple[str, int]]) -> None:
         """Memories (`session/ID`) that were used, and when, in seconds."""
-        for name, seconds in noted:
-            session, _, id = name.rpartition("/")
-            known = self.rows.session(session)
-            row = self.rows.by_id(known.number, id) if known is not None else None
-            if row is not None:
-                self.rows.do(
-                    "INSERT INTO access VALUES (?, 1, ?) ON CONFLICT(doc) DO UPDATE SET count = count + 1, "
-                    "last = max(last, excluded.last)",
-                    (row.doc, seconds * 1_000_000),
-                )
+        numbers = {name: number for number, name in self.rows.session_names().items()}
+        split = ((name.rpartition("/"), seconds) for name, seconds in noted)
+        self.rows.do_many(
+            "INSERT INTO access SELECT doc, 1, ? FROM memory WHERE doc >> 24 = ? AND id = ? "
+            "ON CONFLICT(doc) DO UPDATE SET count = count + 1, last = max(last, excluded.last)",
+            ((seconds * 1_000_000, numbers.get(session, -1), id) for (session, _, id), seconds in split),
+        )
 
     # -- looking
 
@@ -227,9 +234,9 @@ class Index:
         names = self.rows.session_names()
         found: dict[str, Any] = {}
         for row in self.rows.select("1", (), "doc", -1):
-            values = {name: getattr(row, name) for name in row.__slots__ if name not in _OF_ONE_INDEX}
+            values = {name: value for name, value in row._asdict().items() if name not in _OF_ONE_INDEX}
             values["author"] = row.author and self.rows.name_of(row.author)
-            values["facts"] = facts_in(row.facts)[:3]
+            values["facts"] = *facts_in(row.facts)[:3], facts_in(row.facts)[4]
             values["position"] = row.doc & (1 << POSITION_BITS) - 1
             values["tags"] = [
                 tag for (tag,) in self.rows.all("SELECT tag FROM tag WHERE doc = ? ORDER BY 1", (row.doc,))

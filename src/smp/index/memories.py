@@ -6,11 +6,12 @@ tag above it, `oLogin` the topic, `x` deleted.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from zlib import crc32
 
 from smp.decay.facts import impact_level
-from smp.index.rows import TYPE_NUMBERS
-from smp.index.words import joined_terms
+from smp.index.rows import NULL, TYPE_NUMBERS
+from smp.index.words import bag_of_terms
 from smp.model.types import CONFIDENCE_WORDS
 
 TYPE_CHECKING = False
@@ -26,20 +27,22 @@ _SILENT = frozenset(
     ["author_kind", "idempotency_key", "access", "visibility", "trust", "relations", "references", "turn_ref", "role"]
 )
 _SILENT_EVERYWHERE = frozenset(["confidence", "importance", "pinned", "format"])
-ROLE_NAMES = ("", *ROLES)
+ROLE, GUARDED = 7 << 4, 1 << 7  # in the number of `facts_number`
 _MANY_WORDS = 255
 _LONGEST_KEY = 300  # characters of a tag or topic that count
+_LABELS = 2000  # that are known without being made anew
 _LARGEST = 1e300
 
 
-def facts_number(type_number: int, role: int, words: int, author: int) -> int:
-    """Type, role, length and author in one number, which the text index hands out with a candidate."""
-    return author << 16 | min(words, _MANY_WORDS) << 8 | role << 4 | type_number
+def facts_number(type_number: int, role: int, words: int, author: int, guarded: bool = False) -> int:
+    """Type, role, length and author in one number, which the text index hands out with a candidate; and whether the
+    memory says itself who may see it."""
+    return author << 16 | min(words, _MANY_WORDS) << 8 | guarded << 7 | role << 4 | type_number
 
 
-def facts_in(number: int) -> tuple[int, int, int, int]:
-    """Type, role, how many words (255: or more), author."""
-    return number & 15, number >> 4 & 15, number >> 8 & 255, number >> 16
+def facts_in(number: int) -> tuple[int, int, int, int, bool]:
+    """Type, role, how many words (255: or more), author, whether it is guarded."""
+    return number & 15, number >> 4 & 7, number >> 8 & 255, number >> 16, bool(number & GUARDED)
 
 
 def microseconds(text: str) -> int:
@@ -75,57 +78,58 @@ class Shape:
 
     __slots__ = ("access", "facts", "labels", "relations", "row", "tags", "terms", "topic")
 
-    def __init__(self, doc: int, session: str, trail: Trail, number_of: Callable[[str], int], places: str) -> None:
-        data = trail.data()
-        kind = TYPE_NUMBERS[trail.first.type]
+    def __init__(
+        self,
+        doc: int,
+        session: str,
+        trail: Trail,
+        number_of: Callable[[str], int],
+        places: str,
+        words: str | None = None,
+    ) -> None:
+        """What a memory comes to; `words` if they have been made before."""
+        data, first, last = trail.data(), trail.first, trail.last
+        kind = TYPE_NUMBERS[first.type]
         author = data.get("author")
         number = number_of(author) if isinstance(author, str) and author else 0
-        created = microseconds(trail.first.at)
-        deleted = trail.deletion is not None
+        created = microseconds(first.at)
         plain = _MARKED.isdisjoint(data)  # most turns: nothing in it but words
         self.tags = [] if plain else [key for key in map(label_key, _list(data.get("tags"))) if key]
         self.topic = None if plain else label_key(data.get("topic")) or None
-        self.relations = [] if plain else list(_relations(data, session))
+        self.relations = [] if plain or _POINTING.isdisjoint(data) else list(_relations(data, session))
         self.access = _access(data["access"]) if "access" in data else None
-        self.terms = f"{joined_terms(text_of(data))} {trail.first.id.lower()}".lstrip()
-        words = self.terms.count(" ") + 1
-        self.facts = facts_number(kind, _role(data.get("role")), words, number)
-        self.labels = self._labels(doc, kind, number, deleted)
-        self.row = (
+        self.terms = terms = words_of(trail) if words is None else words
+        guarded = "visibility" in data or kind == _STATE
+        self.facts = facts = facts_number(kind, _role(data.get("role")), terms.count(" ") + 1, number, guarded)
+        deleted = trail.deletion is not None
+        self.labels = labels = self._labels(f"s{doc >> 24} t{kind}", number, deleted)
+        self.row: tuple[Any, ...] = (
             doc,
-            trail.first.id,
+            first.id,
             kind,
             created,
-            microseconds(trail.last.at) if trail.last is not trail.first else None,
-            number or None,
+            microseconds(last.at) if last is not first else NULL,
+            number or NULL,
             *(_NOTHING if plain else _bounds(data)),
-            1 if deleted else None,
-            *(_NOTHING_MORE if plain and kind != _FINDING else _standing(trail.first.type, data)),
-            self.facts,
-            crc32(f"{self.terms}\0{self.labels}\0{self.facts}\0{created}".encode(errors="replace")),
+            1 if deleted else NULL,
+            *(_NOTHING_MORE if plain and kind != _FINDING else _standing(first.type, data)),
+            facts,
+            crc32(f"{terms}\0{labels}\0{facts}\0{created}".encode(errors="replace")),
             places,
         )
 
-    def _labels(self, doc: int, kind: int, author: int, deleted: bool) -> str:
-        key = doc >> 24, kind, author, deleted, self.topic, *self.tags
-        known = _label_texts.get(key)
-        if known is None:
-            if len(_label_texts) >= _LABEL_TEXTS:
-                _label_texts.clear()
-            known = _label_texts[key] = self._label_text(doc, kind, author, deleted)
-        return known
-
-    def _label_text(self, doc: int, kind: int, author: int, deleted: bool) -> str:
-        labels = [f"s{doc >> 24}", f"t{kind}"]
-        if author:
-            labels.append(f"a{author}")
+    def _labels(self, place: str, author: int, deleted: bool) -> str:
+        labels = f"{place} a{author}" if author else place
         if self.topic:
-            labels += map(topic_label, _levels(self.topic))
+            labels = f"{labels} {_topic_labels(self.topic)}"
         for tag in self.tags:
-            labels += map(tag_label, _levels(tag))
-        if deleted:
-            labels.append(DELETED)
-        return " ".join(labels)
+            labels = f"{labels} {_tag_labels(tag)}"
+        return f"{labels} {DELETED}" if deleted else labels
+
+
+def words_of(trail: Trail) -> str:
+    """The terms by which a memory is found; the last one is its id."""
+    return f"{bag_of_terms(text_of(trail.data()))}{trail.first.id.lower()}"
 
 
 _MARKED = frozenset(
@@ -145,10 +149,9 @@ _MARKED = frozenset(
         "turn_ref",
     ]
 )
-_NOTHING, _NOTHING_MORE = (None, None, None), (None, None, None, None)
-_FINDING = TYPE_NUMBERS["finding"]
-_label_texts: dict[tuple[Any, ...], str] = {}  # many memories have the same ones
-_LABEL_TEXTS = 5000
+_NOTHING, _NOTHING_MORE = (NULL,) * 3, (NULL,) * 4
+_POINTING = frozenset(["references", "relations", "turn_ref"])
+_FINDING, _STATE = TYPE_NUMBERS["finding"], TYPE_NUMBERS["agent_state"]
 
 
 def _access(said: Any) -> tuple[int, int] | None:
@@ -162,16 +165,17 @@ def _access(said: Any) -> tuple[int, int] | None:
         return None
 
 
-def _bounds(data: dict[str, Any]) -> tuple[float | None, float | None, int | None]:
+def _bounds(data: dict[str, Any]) -> tuple[float | str, float | str, int | str]:
     """Importance, confidence, whether it is pinned."""
-    pinned = 1 if data.get("pinned") is True else None
+    pinned = 1 if data.get("pinned") is True else NULL
     return _number(data.get("importance")), _confidence(data.get("confidence")), pinned
 
 
-def _standing(type: str, data: dict[str, Any]) -> tuple[str | None, str | None, str | None, int | None]:
+def _standing(type: str, data: dict[str, Any]) -> tuple[str, str, str, int | str]:
     """Status, severity, impact, whether it is approved."""
-    approved = 1 if data.get("approved_by") else None
-    return status_of(type, data), _word(data.get("severity")), impact_level(data.get("impact")), approved
+    impact = impact_level(data["impact"]) or NULL if "impact" in data else NULL
+    approved = 1 if data.get("approved_by") else NULL
+    return status_of(type, data), _word(data.get("severity")), impact, approved
 
 
 def _role(role: Any) -> int:
@@ -181,7 +185,12 @@ def _role(role: Any) -> int:
 
 def label_key(name: Any) -> str:
     """A tag or topic as the index knows it: case, white space and what comes after a long beginning do not count."""
-    return " ".join(name.casefold().split())[:_LONGEST_KEY] if isinstance(name, str) else ""
+    return _key(name) if isinstance(name, str) else ""
+
+
+@lru_cache(_LABELS)
+def _key(name: str) -> str:
+    return " ".join(name.casefold().split())[:_LONGEST_KEY]
 
 
 def tag_label(tag: str) -> str:
@@ -190,6 +199,16 @@ def tag_label(tag: str) -> str:
 
 def topic_label(topic: str) -> str:
     return "o" + label_key(topic).replace(" ", "\u2423")
+
+
+@lru_cache(_LABELS)  # many memories have the same ones
+def _tag_labels(tag: str) -> str:
+    return " ".join(map(tag_label, _levels(tag)))
+
+
+@lru_cache(_LABELS)
+def _topic_labels(topic: str) -> str:
+    return " ".join(map(topic_label, _levels(topic)))
 
 
 def _levels(name: str) -> Iterator[str]:
@@ -230,7 +249,7 @@ def _texts(name: str, value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def status_of(type: str, data: dict[str, Any]) -> str | None:
+def status_of(type: str, data: dict[str, Any]) -> str:
     """`status`, wherever a design put it; a finding without one is open."""
     resolution = data.get("resolution")
     inner = resolution.get("status") if isinstance(resolution, dict) else None
@@ -261,13 +280,13 @@ def _list(value: Any) -> list[Any]:
     return value if type(value) is list else [value] if type(value) is str else []
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if type(value) in (int, float) and -_LARGEST < value < _LARGEST else None
+def _number(value: Any) -> float | str:
+    return float(value) if type(value) in (int, float) and -_LARGEST < value < _LARGEST else NULL
 
 
-def _confidence(value: Any) -> float | None:
-    return CONFIDENCE_WORDS.get(value) if isinstance(value, str) else _number(value)
+def _confidence(value: Any) -> float | str:
+    return CONFIDENCE_WORDS.get(value, NULL) if isinstance(value, str) else _number(value)
 
 
-def _word(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else NULL

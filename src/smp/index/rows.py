@@ -13,16 +13,20 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+from collections import namedtuple
+from functools import cache, partial
 
 from smp.model.types import KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from typing import Any
+    from typing import Any, NamedTuple
 
-VERSION = 2
+VERSION = 3
 POSITION_BITS = 24
+_PAGE_BYTES = 2048  # an index of few memories takes a tenth less room than with 4096, one of many as much
+_AT_ONCE = 500  # numbers in one statement
 _LARGEST = 2**63 - 1  # that SQLite keeps; a person may type a larger one
 TYPES = list(KINDS)
 TYPE_NUMBERS = {name: number for number, name in enumerate(TYPES)}
@@ -35,14 +39,12 @@ CREATE TABLE name(no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE memory(doc INTEGER PRIMARY KEY, id TEXT NOT NULL, type INTEGER NOT NULL, created INTEGER NOT NULL,
     updated INTEGER, author INTEGER, importance REAL, confidence REAL, pinned INTEGER, deleted INTEGER,
     status TEXT, severity TEXT, impact TEXT, approved INTEGER, facts INTEGER NOT NULL, digest INTEGER NOT NULL, places TEXT NOT NULL);
-CREATE TABLE tag(tag TEXT NOT NULL, created INTEGER NOT NULL, doc INTEGER NOT NULL, PRIMARY KEY(tag, created, doc))
-    WITHOUT ROWID;
-CREATE TABLE topic(topic TEXT NOT NULL, created INTEGER NOT NULL, doc INTEGER NOT NULL, PRIMARY KEY(topic, created, doc))
-    WITHOUT ROWID;
+CREATE TABLE tag(tag TEXT NOT NULL, doc INTEGER NOT NULL, PRIMARY KEY(tag, doc)) WITHOUT ROWID;
+CREATE TABLE topic(topic TEXT NOT NULL, doc INTEGER NOT NULL, PRIMARY KEY(topic, doc)) WITHOUT ROWID;
 CREATE TABLE relation(source INTEGER NOT NULL, kind TEXT NOT NULL, session TEXT NOT NULL, target TEXT NOT NULL,
     PRIMARY KEY(source, kind, session, target)) WITHOUT ROWID;
-CREATE TABLE recent(doc INTEGER PRIMARY KEY, terms TEXT NOT NULL, labels TEXT NOT NULL, created INTEGER NOT NULL,
-    facts INTEGER NOT NULL, version INTEGER NOT NULL);
+CREATE TABLE recent(doc INTEGER PRIMARY KEY, version INTEGER NOT NULL);
+CREATE TABLE block(version INTEGER PRIMARY KEY, count INTEGER NOT NULL, data BLOB NOT NULL);
 CREATE TABLE gone(doc INTEGER PRIMARY KEY);
 CREATE TABLE access(doc INTEGER PRIMARY KEY, count INTEGER NOT NULL, last INTEGER NOT NULL);
 """
@@ -51,6 +53,8 @@ CREATE TABLE access(doc INTEGER PRIMARY KEY, count INTEGER NOT NULL, last INTEGE
 _INDEXES = (
     "UNIQUE INDEX IF NOT EXISTS memory_id ON memory(doc >> 24, id)",
     "INDEX IF NOT EXISTS memory_created ON memory(created)",
+)
+_INDEXES_OF_MANY = (  # among few memories they would take more room than the time that they save is worth
     "INDEX IF NOT EXISTS memory_session ON memory(doc >> 24, created)",
     "INDEX IF NOT EXISTS memory_type ON memory(type, created)",
     "INDEX IF NOT EXISTS memory_author ON memory(author, created)",
@@ -58,11 +62,18 @@ _INDEXES = (
     "INDEX IF NOT EXISTS topic_doc ON topic(doc)",
     "INDEX IF NOT EXISTS relation_target ON relation(session, target)",
 )
+FEW = 2000  # memories
+_OF_MEMORIES = (("memory", "doc"), ("tag", "doc"), ("topic", "doc"), ("relation", "source"))  # a memory's rows
 
 COLUMNS = (
     "doc, id, type, created, updated, author, importance, confidence, pinned, deleted, status, severity, "
     "impact, approved, facts, digest, places"
 )
+
+NULL = ""  # in what is put: to bind a None takes Python's sqlite3 longer than all other values of a row together
+_MAY_BE_NULL = "updated, author, importance, confidence, pinned, deleted, status, severity, impact, approved"
+_VALUES = ",".join(f"nullif(?, '{NULL}')" if each in _MAY_BE_NULL.split(", ") else "?" for each in COLUMNS.split(", "))
+_OF_DOCS = f"SELECT {COLUMNS} FROM wanted CROSS JOIN memory ON doc = wanted.no"
 
 
 class Unusable(Exception):
@@ -73,49 +84,33 @@ class Busy(Exception):
     """Another process is changing the index."""
 
 
-class Row:
-    """What the index knows of one memory."""
+if TYPE_CHECKING:
 
-    __slots__ = (
-        "approved",
-        "author",
-        "confidence",
-        "created",
-        "deleted",
-        "digest",
-        "doc",
-        "facts",
-        "id",
-        "impact",
-        "importance",
-        "pinned",
-        "places",
-        "severity",
-        "status",
-        "type",
-        "updated",
-    )
+    class Row(NamedTuple):
+        """What the index knows of one memory."""
 
-    def __init__(self, values: Sequence[Any]) -> None:
-        (
-            self.doc,
-            self.id,
-            self.type,
-            self.created,
-            self.updated,
-            self.author,
-            self.importance,
-            self.confidence,
-            self.pinned,
-            self.deleted,
-            self.status,
-            self.severity,
-            self.impact,
-            self.approved,
-            self.facts,
-            self.digest,
-            self.places,
-        ) = values
+        doc: int
+        id: str
+        type: int
+        created: int
+        updated: int | None
+        author: int | None
+        importance: float | None
+        confidence: float | None
+        pinned: int | None
+        deleted: int | None
+        status: str | None
+        severity: str | None
+        impact: str | None
+        approved: int | None
+        facts: int
+        digest: int
+        places: str
+
+else:  # `typing` takes a new process 5 ms to load
+    Row = namedtuple("Row", COLUMNS)
+
+_row = partial(tuple.__new__, Row)  # of one that SQLite gives
 
 
 class Known:
@@ -137,6 +132,7 @@ class Rows:
     def __init__(self, path: str) -> None:
         """Open or create; `:memory:` for one that lives with its object."""
         self.path = path
+        self._pid = os.getpid()
         try:
             if path != ":memory:":
                 _create(path)
@@ -153,12 +149,16 @@ class Rows:
         self._has_indexes = False
         self._numbers: dict[str, int] = {}
         self._names: dict[int, str] = {}
+        self._sessions: dict[int, str] = {}
 
     def _set_up(self) -> None:
         self._db.execute("PRAGMA busy_timeout = 200")
         self._db.execute("PRAGMA mmap_size = 268435456")
         self._db.execute("PRAGMA cache_size = -16000")
+        self._db.execute("PRAGMA wal_autocheckpoint = 2000")
         if self.version() == 0:
+            self._db.execute("PRAGMA synchronous = OFF")  # an empty one that a power loss spoils is thrown away
+            self._db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("BEGIN IMMEDIATE")
             if self.version() == 0:  # another process may have been quicker
@@ -180,6 +180,11 @@ class Rows:
     def close(self) -> None:
         self._db.close()
 
+    def __del__(self) -> None:
+        """Who forgets to close a store leaves no connection behind; a child made by `fork` does not touch its parent's."""
+        if self._pid == os.getpid() and hasattr(self, "_db"):
+            self._db.close()
+
     # -- transactions
 
     def begin(self) -> None:
@@ -196,9 +201,9 @@ class Rows:
     def make_indexes(self) -> None:
         """Make those that are missing; a no-op if none is."""
         if not self._has_indexes:
-            for index in _INDEXES:
+            self._has_indexes = self.one("SELECT 1 FROM memory LIMIT 1 OFFSET ?", (FEW,)) is not None
+            for index in (*_INDEXES, *_INDEXES_OF_MANY) if self._has_indexes else _INDEXES:
                 self._db.execute(f"CREATE {index}")
-            self._has_indexes = True
 
     def save_space(self) -> None:
         """After much was written: bring it from the log of changes into the file itself."""
@@ -268,6 +273,14 @@ class Rows:
     def remove_session(self, number: int) -> None:
         self.do("DELETE FROM session WHERE no = ?", (number,))
 
+    def session_name(self, number: int) -> str | None:
+        name = self._sessions.get(number)
+        if name is None:
+            name = self.one("SELECT id FROM session WHERE no = ?", (number,))
+            if name is not None:
+                self._sessions[number] = name  # numbers are not used again
+        return name
+
     def session_names(self) -> dict[int, str]:
         return dict(self.each("SELECT no, id FROM session"))
 
@@ -296,12 +309,13 @@ class Rows:
         """Numbers given out in a transaction that was rolled back do not hold."""
         self._numbers.clear()
         self._names.clear()
+        self._sessions.clear()
 
     # -- memories
 
     def put(self, values: Iterable[Sequence[Any]]) -> None:
-        """Memories that are new. To look for old ones in their place would take three times as long."""
-        self.do_many(f"INSERT INTO memory({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", values)
+        """Memories that are new, with `NULL` for what they lack. To look for old ones would take three times as long."""
+        self.do_many(f"INSERT INTO memory({COLUMNS}) VALUES ({_VALUES})", values)
 
     def has_any(self, number: int, ids: Sequence[str]) -> bool:
         """Whether a session has a memory with one of these ids."""
@@ -314,28 +328,28 @@ class Rows:
 
     def by_id(self, number: int, id: str) -> Row | None:
         found = self.all(f"SELECT {COLUMNS} FROM memory WHERE doc >> 24 = ? AND id = ?", (number, id))
-        return Row(found[0]) if found else None
+        return _row(found[0]) if found else None
 
     def by_docs(self, docs: Sequence[int]) -> dict[int, Row]:
-        found: dict[int, Row] = {}
-        for start in range(0, len(docs), 500):
-            part = docs[start : start + 500]
-            marks = ",".join("?" * len(part))
-            for values in self.each(f"SELECT {COLUMNS} FROM memory WHERE doc IN ({marks})", part):
-                found[values[0]] = Row(values)
-        return found
+        return {values[0]: _row(values) for values in self.of(_OF_DOCS, docs)}
+
+    def of(self, selection: str, numbers: Sequence[int]) -> Iterable[Any]:
+        """What a selection finds that joins a table with these numbers: `wanted(no)`."""
+        if len(numbers) <= _AT_ONCE:
+            marks = _marks(len(numbers))
+            return self._db.execute(f"WITH wanted(no) AS (VALUES {marks}) {selection}", numbers) if numbers else ()
+        parts = (numbers[start : start + _AT_ONCE] for start in range(0, len(numbers), _AT_ONCE))
+        return (row for part in parts for row in self.of(selection, part))
 
     def select(self, where: str, values: Sequence[Any], order: str, limit: int, offset: int = 0) -> list[Row]:
         sql = f"SELECT {COLUMNS} FROM memory WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?"
-        return [Row(found) for found in self.each(sql, (*values, limit, offset))]
+        return list(map(_row, self.each(sql, (*values, limit, offset))))
 
     def remove_between(self, first: int, last: int) -> dict[int, int]:
         """Take out the memories of a range of docs; which ones there were, and the digest of each one's words."""
         docs = dict(self.each("SELECT doc, digest FROM memory WHERE doc BETWEEN ? AND ?", (first, last)))
-        for table, column in (("memory", "doc"), ("relation", "source")):
+        for table, column in _OF_MEMORIES if docs else ():
             self.do(f"DELETE FROM {table} WHERE {column} BETWEEN ? AND ?", (first, last))
-        for table in ("tag", "topic"):
-            self.do_many(f"DELETE FROM {table} WHERE doc = ?", ((doc,) for doc in docs))
         return docs
 
     def take_accesses(self, first: int, last: int) -> dict[str, tuple[int, int]]:
@@ -365,7 +379,7 @@ class Rows:
 
     def take_out(self, doc: int) -> None:
         """Before a memory is put again: its row, tags, topic and relations."""
-        for table, column in (("memory", "doc"), ("tag", "doc"), ("topic", "doc"), ("relation", "source")):
+        for table, column in _OF_MEMORIES:
             self.do(f"DELETE FROM {table} WHERE {column} = ?", (doc,))
 
 
@@ -378,6 +392,11 @@ def _create(path: str) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         pass
+
+
+@cache
+def _marks(count: int) -> str:
+    return ",".join(["(?)"] * count)
 
 
 def _is_lock(error: Exception) -> bool:

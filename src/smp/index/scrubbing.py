@@ -1,6 +1,7 @@
 """How do memories leave an index for good, without making it anew? A clean copy takes its place, without what they are in.
 
-The rows are copied by SQLite itself (`VACUUM INTO`), which leaves behind all that was deleted. Of the text engine's segments,
+The rows are copied by SQLite itself (`VACUUM INTO`), which leaves behind all that was deleted; blocks of words that wait
+are first written anew without them. Of the text engine's segments,
 each a set of files that never changes, those are taken over in which nothing was ever deleted and none of these memories
 stands; the others, whose word lists and postings may tell of them, are left behind. Memories that were in one of these and
 stay are marked, so that they are taken in again with the next question.
@@ -18,6 +19,7 @@ import shutil
 import sqlite3
 import time
 
+from smp.index import recent
 from smp.index.engine import Engine
 from smp.index.index import ROWS_FILE, current_folder, discard
 from smp.index.rows import POSITION_BITS, Busy, Rows, Unusable
@@ -94,6 +96,7 @@ def _take_out(rows: Rows, erased: dict[str, list[str]]) -> set[int]:
         rows.save_session(known)
     for table in ("memory", "recent", "access", "tag", "topic"):
         rows.do_many(f"DELETE FROM {table} WHERE doc = ?", [(doc,) for doc in docs])
+    recent.scrub(rows)
     rows.do_many("DELETE FROM relation WHERE source = ?", [(doc,) for doc in docs])
     return docs
 
@@ -111,8 +114,8 @@ def _take_over(rows: Rows, old: str, new: str, docs: set[int]) -> None:
             kept.append(segment)
             there |= found
     _link(old, new, meta, kept)
-    recent = {doc for (doc,) in rows.each("SELECT doc FROM recent")}
-    again = [doc for (doc,) in rows.each("SELECT doc FROM memory") if doc not in there and doc not in recent]
+    known = there | recent.docs(rows)
+    again = [doc for (doc,) in rows.each("SELECT doc FROM memory") if doc not in known]
     rows.do_many("UPDATE memory SET digest = ? WHERE doc = ?", [(_TAKE_IN_AGAIN, doc) for doc in again])
     numbers = {doc >> POSITION_BITS for doc in again}
     rows.do_many("UPDATE session SET files = '{}' WHERE no = ?", [(number,) for number in sorted(numbers)])

@@ -9,7 +9,7 @@ from smp.index.rows import POSITION_BITS, TYPES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
     from typing import Any
 
     from smp.index.rows import Row, Rows
@@ -101,13 +101,16 @@ class Conditions:
 
     def admit(self, row: Row) -> bool:
         """Whether a row that no search has found meets all conditions; not for those that ask for labels."""
+        return self.allow(row.doc, row.type, row.author, row.created) and (self.include_deleted or not row.deleted)
+
+    def allow(self, doc: int, type: int, author: Hashable, created: int) -> bool:
+        """The same for what is not deleted, or may be."""
         return (
-            (self.sessions is None or row.doc >> POSITION_BITS in self.sessions)
-            and (not self.types or row.type in self.types)
-            and (self.agents is None or row.author in self.agents)
-            and (self.since is None or row.created >= self.since)
-            and (self.until is None or row.created < self.until)
-            and (self.include_deleted or not row.deleted)
+            (self.sessions is None or doc >> POSITION_BITS in self.sessions)
+            and (not self.types or type in self.types)
+            and (self.agents is None or author in self.agents)
+            and (self.since is None or created >= self.since)
+            and (self.until is None or created < self.until)
         )
 
     def fit(self, row: Row) -> bool:

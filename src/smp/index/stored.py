@@ -96,7 +96,7 @@ class StoredIndex:
     def memories_of(self, known: Known) -> dict[str, Row]:
         """What is kept of a session's memories, by id."""
         found = self._all(f"SELECT {COLUMNS} FROM memory WHERE doc >> 24 = ?", (known.number,))
-        return {row.id: row for row in map(Row, found)}
+        return {row.id: row for row in map(Row._make, found)}
 
     def names(self) -> dict[int, str]:
         """Authors and files by the numbers that stand for them."""

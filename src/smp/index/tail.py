@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from smp.index.wanted import Found
+from smp.index.wanted import candidates
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from smp.index.wanted import Wanted, Weights
+    from smp.index.wanted import Found, Wanted, Weights
 
 _K1, _B = 1.2, 0.75
 _EXACT_LENGTHS = 40
@@ -95,6 +95,8 @@ class Tail:
         return {**posted, **{doc: self._docs[doc].terms.split().count(term) for doc in others}} if others else posted
 
     def search(self, wanted: Wanted, weights: Weights, mean_length: float) -> list[Found]:
+        if not self._docs:
+            return []
         scores: dict[int, float] = {}
         for term, weight in weights.of_term.items():
             for doc, count in self._counts(term).items():
@@ -107,11 +109,11 @@ class Tail:
             scores = {doc: scores.get(doc, 0.0) for doc in set.intersection(*having)}
         excluded = self._having(weights.excluded)
         self.post(_AT_ONCE)
-        return [
-            Found(doc, score, self._docs[doc].created, self._docs[doc].facts)
+        return candidates(
+            (doc, score, self._docs[doc].created, self._docs[doc].facts)
             for doc, score in scores.items()
             if doc not in excluded and _fits(self._docs[doc], wanted)
-        ]
+        )
 
     def _having(self, terms: Iterable[str]) -> set[int]:
         """The docs that have one of these."""

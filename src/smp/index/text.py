@@ -1,8 +1,9 @@
 """Which memories speak of these words, and how much? Words in tantivy, and the newest ones in a tail beside it.
 
-A commit of tantivy takes tens of milliseconds, so memories first go into the *tail*: rows of the table `recent`, held
-in RAM as posting lists. When the tail is long enough it is merged into tantivy in one go. Both are scored by BM25 with
-the same figures (documents, document frequencies, mean length), so a memory's score does not depend on where it is.
+A commit of tantivy takes tens of milliseconds, so memories first go into the *tail*: what `smp.index.recent` keeps, held
+in RAM as posting lists. When the tail is long enough it is merged into tantivy in one go, and so is at once what is more
+than a tail can hold. Both are scored by BM25 with the same figures (documents, document frequencies, mean length), so a
+memory's score does not depend on where it is.
 
 Docs in `gone` are hidden until the next merge takes them out of tantivy: what was removed, and the old state of what was
 changed, whose new state is in the tail.
@@ -14,7 +15,9 @@ counts once.
 from __future__ import annotations
 
 import os
+from operator import itemgetter
 
+from smp.index import recent
 from smp.index.engine import PREFIX, Engine, is_here
 from smp.index.rows import Unusable
 from smp.index.tail import Tail
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Found", "Text", "Wanted"]
 TAIL_LIMIT = 1500
-_RECENT = "SELECT doc, terms, labels, created, facts FROM recent"
+_FREQUENCIES = 10_000  # terms whose frequency is remembered
 
 
 class Text:
@@ -43,9 +46,16 @@ class Text:
         self._generation = -1  # of that merge
         self._checked_generation = -1  # of the merge that was compared with tantivy's own stamp
         self._tokens = self._token_docs = 0  # in the engine
+        self._merging: Engine | None = None  # what the words of this transaction go to, once there are many
+        self._merged_tokens = self._merged_docs = 0  # by this transaction
         self._tail = Tail()
         self._tail_version = -1
+        self._ours: tuple[int, Sequence[Document]] = (
+            -1,
+            (),
+        )  # version, and what it brought, if the tail has all before
         self._gone: set[int] = set()
+        self._frequencies: dict[str, int] = {}  # of terms, in the state that was refreshed last
 
     # -- keeping up
 
@@ -56,21 +66,27 @@ class Text:
             self._is_current = False
             self._tokens, self._token_docs = int(self._rows.meta("tokens", 0)), int(self._rows.meta("token_docs", 0))
             self._generation = generation
+            self._frequencies.clear()
         version = int(self._rows.meta("tail_version", 0))
         if version != self._tail_version:
-            self._tail.put(
-                {row[0]: row[1:] for row in self._rows.each(f"{_RECENT} WHERE version > ?", (self._tail_version,))}
-            )
-            if len(self._tail) != self._rows.one("SELECT count(*) FROM recent"):  # some were taken out
-                self._tail.keep({doc for (doc,) in self._rows.each("SELECT doc FROM recent")})
+            ours, self._ours = self._ours, (-1, ())
+            new = ours[1] if ours[0] == version else recent.since(self._rows, self._tail_version)
+            self._tail.put({document[0]: document[1:] for document in new})
+            if len(self._tail) != recent.count(self._rows):  # some were taken out
+                self._tail.keep(recent.docs(self._rows))
             self._gone = {doc for (doc,) in self._rows.each("SELECT doc FROM gone")}
             self._tail_version = version
+            self._frequencies.clear()
 
     def forget(self) -> None:
         """The transaction was rolled back: what we believe may not hold."""
         self._generation = self._tail_version = self._checked_generation = -1
         self._is_current = False
-        self._tail, self._gone = Tail(), set()
+        self._tail, self._gone, self._ours = Tail(), set(), (-1, ())
+        self._frequencies.clear()
+        if self._merging is not None:
+            self._merging.roll_back()
+            self._merging = None
 
     def _opened(self, generation: int) -> Engine:
         if self._engine is None or not generation:  # without one: what an earlier attempt wrote does not count
@@ -96,23 +112,68 @@ class Text:
 
     # -- taking in
 
-    def add(self, fresh: list[Document], gone: Iterable[int]) -> None:
-        """Take in new docs and hide old ones; inside the rows' transaction."""
-        rows = self._rows
-        gone = list(gone)
-        if not fresh and not gone:
-            return
-        rows.do_many("DELETE FROM recent WHERE doc = ?", ((doc,) for doc in gone))
-        if rows.meta("generation"):
-            rows.do_many("INSERT OR IGNORE INTO gone VALUES (?)", ((doc,) for doc in gone))
-        self._check_stamp()
-        version = int(rows.meta("tail_version", 0)) + 1
-        rows.set_meta("tail_version", version)
-        waiting = int(rows.one("SELECT (SELECT count(*) FROM recent) + (SELECT count(*) FROM gone)") or 0)
-        if waiting + len(fresh) > TAIL_LIMIT and is_here():
-            self.merge(fresh)
-        else:
-            rows.do_many(f"INSERT OR REPLACE INTO recent VALUES (?,?,?,?,?,{version})", fresh)
+    def add(self, fresh: Sequence[Document], gone: Sequence[int]) -> None:
+        """Take in new docs and hide old ones; the last call in the rows' transaction, which commits after it."""
+        if self._merging is None:
+            if not fresh and not gone:
+                return
+            rows = self._rows
+            recent.take_out(rows, gone)
+            if rows.meta("generation"):
+                rows.do_many("INSERT OR IGNORE INTO gone VALUES (?)", ((doc,) for doc in gone))
+            waiting = recent.count(rows) + int(rows.one("SELECT count(*) FROM gone") or 0)
+            if not self.are_many(waiting + len(fresh)):
+                self._check_stamp()
+                version = self._next_version()
+                recent.put(rows, fresh, version)
+                if version == self._tail_version + 1:
+                    self._ours = (version, fresh)
+                return
+            gone = ()  # they are among the hidden ones now
+        self.feed(fresh, gone)
+        self._finish()
+
+    def are_many(self, count: int) -> bool:
+        """Whether so many are too many for the tail."""
+        return (count > TAIL_LIMIT or self._merging is not None) and is_here()
+
+    def feed(self, fresh: Sequence[Document], gone: Sequence[int]) -> None:
+        """Let tantivy begin with them, before `add` brings the last ones. What was in the tail goes there first."""
+        if self._merging is None:
+            rows = self._rows
+            self._check_stamp()
+            self._next_version()
+            self._merging = self._opened(int(rows.meta("generation", 0)))
+            waiting = list(recent.since(rows, -1))
+            self._merging.feed(waiting, [doc for (doc,) in rows.each("SELECT doc FROM gone")])
+            self._merged_tokens, self._merged_docs = _tokens(waiting), len(waiting)
+            recent.clear(rows)
+            rows.do("DELETE FROM gone")
+        self._merging.feed(fresh, gone)
+        self._merged_tokens += _tokens(fresh)
+        self._merged_docs += len(fresh)
+
+    def _finish(self) -> None:
+        """Tantivy commits, before the rows do."""
+        rows, engine = self._rows, self._merging
+        assert engine is not None
+        engine.commit()
+        self._merging = None
+        generation = int(rows.meta("generation", 0)) + 1
+        tokens, count = int(rows.meta("tokens", 0)), int(rows.meta("token_docs", 0))
+        for key, value in (
+            ("tokens", tokens + self._merged_tokens),
+            ("token_docs", count + self._merged_docs),
+            ("generation", generation),
+            ("stamp", engine.stamp()),
+        ):
+            rows.set_meta(key, value)
+        self._checked_generation = generation
+
+    def _next_version(self) -> int:
+        version = int(self._rows.meta("tail_version", 0)) + 1
+        self._rows.set_meta("tail_version", version)
+        return version
 
     def _check_stamp(self) -> None:
         """Whether tantivy holds what the rows say, no more: a merge may have died before the rows were committed."""
@@ -122,22 +183,6 @@ class Text:
                 raise Unusable("the text index is ahead of the rows")
             self._checked_generation = generation
 
-    def merge(self, fresh: Sequence[Document] = ()) -> None:
-        """Put the tail, and what is new, into tantivy; inside the rows' transaction, which commits after it."""
-        rows = self._rows
-        generation = int(rows.meta("generation", 0))
-        new = {document[0] for document in fresh}
-        documents = [*(row for row in rows.all(_RECENT) if row[0] not in new), *fresh]
-        removed = [doc for (doc,) in rows.each("SELECT doc FROM gone")] + [document[0] for document in documents]
-        self._opened(generation).write(documents, removed if generation else ())
-        tokens = sum(document[1].count(" ") + 1 for document in documents) + int(rows.meta("tokens", 0))
-        count = len(documents) + int(rows.meta("token_docs", 0))
-        stamp = self._opened(generation + 1).stamp()
-        for key, value in (("tokens", tokens), ("token_docs", count), ("generation", generation + 1), ("stamp", stamp)):
-            rows.set_meta(key, value)
-        rows.do("DELETE FROM recent")
-        rows.do("DELETE FROM gone")
-
     # -- searching
 
     def search(self, wanted: Wanted, limit: int) -> list[Found]:
@@ -146,14 +191,21 @@ class Text:
         found = self._tail.search(wanted, weights, self._mean_length())
         engine = self._merged()
         if engine is not None:
-            hidden = _Hidden(self._gone, self._tail)
+            hidden = _Hidden(self._gone, self._tail) if self._gone or len(self._tail) else None
             found += engine.search(wanted, weights, limit + len(self._gone), hidden)
-        found.sort(key=_by_score)
+        found.sort(key=_by_doc)
+        found.sort(key=_by_match, reverse=True)  # which leaves equals in the order of their docs
         return found[:limit]
 
     def document_frequency(self, term: str) -> int:
-        engine = self._merged()
-        return self._tail.frequency(term) + (engine.frequency(term) if engine is not None else 0)
+        frequency = self._frequencies.get(term)
+        if frequency is None:
+            engine = self._merged()
+            frequency = self._tail.frequency(term) + (engine.frequency(term) if engine is not None else 0)
+            if len(self._frequencies) >= _FREQUENCIES:
+                self._frequencies.clear()
+            self._frequencies[term] = frequency
+        return frequency
 
     @property
     def documents(self) -> int:
@@ -188,6 +240,10 @@ class Text:
         return sorted(found, key=lambda term: (-self.document_frequency(term), term))
 
 
+def _tokens(documents: Iterable[Document]) -> int:
+    return sum(document[1].count(" ") + 1 for document in documents)
+
+
 class _Hidden:
     """What tantivy still knows, but the rows know better."""
 
@@ -201,5 +257,4 @@ class _Hidden:
         return doc in self._gone or doc in self._tail
 
 
-def _by_score(found: Found) -> tuple[float, int]:
-    return -found.score, found.doc
+_by_doc, _by_match = itemgetter(0), itemgetter(1)

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from collections import namedtuple
 from functools import cache, lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import NamedTuple
 
 LONGEST_WORD = 100  # characters; a longer one is no word: it is cut into pieces of this length
@@ -78,17 +78,25 @@ class TextQuery(_TextQuery):
 
 
 class _Memo(dict[str, str]):
-    """The stream of each piece between white space as one text, and the wholes of those that have any."""
+    """The terms of each piece between white space, a blank behind each; of those that have wholes, both parts, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, older: _Memo | None = None) -> None:
+        self.streams: dict[str, str] = {}
         self.wholes: dict[str, str] = {}
         self.room = MEMO_CHARACTERS
+        self.older = older  # what was in it before it was full: common pieces are taken over when they come again
 
     def __missing__(self, piece: str) -> str:
-        stream, wholes = _analyse(piece)
+        older = self.older
+        if older is not None and piece in older:
+            text, stream, wholes = older[piece], older.streams.get(piece, ""), older.wholes.get(piece, "")
+        else:
+            stream, wholes = (" ".join((*parts, "")) for parts in _analyse(piece))
+            text = stream + wholes
         if wholes:
-            self.wholes[piece] = " ".join(wholes)
-        self[piece] = text = " ".join(stream)
+            self.streams[piece], self.wholes[piece] = stream, wholes
+            self.room -= len(text)
+        self[piece] = text
         self.room -= _ENTRY_CHARACTERS + len(piece) + len(text)
         return text
 
@@ -97,33 +105,44 @@ _memo = _Memo()
 
 
 def terms(text: str) -> list[str]:
-    """The terms of a text for the index: its stream in order, then its wholes."""
+    """The terms of a text: its stream in order, then its wholes."""
     return joined_terms(text).split()
 
 
 def joined_terms(text: str) -> str:
-    """The same terms as one text with blanks between them, for an engine that splits at white space."""
+    """The same terms as one text, with one blank between them."""
     pieces = text.split()
     if len(pieces) <= _AT_ONCE:
-        return " ".join(_streams_and_wholes(pieces))
+        return "".join(chain(*_streams_and_wholes(pieces)))[:-1]
     parts = [_streams_and_wholes(pieces[start : start + _AT_ONCE]) for start in range(0, len(pieces), _AT_ONCE)]
-    return " ".join([*(part[0] for part in parts), *(whole for part in parts for whole in part[1:])])
+    return "".join(chain(*(part[0] for part in parts), *(part[1] for part in parts)))[:-1]
 
 
-def _streams_and_wholes(pieces: list[str]) -> list[str]:
+def _streams_and_wholes(pieces: list[str]) -> tuple[Iterable[str], Iterable[str]]:
     memo = _memo_with_room()
-    found = [" ".join(filter(None, map(memo.__getitem__, pieces)))]  # phrases are compared with one blank between terms
-    if not memo.wholes.keys().isdisjoint(pieces):
-        found += map(memo.wholes.__getitem__, filter(memo.wholes.__contains__, pieces))
-    return found
+    texts, wholes = list(map(memo.__getitem__, pieces)), memo.wholes
+    if wholes.keys().isdisjoint(pieces):
+        return texts, ()
+    return map(memo.streams.get, pieces, texts), map(wholes.__getitem__, filter(wholes.__contains__, pieces))
+
+
+def bag_of_terms(text: str) -> str:
+    """The same terms in any order, a blank behind each: quicker to make, and all that the index wants."""
+    pieces = text.split()
+    if len(pieces) <= _AT_ONCE:
+        return "".join(map(_memo_with_room().__getitem__, pieces))
+    joined = joined_terms(text)
+    return joined and f"{joined} "
 
 
 def _memo_with_room() -> _Memo:
     """A full memo is left to whoever still uses it, so that threads need no lock."""
     global _memo  # noqa: PLW0603 - a cache; a lost race costs some words analysed again
-    if _memo.room < 0:
-        _memo = _Memo()
-    return _memo
+    memo = _memo
+    if memo.room < 0:
+        memo.older = None
+        memo = _memo = _Memo(memo)
+    return memo
 
 
 def _analyse(piece: str) -> tuple[list[str], tuple[str, ...]]:

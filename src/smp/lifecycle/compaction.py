@@ -18,6 +18,7 @@ Non-guarantees: a target may be out of reach; then `reached` is False and the pl
 from __future__ import annotations
 
 from collections import Counter
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp.lifecycle.preserving import DEFAULT_RULES, PINNED, preserved
@@ -118,6 +119,8 @@ def _chosen(
     careful = _enough(every, target_bytes, COST)
     turn_bytes = sum(removal.bytes for removal, weighed in careful if _is_turn(weighed))
     closer = _enough(every, target_bytes, 1.1 * _summary_bytes(careful) / turn_bytes if turn_bytes else 0.0)
+    if len(closer) == len(careful):  # then they are the same
+        return careful
     return closer if _net_bytes(closer) >= target_bytes else careful
 
 
@@ -141,9 +144,11 @@ def _summary_bytes(chosen: list[Choice]) -> int:
 
 def _candidates(memories: Sequence[Weighed], kept: dict[str, str], now: datetime, rules: Rules) -> Iterator[Choice]:
     """All that may go, in the order in which it would; each memory once."""
-    free = [weighed for weighed in memories if weighed.record.id not in kept]
-    faded = [weighed for weighed in free if _is_faded(weighed, rules)]
-    rest = [weighed for weighed in free if not _is_faded(weighed, rules)]
+    faded: list[Weighed] = []
+    rest: list[Weighed] = []
+    for weighed in memories:
+        if weighed.record.id not in kept:
+            (faded if _is_faded(weighed, rules) else rest).append(weighed)
     yield from _removals(FADED, sorted(faded, key=_by_priority), f"faded: priority below {rules.faded:g}")
     turns = [weighed for weighed in rest if _is_old_turn(weighed, now, rules)]
     yield from _removals(OLD_TURNS, sorted(turns, key=_by_order), f"a turn older than {rules.old_turns.days} days")
@@ -171,7 +176,7 @@ def _is_faded(weighed: Weighed, rules: Rules) -> bool:
 
 
 def _is_old_turn(weighed: Weighed, now: datetime, rules: Rules) -> bool:
-    return _is_turn(weighed) and now - weighed.record.created > rules.old_turns
+    return _is_turn(weighed) and now - weighed.created > rules.old_turns
 
 
 def _is_settled_finding(weighed: Weighed) -> bool:
@@ -180,20 +185,14 @@ def _is_settled_finding(weighed: Weighed) -> bool:
 
 def _has_history(weighed: Weighed, kept: dict[str, str]) -> bool:
     record = weighed.record
-    untouchable = record.deleted or kept.get(record.id) == PINNED
-    return record.type == "agent_state" and weighed.history_bytes > 0 and not untouchable
+    if record.type != "agent_state" or not weighed.history_bytes:
+        return False
+    return not record.deleted and kept.get(record.id) != PINNED
 
 
-def _by_priority(weighed: Weighed) -> tuple[float, int, str]:
-    return weighed.priority, weighed.record.seq, weighed.record.id
-
-
-def _by_order(weighed: Weighed) -> tuple[int, str]:
-    return weighed.record.seq, weighed.record.id
-
-
-def _by_change(weighed: Weighed) -> tuple[datetime, str]:
-    return weighed.record.updated, weighed.record.id
+_by_priority = attrgetter("priority", "record.seq", "record.id")
+_by_order = attrgetter("record.seq", "record.id")
+_by_change = attrgetter("updated", "record.id")
 
 
 def _by_history(weighed: Weighed) -> tuple[int, str]:

@@ -30,14 +30,26 @@ if TYPE_CHECKING:
     from smp.model.record import Record
 
 
-class Weighed(NamedTuple):
+class Weighed:
     """A memory with the figures that planning needs."""
 
-    record: Record
-    size_bytes: int  # all its entries in the session's files
-    priority: float
-    last_access: datetime | None = None
-    history_bytes: int = 0  # of these, entries that a later one has made history
+    __slots__ = ("created", "history_bytes", "last_access", "priority", "record", "size_bytes", "updated")
+
+    def __init__(
+        self,
+        record: Record,
+        size_bytes: int,  # all its entries in the session's files
+        priority: float,
+        last_access: datetime | None = None,
+        history_bytes: int = 0,  # of these, entries that a later one has made history
+    ) -> None:
+        self.record = record
+        self.size_bytes = size_bytes
+        self.priority = priority
+        self.last_access = last_access
+        self.history_bytes = history_bytes
+        self.created = record.created  # a record reads its times anew each time, and plans look at them often
+        self.updated = record.updated
 
 
 class Rules(NamedTuple):
@@ -121,11 +133,10 @@ def _reason_by_type(record: Record, superseded: frozenset[str]) -> str:
 
 
 def _reason_by_use(weighed: Weighed, now: datetime, rules: Rules) -> str:
-    record = weighed.record
-    written = record.updated
-    if record.type == "conversation" and now - record.created < rules.recent_turns:
+    record, used = weighed.record, weighed.last_access
+    if record.type == "conversation" and now - weighed.created < rules.recent_turns:
         return RECENT_TURN
-    if now - max(written, weighed.last_access or written) < rules.recent_use:
+    if now - (weighed.updated if used is None else max(weighed.updated, used)) < rules.recent_use:
         return RECENTLY_USED
     if weighed.priority > rules.preserved_priority:
         return HIGH_PRIORITY

@@ -21,19 +21,33 @@ if TYPE_CHECKING:
 LONGEST = 300
 SHORTEST = 2  # characters that are letters or digits
 _READ = 20_000  # characters of one text that are looked at: its beginning, and as much of its end
-_END = re.compile(r"(?<=[.!?…])[\"'”’»)\]]?\s+|(?<=[。！？｡।॥؟۔።၊။։])|[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+")
+_STOPS, _OTHER_STOPS, _BREAKS = ".!?…", "。！？｡।॥؟۔።၊။։", r"\r\n\v\f\x1c-\x1e\x85\u2028\u2029"
+# It begins with one set of characters, which is looked for far faster than three that may begin it.
+_END = re.compile(
+    rf"[{_STOPS}{_OTHER_STOPS}{_BREAKS}](?:(?<=[{_STOPS}])[\"'”’»)\]]?\s+|(?<=[{_OTHER_STOPS}])|(?<=[{_BREAKS}]))"
+)
 _LEADER = re.compile(r"^(?:[-*+•>#]{1,6}|\d{1,3}[.)])\s+")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u200b\u2028\u2029\ufeff]+")
 
 
 def sentences(text: Any) -> Iterator[str]:
     """The sentences of a text, in order."""
-    for piece in _END.split(_bounded(text if isinstance(text, str) else "")):
-        line = _UNPRINTABLE.sub(" ", piece).strip()
+    for piece in _pieces(_bounded(text if isinstance(text, str) else "")):
+        line = (piece if piece.isprintable() else _UNPRINTABLE.sub(" ", piece)).strip()
         if len(line) > 1:
-            line = shortened(_LEADER.sub("", " ".join(line[: 4 * LONGEST].split())))
+            line = " ".join(line[: 4 * LONGEST].split())
+            line = shortened(line if line[0].isalpha() else _LEADER.sub("", line))
             if _says_something(line):
                 yield line
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """A text cut behind each end of a sentence; white space and a closing quote go."""
+    start = 0
+    for end in _END.finditer(text):
+        yield text[start : end.start() + 1]
+        start = end.end()
+    yield text[start:]
 
 
 def shortened(line: str, most: int = LONGEST) -> str:
@@ -52,4 +66,5 @@ def _bounded(text: str) -> str:
 def _says_something(line: str) -> bool:
     if line.startswith(("```", "~~~", "---", "===")) or (line[0] in "[{<" and line[-1] in "]}>"):
         return False
-    return sum(map(str.isalnum, line[:40])) >= SHORTEST
+    begins_with_a_word = len(line) >= SHORTEST and line[:SHORTEST].isalnum()
+    return begins_with_a_word or sum(map(str.isalnum, line[:40])) >= SHORTEST

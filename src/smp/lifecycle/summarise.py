@@ -12,9 +12,10 @@ Non-guarantees: it does not understand what it quotes; a text of its own can be 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from itertools import chain, filterfalse
 from math import log, sqrt
-from operator import mul
+from operator import mul, sub
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp.index.words import STOP_WORDS, terms
@@ -33,7 +34,8 @@ ENOUGH_WORDS = (
 RESEMBLES = 0.1  # cosine from which on there is an edge; LexRank's own figure
 REPEATS = 0.55  # cosine from which on a sentence says the same
 DAMPING = 0.85
-STEPS = 15
+STEPS = 15  # at most
+SETTLED = 1e-3  # of the mean rank: the walk ends when no rank moves by more
 MOST_TERMS = 60  # of one sentence; more make it a list, not a sentence
 _SENTENCE_CHARACTERS = 80  # about
 _SPARE = 2  # so many times as many sentences as are looked at: some are no sentences, or come twice
@@ -113,16 +115,17 @@ def _sample(items: list[Any], most: int) -> list[Any]:
 
 def _vectors(lines: list[str]) -> tuple[list[Vector], list[float]]:
     """Each sentence as the weights of its words, of length 1; rare words weigh more. And how much it says, up to 1."""
-    bags = [Counter(term for term in terms(line)[:MOST_TERMS] if term not in STOP_WORDS) for line in lines]
-    spread = Counter(term for bag in bags for term in bag)
+    bags = [Counter(filterfalse(STOP_WORDS.__contains__, terms(line)[:MOST_TERMS])) for line in lines]
+    spread = Counter(chain.from_iterable(bags))
     rarity = {term: log(1 + len(lines) / count) for term, count in spread.items()}
     enough = ENOUGH_WORDS * (sum(map(log, [1 + len(lines), 2])) / 2)  # words half as rare as can be
-    worths = [min(1.0, (1 + sum(rarity[term] for term in bag)) / enough) ** 2 for bag in bags]
+    worths = [min(1.0, (1 + sum(map(rarity.__getitem__, bag))) / enough) ** 2 for bag in bags]
     return [_of_length_one({term: count * rarity[term] for term, count in bag.items()}) for bag in bags], worths
 
 
 def _of_length_one(vector: Vector) -> Vector:
-    length = sqrt(sum(weight * weight for weight in vector.values()))
+    weights = vector.values()
+    length = sqrt(sum(map(mul, weights, weights)))
     return {term: weight / length for term, weight in vector.items()} if length else vector
 
 
@@ -130,11 +133,12 @@ def _heaviest(vectors: list[Vector], worths: list[float], walked: int) -> list[i
     """The places of the sentences that say most and are nearest to the middle of all, in order; of equals the earlier."""
     if len(vectors) <= walked:
         return list(range(len(vectors)))
-    middle: Counter[str] = Counter()
+    middle: defaultdict[str, float] = defaultdict(float)
     for vector in vectors:
-        middle.update(vector)
+        for term, weight in vector.items():
+            middle[term] += weight
     near = [
-        worth * sum(weight * middle[term] for term, weight in vector.items())
+        worth * sum(map(mul, vector.values(), map(middle.__getitem__, vector)))
         for vector, worth in zip(vectors, worths, strict=True)
     ]
     return sorted(sorted(range(len(vectors)), key=lambda at: (-near[at], at))[:walked])
@@ -145,37 +149,35 @@ def _heaviest(vectors: list[Vector], worths: list[float], walked: int) -> list[i
 
 def _walk(vectors: list[Vector]) -> list[float]:
     """How long the walk rests at each sentence."""
-    edges = _edges(vectors)
+    likeness = _likeness(vectors)
     count = len(vectors)
-    others = [[other for other, _ in near] for near in edges]
-    weights = [[weight for _, weight in near] for near in edges]
-    degrees = [sum(each) or 1.0 for each in weights]
+    degrees = [sum(row) or 1.0 for row in likeness]
     ranks = [1.0 / count] * count
     for _ in range(STEPS):
         flow = [rank / degree for rank, degree in zip(ranks, degrees, strict=True)]
-        ranks = [
-            (1 - DAMPING) / count + DAMPING * sum(map(mul, map(flow.__getitem__, near), each))
-            for near, each in zip(others, weights, strict=True)
-        ]
+        before, ranks = ranks, [(1 - DAMPING) / count + DAMPING * sum(map(mul, flow, row)) for row in likeness]
+        if max(map(abs, map(sub, ranks, before))) < SETTLED / count:
+            break
     return [round(rank, 12) for rank in ranks]  # equal but for rounding is equal
 
 
-def _edges(vectors: list[Vector]) -> list[list[tuple[int, float]]]:
-    """The sentences that each one resembles, and how much; found through the words they share."""
+def _likeness(vectors: list[Vector]) -> list[list[float]]:
+    """How much each sentence resembles each other one, 0 if hardly; found through the words they share."""
     postings: dict[str, list[tuple[int, float]]] = {}
-    edges: list[list[tuple[int, float]]] = [[] for _ in vectors]
+    rows = [[0.0] * len(vectors) for _ in vectors]
     for place, vector in enumerate(vectors):
-        shared: dict[int, float] = {}
+        row = rows[place]
         for term, weight in vector.items():
             held = postings.setdefault(term, [])
             for other, other_weight in held:
-                shared[other] = shared.get(other, 0.0) + weight * other_weight
+                row[other] += weight * other_weight
             held.append((place, weight))
-        for other, likeness in shared.items():
-            if likeness >= RESEMBLES:
-                edges[place].append((other, likeness))
-                edges[other].append((place, likeness))
-    return edges
+        for other in range(place):
+            if row[other] >= RESEMBLES:
+                rows[other][place] = row[other]
+            else:
+                row[other] = 0.0
+    return rows
 
 
 # -- the choice

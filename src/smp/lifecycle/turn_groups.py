@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from datetime import timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp.lifecycle.sentences import shortened
@@ -88,8 +89,8 @@ def groups(turns: Sequence[Weighed]) -> Iterator[list[Weighed]]:
     """The turns in the order in which they were written, in groups."""
     group: list[Weighed] = []
     before = None
-    for weighed in sorted(turns, key=lambda weighed: (weighed.record.seq, weighed.record.id)):
-        created = weighed.record.created
+    for weighed in sorted(turns, key=attrgetter("record.seq", "record.id")):
+        created = weighed.created
         paused = len(group) >= FEW_TURNS and before is not None and created - before > PAUSE
         if paused or len(group) == MOST_TURNS:
             yield group
@@ -103,11 +104,15 @@ def groups(turns: Sequence[Weighed]) -> Iterator[list[Weighed]]:
 def runs(ids: Sequence[str]) -> list[str]:
     """Ids with numbers that follow each other as one: `TURN-0001..TURN-0004`."""
     found: list[list[str]] = []
+    expected = None  # what would follow the last one: prefix and number
     for id in ids:
-        if found and _follows(found[-1][-1], id):
+        prefix, _, digits = id.rpartition("-")
+        number = int(digits) if digits.isdecimal() and digits.isascii() and len(digits) < 10 else None
+        if number is not None and (prefix, number) == expected:
             found[-1].append(id)
         else:
             found.append([id])
+        expected = (prefix, number + 1) if number is not None else None
     return [name for run in found for name in (run if len(run) < 3 else [f"{run[0]}..{run[-1]}"])]
 
 
@@ -133,13 +138,6 @@ def without_quotes(text: str, is_quoted: Callable[[str], bool]) -> str:
     if len(left) == len(said):
         return text
     return (text[:start] + " ".join(left)).strip() or "…"
-
-
-def _follows(id: str, next_id: str) -> bool:
-    prefix, _, number = id.rpartition("-")
-    next_prefix, _, next_number = next_id.rpartition("-")
-    digits = number.isdecimal() and next_number.isdecimal() and number.isascii() and next_number.isascii()
-    return digits and prefix == next_prefix and len(number) < 10 and int(next_number) == int(number) + 1
 
 
 def _summary(group: list[Weighed], size: int, summariser: Summariser | None) -> Summary:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
+    from smp.index.wanted import Found
     from smp.model.record import Record
     from smp.query.question import Question
     from smp.query.ranking import Judged
@@ -45,7 +46,8 @@ class Query:
         self._ranking = ranking
         self._deadline = None if question.timeout is None else time.monotonic() + question.timeout
         self._conditions = finder.conditions(question)
-        self._text = parse(question.text)
+        self._text = text = parse(question.text)
+        self._has_phrases = bool(text.phrases) or any(len(words) > 1 for words in text.excluded)
 
     def only(self, docs: set[int]) -> None:
         """Ask these memories alone."""
@@ -83,17 +85,26 @@ class Query:
         while True:
             found = self._finder.search(self._text, self._conditions, limit, RARITY)
             self._check_time()
-            enough = wanted if limit == CANDIDATES and not self._is_picky else _ALL
-            judged = self._ranking.of_found(found, self._text, self._conditions, enough)
-            ordered = self._in_order(each for each in judged if each.row.doc not in seen)
-            for each in ordered:
-                each.relevance = min(each.relevance, lowest)
-            page += self._first(ordered, wanted - len(page))
+            enough = wanted if limit == CANDIDATES and not self._refuses_many else _ALL
+            ordered = self._judged(found, enough, seen, lowest)
+            part = self._first(ordered, wanted - len(page))
+            if len(part) < wanted - len(page) and len(ordered) >= enough:  # some were refused: the others count, too
+                ordered = self._judged(found, _ALL, seen, lowest)
+                part = self._first(ordered, wanted - len(page))
+            page += part
             if len(page) >= wanted or len(found) < limit:
                 return page
             seen.update(each.row.doc for each in ordered)
             lowest = min((each.relevance for each in ordered), default=lowest)
             limit *= _GROWTH
+
+    def _judged(self, found: list[Found], enough: int, seen: set[int], lowest: float) -> list[Judged]:
+        """What was found and not seen before, in the order asked for; not better than what was."""
+        judged = self._ranking.of_found(found, self._text, self._conditions, enough)
+        ordered = self._in_order(each for each in judged if each.row.doc not in seen)
+        for each in ordered:
+            each.relevance = min(each.relevance, lowest)
+        return ordered
 
     def _by_time(self, wanted: int) -> Page:
         """Rows come in the order asked for, so only as many are looked at as are needed."""
@@ -116,8 +127,9 @@ class Query:
         """The first of these that meet the question as their records stand in the files."""
         page: Page = []
         block: list[Judged] = []
+        has_bounds = self._has_bounds
         for each in judged:
-            if self._meets_bounds(each):
+            if not has_bounds or self._meets_bounds(each):
                 block.append(each)
             if len(block) >= wanted - len(page):
                 page += self._with_records(block)
@@ -135,6 +147,11 @@ class Query:
             if record is not None and self._meets(record):
                 yield each, record
 
+    @property
+    def _has_bounds(self) -> bool:
+        question = self._question
+        return (question.min_priority, question.min_relevance) != (None, None) or not question.include_decayed
+
     def _meets_bounds(self, judged: Judged) -> bool:
         question = self._question
         if question.min_priority is not None and judged.priority < question.min_priority:
@@ -150,18 +167,17 @@ class Query:
             return False
         if self._has_phrases and not self._has_right_phrases(record):
             return False
-        return not question.where or question.where.matches(record.to_dict())
+        return not question.where or question.where.admits(record)
+
+    @property
+    def _refuses_many(self) -> bool:
+        """Whether many candidates may be refused when they are looked at closely."""
+        return self._question.where.refuses_many or self._has_bounds or self._has_phrases
 
     @property
     def _is_picky(self) -> bool:
         """Whether some candidates are refused only when they are looked at closely."""
-        question = self._question
-        bounds = question.min_priority, question.min_relevance
-        return bool(question.where) or bounds != (None, None) or not question.include_decayed or self._has_phrases
-
-    @property
-    def _has_phrases(self) -> bool:
-        return bool(self._text.phrases) or any(len(words) > 1 for words in self._text.excluded)
+        return bool(self._question.where) or self._has_bounds or self._has_phrases
 
     def _has_right_phrases(self, record: Record) -> bool:
         """The index knows words, not their order."""

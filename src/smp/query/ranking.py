@@ -5,13 +5,15 @@ The weighing is pure and in `smp.query.score`, the fading in `smp.decay`; here t
 
 from __future__ import annotations
 
+from functools import lru_cache, partial
 from math import prod
 
 from smp.decay.facts import Facts
 from smp.decay.policies import importance_of
 from smp.index.meaning import QUESTION_WORDS
-from smp.index.memories import ROLE_NAMES, facts_in
+from smp.index.memories import ROLE
 from smp.index.rows import POSITION_BITS, TYPES
+from smp.index.wanted import candidates as candidates_of
 from smp.index.wanted import inverse_frequency
 from smp.index.words import parse, terms
 from smp.query import score
@@ -35,9 +37,10 @@ FADED = 0.1  # below this priority a memory counts as decayed
 _IDLE_DAYS = 30
 _IDLE_SHARE = 0.02  # how far a session that nobody writes any more moves down in questions to all of them
 _DAY, _HOUR = 86_400_000_000, 3_600_000_000
-_SPARE = 10
+_SPARE = 5  # so many more are judged at once, because fading may change the order
 _UNKNOWN_SHARE = 0.5
 _SENTENCE_WORDS = 3
+_NEVER = (0, None)  # used
 
 
 class Judged:
@@ -72,30 +75,34 @@ class Ranking:
             priority = self._policy.priority(facts, self._question.now)
             yield Judged(row, facts, priority, priority, dict)
 
-    def of_found(self, found: list[Found], text: TextQuery, conditions: Conditions, enough: int) -> list[Judged]:
-        """Judge what the text engine found, and only as many as can be among the best `enough`.
+    def of_found(
+        self, found: list[Found], text: TextQuery, conditions: Conditions, enough: int, spare: int = _SPARE
+    ) -> list[Judged]:
+        """Judge what the text engine found, and only as many as can be among the best `enough`, some `spare` ones with them.
 
         The first so many by words are judged by everything; the others come after them, by their words alone. So the
         order of the first pages does not depend on how far somebody leafs.
         """
         by_default = self._question.mode == "default"
         front = found[: score.CANDIDATES] if by_default else found
-        candidates = [_candidate(each.doc, each.score, each.created, each.facts) for each in front]
+        candidates = list(front)
+        meanings: dict[int, float] = {}
         vector = self._vector(candidates, text) if asks_by_meaning(self._question) else None
         if vector is not None:
-            candidates += self._near(vector, candidates, conditions)
+            candidates += self._near(vector, candidates, conditions, meanings)
         if _is_sentence(text, conditions):
-            beside = self._turns_beside(candidates, conditions)
-            self._add_meanings(vector, beside)
+            beside = self._turns_beside(candidates, conditions, meanings)
+            if vector is not None:
+                meanings.update(self._finder.meanings(vector, [each.doc for each in beside]))
             candidates += beside
         asked = self._asked(candidates, text)
-        judgements = score.judge(candidates, asked)
+        judging = score.judge(candidates, asked, meanings)
         judged: list[Judged] = []
-        size = enough + _SPARE if by_default else len(judgements)
-        for start in range(0, len(judgements), max(size, 1)):
-            if by_default and _is_decided(judged, enough, judgements[start].relevance):
+        size = enough + spare if by_default else len(judging)
+        for start in range(0, len(judging), max(size, 1)):
+            if by_default and _is_decided(judged, enough, judging.best_from(start)):
                 return judged
-            judged += self._judge(judgements[start : start + size], conditions, asked)
+            judged += self._judge(judging.between(start, start + size), conditions, asked)
         if len(judged) < enough and len(found) > len(front):
             known = {each.doc for each in candidates}
             judged += self._behind(judged, [each for each in found[len(front) :] if each.doc not in known], conditions)
@@ -104,44 +111,46 @@ class Ranking:
     def _behind(self, judged: list[Judged], others: list[Found], conditions: Conditions) -> Iterator[Judged]:
         """What comes after all that was judged."""
         bound = min((each.relevance for each in judged), default=1.0)
-        best = others[0].score or 1.0 if others else 1.0
-        rows = self._finder.rows([each.doc for each in others])
-        accesses = self._finder.accesses(list(rows))
+        best = others[0].match or 1.0 if others else 1.0
+        docs = [each.doc for each in others]
+        rows, accesses = self._finder.rows(docs), self._finder.accesses(docs)
         for each in others:
             row = rows.get(each.doc)
             if row is not None and conditions.fit(row):
                 facts = facts_of(row, accesses)
-                relevance = bound * each.score / best
+                relevance = bound * each.match / best
                 priority = self._policy.priority(facts, self._question.now)
                 yield Judged(row, facts, priority, relevance, _Told({"text": relevance}))
 
     def _judge(self, judgements: list[score.Judgement], conditions: Conditions, asked: score.Asked) -> Iterator[Judged]:
         """Count in what only the rows know."""
-        rows = self._finder.rows([each.candidate.doc for each in judgements])
-        accesses = self._finder.accesses(list(rows))
-        last = self._finder.last_written(rows) if self._question.sessions is None else {}
+        docs = [each.candidate.doc for each in judgements]
+        rows, accesses = self._finder.rows(docs), self._finder.accesses(docs)
+        idle = self._idle(rows) if self._question.sessions is None else {}
         judge = self._by_default if self._question.mode == "default" else self._by_mode
-        for each in judgements:
-            row = rows.get(each.candidate.doc)
-            if row is not None and conditions.fit(row):
-                yield judge(row, each, facts_of(row, accesses), asked, last.get(row.doc >> POSITION_BITS))
+        needs_rows = conditions.needs_rows
+        for doc, each in zip(docs, judgements, strict=True):
+            row = rows.get(doc)
+            if row is not None and (not needs_rows or conditions.fit(row)):
+                yield judge(row, each, facts_of(row, accesses), asked, idle.get(doc >> POSITION_BITS))
+
+    def _idle(self, docs: Iterable[int]) -> dict[int, float]:
+        """By how much the sessions of these memories move down, by number."""
+        now = self._question.now
+        return {number: _of_idle_session(last, now) for number, last in self._finder.last_written(docs).items()}
 
     def _by_default(
-        self, row: Row, judgement: score.Judgement, facts: Facts, asked: score.Asked, last: int | None
+        self, row: Row, judgement: score.Judgement, facts: Facts, asked: score.Asked, idle: float | None
     ) -> Judged:
-        now = self._question.now
-        priority = self._policy.priority(facts, now)
+        priority = self._policy.priority(facts, self._question.now)
         fading = score.faded(1.0, priority)
-        idle = 1.0 if last is None else _of_idle_session(last, now)
-
-        def explain() -> dict[str, float]:
-            parts = {**judgement.explain(), "fading": fading}
-            return parts if last is None else {**parts, "session_idle": idle}
-
-        return Judged(row, facts, priority, judgement.relevance * fading * idle, explain)
+        relevance = judgement.relevance * fading
+        if idle is not None:
+            relevance *= idle
+        return Judged(row, facts, priority, relevance, partial(_explained, judgement, fading, idle))
 
     def _by_mode(
-        self, row: Row, judgement: score.Judgement, facts: Facts, asked: score.Asked, last: int | None
+        self, row: Row, judgement: score.Judgement, facts: Facts, asked: score.Asked, idle: float | None
     ) -> Judged:
         """One of the modes of the designs."""
         priority = self._policy.priority(facts, self._question.now)
@@ -162,44 +171,42 @@ class Ranking:
 
     # -- what the question says beside its words
 
-    def _asked(self, candidates: Sequence[score.Candidate], text: TextQuery) -> score.Asked:
+    def _asked(self, candidates: Sequence[Found], text: TextQuery) -> score.Asked:
         question = self._question
-        words = {*text.words, *(word for phrase in text.phrases for word in phrase)}
+        words = set(text.words)
+        for phrase in text.phrases:
+            words.update(phrase)
         full = self._full_match(words)
         named = self._named(candidates, words)
         ranges = [(each.start, each.end) for each in find_ranges(question.text, question.now)]
         return score.Asked(full, named, ranges, score.asks_of_machine(question.text))
 
-    def _named(self, candidates: Sequence[score.Candidate], words: Collection[str]) -> list[int]:
+    def _named(self, candidates: Sequence[Found], words: Collection[str]) -> list[int]:
         """Those candidates' authors that are named by these words."""
-        authors = {each.author for each in candidates if isinstance(each.author, int) and each.author}
-        return [number for number in authors if score.is_named(terms(self._finder.author(number)), words)]
+        authors = {each.facts >> 16 for each in candidates}
+        return [number for number in authors if number and score.is_named(_name(self._finder.author(number)), words)]
 
     # -- candidates that have none of the question's words
 
-    def _vector(self, candidates: Sequence[score.Candidate], text: TextQuery) -> Any:
+    def _vector(self, candidates: Sequence[Found], text: TextQuery) -> Any:
         """What the question means; None without a model. Who said it counts elsewhere: a name draws to all it is in."""
         if not self._finder.knows_meaning:
             return None
-        names = {terms(self._finder.author(number))[0] for number in self._named(candidates, text.words)}
+        names = {_name(self._finder.author(number))[0] for number in self._named(candidates, text.words)}
         words = self._question.text.split()
         left = [word for word in words if not (QUESTION_WORDS | names).issuperset(terms(word))]
         return self._finder.vector(" ".join(left or words))
 
-    def _near(self, vector: Any, candidates: list[score.Candidate], conditions: Conditions) -> list[score.Candidate]:
-        """Memories that mean much the same; those that were found already learn how near they are."""
-        self._add_meanings(vector, candidates)
+    def _near(
+        self, vector: Any, candidates: list[Found], conditions: Conditions, meanings: dict[int, float]
+    ) -> list[Found]:
+        """Memories that mean much the same; how near they and those that were found already are is noted."""
+        meanings.update(self._finder.meanings(vector, [each.doc for each in candidates]))
         known = {each.doc for each in candidates}
         rows = self._finder.nearest(vector, conditions, score.NEAREST)
-        near = [_candidate(doc, 0.0, row.created, row.facts) for doc, row in rows.items() if doc not in known]
-        self._add_meanings(vector, near)
-        return [each for each in near if each.meaning >= score.NEAR_ENOUGH]
-
-    def _add_meanings(self, vector: Any, candidates: list[score.Candidate]) -> None:
-        if vector is not None:
-            meanings = self._finder.meanings(vector, [each.doc for each in candidates])
-            for each in candidates:
-                each.meaning = meanings.get(each.doc, 0.0)
+        near = candidates_of((doc, 0.0, row.created, row.facts) for doc, row in rows.items() if doc not in known)
+        meanings.update(self._finder.meanings(vector, [each.doc for each in near]))
+        return [each for each in near if meanings.get(each.doc, 0.0) >= score.NEAR_ENOUGH]
 
     def _full_match(self, words: set[str]) -> float:
         """The text score of a memory that has all words; those that no memory has count half as much as the others."""
@@ -211,16 +218,11 @@ class Ranking:
         full = score.full_match(inverse_frequency(documents, frequency) for frequency in known)
         return full * (1 + _UNKNOWN_SHARE * (len(words) - len(known)) / len(known))
 
-    def _turns_beside(self, candidates: list[score.Candidate], conditions: Conditions) -> list[score.Candidate]:
+    def _turns_beside(self, candidates: list[Found], conditions: Conditions, meanings: dict[int, float]) -> list[Found]:
         """Turns beside the best ones: an answer often has none of the question's words."""
-        turns = [each for each in candidates if each.role]
-        rows = self._finder.rows(score.neighbours(turns)) if turns else {}
-        known = {each.doc for each in candidates}
-        return [
-            _candidate(doc, 0.0, row.created, row.facts)
-            for doc, row in rows.items()
-            if doc not in known and TYPES[row.type] == "conversation" and conditions.admit(row)
-        ]
+        turns = [each for each in candidates if each.facts & ROLE]
+        beside = score.neighbours(turns, {each.doc for each in candidates}, meanings)
+        return self._finder.turns(beside, conditions)
 
     # -- the answer
 
@@ -235,6 +237,11 @@ class Ranking:
         return parts
 
 
+def _explained(judgement: score.Judgement, fading: float, idle: float | None) -> dict[str, float]:
+    parts = {**judgement.explain(), "fading": fading}
+    return parts if idle is None else {**parts, "session_idle": idle}
+
+
 class _Told(dict[str, float]):
     """Parts that are known already."""
 
@@ -243,26 +250,27 @@ class _Told(dict[str, float]):
 
 
 def facts_of(row: Row, accesses: dict[int, tuple[int, int]]) -> Facts:
-    count, last = accesses.get(row.doc, (0, None))
+    count, last = accesses.get(row.doc, _NEVER)
     return Facts(
         TYPES[row.type],
         row.created,
         row.updated,
-        importance=row.importance,
-        pinned=bool(row.pinned),
-        status=row.status,
-        severity=row.severity,
-        impact=row.impact,
-        confidence=row.confidence,
-        approved=bool(row.approved),
-        access_count=count,
-        last_access=last,
+        row.importance,
+        row.pinned is not None,
+        row.status,
+        row.severity,
+        row.impact,
+        row.confidence,
+        row.approved is not None,
+        count,
+        last,
     )
 
 
-def _candidate(doc: int, match: float, created: int, facts: int) -> score.Candidate:
-    _, role, words, author = facts_in(facts)
-    return score.Candidate(doc, match, created, author, ROLE_NAMES[role], words)
+@lru_cache(1000)
+def _name(author: str) -> tuple[str, ...]:
+    """The terms of an author's name."""
+    return tuple(terms(author))
 
 
 def asks_by_meaning(question: Question) -> bool:

@@ -23,14 +23,16 @@ Guarantees: every signal is bounded; the order does not depend on the order of t
 
 from __future__ import annotations
 
-from collections import namedtuple
-from itertools import repeat
+from itertools import pairwise
 from math import exp
+
+from smp.index.memories import ROLES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-    from typing import NamedTuple
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from smp.index.wanted import Found
 
 CANDIDATES = 100  # so many of the best by text are judged; more of them change nothing
 NEAREST = 50  # so many of the best by meaning are added
@@ -51,34 +53,13 @@ FADING = 0.05
 RARITY = 0.3  # rare words count for more than BM25 says
 
 PARTS = ("text", "context", "session", "author", "time", "meaning")
-MACHINES = frozenset(("assistant", "tool"))
-_FEW_WRITTEN = tuple(1 - exp(-words / FEW_WRITTEN_WORDS) for words in range(30))
-_FEW = tuple(1 - exp(-words / FEW_WORDS) for words in range(100))
+_MACHINES = frozenset((ROLES["assistant"], ROLES["tool"]))
+_FEW_WRITTEN = tuple(1 - exp(-words / FEW_WRITTEN_WORDS) if words < 30 else 1.0 for words in range(256))
+_FEW = tuple(1 - exp(-words / FEW_WORDS) if words < 100 else 1.0 for words in range(256))
+_NOTHING: dict[int, float] = {}
+_POSITION = (1 << SESSION_SHIFT) - 1
+_NEAR_DOCS = 2
 _SPOKEN_TO = frozenset(("you", "your", "yours", "we", "our", "us"))
-
-
-class Candidate:
-    """What is known of a memory before it is read."""
-
-    __slots__ = ("author", "created", "doc", "match", "meaning", "role", "words")
-
-    def __init__(
-        self,
-        doc: int,
-        match: float,
-        created: int,
-        author: Hashable = None,
-        role: str | None = None,
-        words: int = 999,
-        meaning: float = 0.0,
-    ) -> None:
-        self.doc = doc
-        self.match = match  # BM25; 0 for a neighbour that has none of the words
-        self.created = created  # microseconds
-        self.author = author
-        self.role = role
-        self.words = words  # the number of its terms; beyond some hundreds it does not matter
-        self.meaning = meaning  # how near it is to what the question means, 0 to 1; 0: not known
 
 
 class Asked:
@@ -89,38 +70,40 @@ class Asked:
     def __init__(
         self,
         full_match: float = 0.0,
-        authors: Iterable[Hashable] = (),
+        authors: Iterable[int] = (),
         ranges: Iterable[tuple[int | None, int | None]] = (),
         of_machine: bool = False,
     ) -> None:
         self.full_match = full_match  # see the function; 0: not known, then the best candidate is taken for it
-        self.authors = frozenset(authors)  # those candidates' authors that it names
+        self.authors = frozenset(authors)  # the numbers of those candidates' authors that it names
         self.ranges = [(0 if start is None else start, 1 << 63 if end is None else end) for start, end in ranges]
         self.of_machine = of_machine  # it may ask for what the assistant said
 
 
-if TYPE_CHECKING:
-
-    class _Judgement(NamedTuple):
-        relevance: float
-        candidate: Candidate
-        parts: tuple[float, float, float, float, float, float]  # in the order of PARTS
-        strength: float
-        worth: float
-
-else:  # `typing` takes a new process 5 ms to load
-    _Judgement = namedtuple("_Judgement", "relevance candidate parts strength worth")
-
-
-class Judgement(_Judgement):
+class Judgement:
     """A candidate's relevance at full priority, and what it is made of."""
 
-    __slots__ = ()
+    __slots__ = ("_judging", "candidate", "relevance", "worth")
+
+    def __init__(self, judging: Judging, relevance: float, candidate: Found, worth: float) -> None:
+        self._judging = judging
+        self.relevance = relevance
+        self.candidate = candidate
+        self.worth = worth
+
+    @property
+    def parts(self) -> tuple[float, ...]:
+        """In the order of PARTS."""
+        return self._judging.parts(self.candidate)
+
+    @property
+    def strength(self) -> float:
+        return self._judging.strength
 
     def explain(self) -> dict[str, float]:
         """The parts, which add up, and the factors by which their sum is multiplied."""
         parts = dict(zip(PARTS, self.parts, strict=True))
-        if not self.candidate.meaning and not parts["meaning"]:
+        if not self._judging.has_meaning(self.candidate) and not parts["meaning"]:
             del parts["meaning"]
         return {**parts, "strength": self.strength, "worth": self.worth}
 
@@ -156,76 +139,142 @@ def asks_of_machine(question: str) -> bool:
 # --- Judging what was found ----------------------------------------------------------------------------------------
 
 
-def neighbours(candidates: Sequence[Candidate]) -> list[int]:
-    """The docs beside the best candidates that are no candidates: an answer may have none of the question's words.
+def neighbours(turns: Sequence[Found], known: Collection[int], meanings: Mapping[int, float] = _NOTHING) -> list[int]:
+    """The docs beside the best of these turns that are not known: an answer may have none of the question's words.
 
     They may not exist, or not be wanted. Those that do are candidates whose `match` is 0.
     """
-    known = {each.doc: each.match for each in candidates}
-    best = sorted(known, key=lambda doc: (-known[doc], doc))[:EXPANDED]
-    near = {each.doc: each.meaning for each in candidates if each.meaning}
-    best += sorted(near, key=lambda doc: (-near[doc], doc))[:EXPANDED]
-    beside = dict.fromkeys(doc for each in best for doc in (each + 1, each - 1) if _together(doc, each))
+    best = sorted([(-each.match, each.doc) for each in turns])[:EXPANDED]
+    if meanings:
+        best += sorted([(-meanings[each.doc], each.doc) for each in turns if meanings.get(each.doc)])[:EXPANDED]
+    beside: dict[int, None] = {}
+    for _, doc in best:
+        if doc + 1 & _POSITION:
+            beside[doc + 1] = None
+        if doc & _POSITION:
+            beside[doc - 1] = None
     return [doc for doc in beside if doc not in known]
 
 
-def _together(doc: int, other: int) -> bool:
-    return doc >> SESSION_SHIFT == other >> SESSION_SHIFT
+def judge(candidates: Sequence[Found], asked: Asked, meanings: Mapping[int, float] = _NOTHING) -> Judging:
+    """Judge candidates, best first; of equals the newer one first.
+
+    `meanings`: how near a doc is to what the question means, 0 to 1; nothing: it is not known.
+    """
+    return Judging(candidates, asked, meanings)
 
 
-def judge(candidates: Sequence[Candidate], asked: Asked) -> list[Judgement]:
-    """Judge candidates, best first; of equals the newer one first."""
-    most = max((each.match for each in candidates), default=0.0)
-    nearest = max((each.meaning for each in candidates), default=0.0)
-    texts = {each.doc: each.match / (most or 1.0) for each in candidates}
-    meanings = {each.doc: each.meaning / nearest for each in candidates} if nearest else {}
-    strength = max(min(1.0, most / asked.full_match), nearest) if asked.full_match else 1.0
-    judged = [
-        Judgement(min(1.0, sum(parts)) * strength * worth, each, parts, strength, worth)
-        for each, parts in zip(candidates, _parts(candidates, texts, meanings, asked), strict=True)
-        for worth in (_worth(each, asked),)
-    ]
-    judged.sort(key=lambda each: (-each.relevance, -each.candidate.created, -each.candidate.doc))
-    return judged
+class Judging:
+    """The judgements of all candidates of a question, best first. They are many and few of them are looked at: each is
+    a row of plain values, and what it is made of is worked out for those that are asked."""
 
+    def __init__(self, candidates: Sequence[Found], asked: Asked, meanings: Mapping[int, float]) -> None:
+        most = max([each.match for each in candidates], default=0.0)
+        nearest = max([meanings.get(each.doc, 0.0) for each in candidates], default=0.0) if meanings else 0.0
+        self._asked = asked
+        self._texts = {each.doc: each.match / (most or 1.0) for each in candidates}
+        self._meanings = {doc: meanings.get(doc, 0.0) / nearest for doc in self._texts} if nearest else {}
+        self._best_texts, self._best_meanings = _best_of_sessions(self._texts), _best_of_sessions(self._meanings)
+        whole = (TEXT + CONTEXT + SESSION) * (1 + MEANING * bool(nearest))
+        whole += AUTHOR * bool(asked.authors) + TIME * bool(asked.ranges)
+        self._shares = TEXT / whole, CONTEXT / whole, SESSION / whole, AUTHOR / whole, TIME / whole
+        self.strength = max(min(1.0, most / asked.full_match), nearest) if asked.full_match else 1.0
+        self._ranked = self._weighed(candidates)
+        self._ranked.sort(reverse=True)
 
-def _parts(
-    candidates: Sequence[Candidate], texts: dict[int, float], meanings: dict[int, float], asked: Asked
-) -> Iterator[tuple[float, float, float, float, float, float]]:
-    """The parts of each candidate. One loop almost without calls: it runs for every candidate of every question."""
-    whole = (TEXT + CONTEXT + SESSION) * (1 + MEANING * bool(meanings))
-    whole += AUTHOR * bool(asked.authors) + TIME * bool(asked.ranges)
-    text, context, session, author, time = TEXT / whole, CONTEXT / whole, SESSION / whole, AUTHOR / whole, TIME / whole
-    by_meaning = _spread(candidates, meanings) if meanings else repeat((0.0, 0.0, 0.0))
-    for each, words, meaning in zip(candidates, _spread(candidates, texts), by_meaning, strict=False):
-        yield (
-            text * words[0],
-            context * words[1],
-            session * words[2],
-            author if each.author in asked.authors else 0.0,
-            time * _nearness(each.created, asked.ranges) if asked.ranges else 0.0,
-            MEANING * (text * meaning[0] + context * meaning[1] + session * meaning[2]) if meanings else 0.0,
+    def _weighed(self, candidates: Sequence[Found]) -> list[tuple[float, int, int, Found, float]]:
+        """Relevance, time, doc, which is never twice the same, the candidate and its worth.
+
+        One loop almost without calls: it runs for every candidate of every question.
+        """
+        asked, texts, strength = self._asked, self._texts, self.strength
+        text, context, session, author, time = self._shares
+        text_of, best_of = texts.get, self._best_texts
+        full, authors, ranges, meanings = asked.full_match, asked.authors, asked.ranges, self._meanings
+        by_machine = 1.0 if asked.of_machine else BY_MACHINE
+        beside = _beside_others(texts)
+        weighed = []
+        for each in candidates:
+            doc, match, created, facts = each
+            words, role = facts >> 8 & 255, facts >> 4 & 7
+            total = text * texts[doc]
+            if doc in beside:
+                before = text_of(doc - 1, 0.0) + text_of(doc - 2, 0.0)
+                after = text_of(doc + 1, 0.0) + text_of(doc + 2, 0.0)
+                total += context * ((BEFORE * before + AFTER * after) / (1 + words / SHORT_WORDS))
+            total += session * best_of[doc >> SESSION_SHIFT]
+            if authors and facts >> 16 in authors:
+                total += author
+            if ranges:
+                total += time * _nearness(created, ranges)
+            if meanings:
+                total += self._meant(each)
+            worth = _FEW[words] if role else _FEW_WRITTEN[words]
+            if worth < 1.0 and full:  # who has all that was asked for is worth it, however short
+                exact = match / full if match < full else 1.0
+                worth += (1 - worth) * exact * exact * exact
+            if role in _MACHINES:
+                worth *= by_machine
+            weighed.append(((total if total < 1.0 else 1.0) * strength * worth, created, doc, each, worth))
+        return weighed
+
+    def parts(self, each: Found) -> tuple[float, float, float, float, float, float]:
+        """What the sum for a candidate is made of, in the order of PARTS."""
+        text, context, session, author, time = self._shares
+        own, around, best = _spread(each, self._texts, self._best_texts)
+        return (
+            text * own,
+            context * around,
+            session * best,
+            author if each.facts >> 16 in self._asked.authors else 0.0,
+            time * _nearness(each.created, self._asked.ranges) if self._asked.ranges else 0.0,
+            self._meant(each) if self._meanings else 0.0,
         )
 
+    def _meant(self, each: Found) -> float:
+        text, context, session, *_ = self._shares
+        own, around, best = _spread(each, self._meanings, self._best_meanings)
+        return MEANING * (text * own + context * around + session * best)
 
-def _spread(candidates: Sequence[Candidate], signals: dict[int, float]) -> Iterator[tuple[float, float, float]]:
-    """A signal of each candidate, of those beside it, and the best one of its session. A session's positions never reach
+    def has_meaning(self, each: Found) -> bool:
+        return bool(self._meanings.get(each.doc))
+
+    def best_from(self, place: int) -> float:
+        """The relevance of the best one from a place on."""
+        return self._ranked[place][0]
+
+    def between(self, start: int, stop: int) -> list[Judgement]:
+        return [Judgement(self, relevance, each, worth) for relevance, _, _, each, worth in self._ranked[start:stop]]
+
+    def __len__(self) -> int:
+        return len(self._ranked)
+
+    def __iter__(self) -> Iterator[Judgement]:
+        return iter(self.between(0, len(self)))
+
+
+def _beside_others(docs: Iterable[int]) -> set[int]:
+    """Those that have another one near enough to explain them."""
+    ordered = sorted(docs)
+    return {each for one, two in pairwise(ordered) if two - one <= _NEAR_DOCS for each in (one, two)}
+
+
+def _spread(each: Found, signals: dict[int, float], best_of: dict[int, float]) -> tuple[float, float, float]:
+    """A signal of a candidate, of those beside it, and the best one of its session. A session's positions never reach
     the end of its numbers, so the docs beside one are of the same session."""
-    sessions, signal_of = _best_of_sessions(signals), signals.get
-    for each in candidates:
-        doc = each.doc
-        before = signal_of(doc - 1, 0.0) + signal_of(doc - 2, 0.0)
-        after = signal_of(doc + 1, 0.0) + signal_of(doc + 2, 0.0)
-        around = (BEFORE * before + AFTER * after) / (1 + each.words / SHORT_WORDS)
-        yield signals[doc], around, sessions[doc >> SESSION_SHIFT]
+    doc, signal_of = each.doc, signals.get
+    before = signal_of(doc - 1, 0.0) + signal_of(doc - 2, 0.0)
+    after = signal_of(doc + 1, 0.0) + signal_of(doc + 2, 0.0)
+    around = (BEFORE * before + AFTER * after) / (1 + (each.facts >> 8 & 255) / SHORT_WORDS)
+    return signals[doc], around, best_of[doc >> SESSION_SHIFT]
 
 
-def _best_of_sessions(texts: dict[int, float]) -> dict[int, float]:
+def _best_of_sessions(signals: dict[int, float]) -> dict[int, float]:
     best: dict[int, float] = {}
-    for doc, text in texts.items():
+    for doc, signal in signals.items():
         session = doc >> SESSION_SHIFT
-        if text >= best.get(session, 0.0):
-            best[session] = text
+        if signal >= best.get(session, 0.0):
+            best[session] = signal
     return best
 
 
@@ -233,15 +282,6 @@ def _nearness(created: int, ranges: list[tuple[int, int]]) -> float:
     if any(start <= created < end for start, end in ranges):
         return 1.0
     return NEAR if any(start - NEAR_MICROSECONDS <= created < end + NEAR_MICROSECONDS for start, end in ranges) else 0.0
-
-
-def _worth(each: Candidate, asked: Asked) -> float:
-    words, few = each.words, _FEW if each.role else _FEW_WRITTEN
-    worth = 1.0
-    if words < len(few):
-        exact = text_match(each.match, asked.full_match)  # who has all that was asked for is worth it, however short
-        worth = few[words] + (1 - few[words]) * exact**3
-    return worth * BY_MACHINE if each.role in MACHINES and not asked.of_machine else worth
 
 
 def faded(relevance: float, priority: float) -> float:

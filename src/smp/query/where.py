@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, NoReturn
 
+    from smp.model.record import Record
+
 OPERATORS = (
     "equals",
     "not_equals",
@@ -92,6 +94,14 @@ class Filter:
     def matches(self, record: Mapping[str, Any]) -> bool:
         """Whether a memory, as `Record.to_dict` gives it, fits."""
         return all(condition.matches(record) for condition in self.conditions)
+
+    def admits(self, record: Record) -> bool:
+        return self.matches(record.to_dict())
+
+    @property
+    def refuses_many(self) -> bool:
+        """Whether much of what was found may not meet it."""
+        return bool(self.conditions)
 
     @property
     def fields(self) -> frozenset[str]:

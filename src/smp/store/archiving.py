@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from smp.files.layouts.layout import Layout
     from smp.model.record import Record
     from smp.model.session_info import SessionInfo
-    from smp.store.file_store import FileSession, FileStore
+    from smp.store.file_session import FileSession
+    from smp.store.file_store import FileStore
 
     Summary = Callable[[list[Record], SessionInfo | None, dict[str, Any]], dict[str, Any]]
 

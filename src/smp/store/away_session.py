@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from smp.files.archive_stream import Limits
     from smp.files.disk import Disk
     from smp.files.layouts.layout import Layout
-    from smp.store.file_store import FileSession
+    from smp.store.file_session import FileSession
 
 _ROOT = "/away"
 

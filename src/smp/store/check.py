@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from smp.model.entry import Entry
     from smp.model.fold import Fold, Trail
-    from smp.store.file_store import FileSession
+    from smp.store.file_session import FileSession
 
 QUARANTINE = "quarantine"
 _PASSES = 8

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from smp.files.session_reader import SessionReader
     from smp.model.session_info import SessionInfo
     from smp.privacy.redact import Redactor, Removal
-    from smp.store.file_store import FileSession, FileStore
+    from smp.store.file_session import FileSession
+    from smp.store.file_store import FileStore
 
 HEAD_MARK = b'"type":"session"'
 _PEOPLE = ("user_id", "agent_ids", "config")

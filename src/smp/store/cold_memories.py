@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from smp.files.cold_block import ColdRow
     from smp.model.entry import Entry
     from smp.model.record import Record
-    from smp.store.file_store import FileSession
+    from smp.store.file_session import FileSession
 
 KEY = "key"  # in `about`: of an idempotency key
 HISTORY = "history"  # in `about`: the memory stays; these are earlier steps of it

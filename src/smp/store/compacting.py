@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from smp.lifecycle.compaction import CompactionPlan
     from smp.model.entry import Entry
     from smp.model.fold import Fold, Trail
-    from smp.store.file_store import FileSession
+    from smp.store.file_session import FileSession
 
     Figures = dict[str, tuple[float, "datetime | None"]]  # priority and last access, by id
     Summaries = Callable[[Ledger, set[str]], list[Entry]]
@@ -54,7 +54,8 @@ def weighed(fold: Fold, session: str, figures: Figures) -> list[Weighed]:
         record = trail.record(session)
         if record is not None:
             priority, last = figures.get(id, (1.0, None))
-            found.append(Weighed(record, _size(trail.entries), priority, last, _size(earlier(trail))))
+            history = _size(earlier(trail)) if len(trail.entries) > 2 else 0
+            found.append(Weighed(record, _size(trail.entries), priority, last, history))
     return found
 
 
@@ -65,7 +66,11 @@ def earlier(trail: Trail) -> list[Entry]:
 
 
 def _size(entries: list[Entry]) -> int:
-    return sum(entry.place[1] - entry.place[0] for entry in entries)
+    size = 0
+    for entry in entries:
+        start, end = entry.place
+        size += end - start
+    return size
 
 
 # -- going
@@ -97,6 +102,7 @@ class _Moving:
         self._reader = reader
         self._plan = plan
         self._at = at
+        self._layout = session.store.layout.name
         self._contents: dict[str, tuple[str, bytes]] = {}  # by path: the name within the session, and the file
         trails = reader.fold.trails
         still = {id for id, trail in trails.items() if trail.deletion is None and trail.revision == seen.get(id)}
@@ -109,12 +115,14 @@ class _Moving:
     def edit(self, summaries: Summaries) -> Edit | None:
         edit = Edit()
         going: list[ColdEntry] = []
+        trails = self._reader.fold.trails
         for id in self.removed:
-            for entry in self._reader.fold.trails[id].entries:
+            trail = trails[id]
+            for entry in trail.entries:
                 edit.remove(entry)
-                going.append(self._cold(id, entry))
+                going.append(self._cold(id, trail, entry))
         for id in self.histories:
-            going += self._history(id, edit)
+            going += self._history(id, trails[id], edit)
         if not going:
             return None
         segment = segment_of(self._session)
@@ -127,9 +135,8 @@ class _Moving:
         self.summaries = [entry.id for entry in edit.added]
         return edit
 
-    def _history(self, id: str, edit: Edit) -> list[ColdEntry]:
+    def _history(self, id: str, trail: Trail, edit: Edit) -> list[ColdEntry]:
         """The steps between the first and the last state; the last one then says all that changed since the first."""
-        trail = self._reader.fold.trails[id]
         steps = earlier(trail)
         last = trail.entries[-1]
         whole = copy_of(last)
@@ -139,20 +146,17 @@ class _Moving:
         for entry in steps:
             edit.remove(entry)
         edit.replace(last, whole)
-        return [*(self._cold(id, entry, "step") for entry in steps), self._cold(id, last, "last")]
+        return [*(self._cold(id, trail, entry, "step") for entry in steps), self._cold(id, trail, last, "last")]
 
-    def _cold(self, id: str, entry: Entry, history: str = "") -> ColdEntry:
+    def _cold(self, id: str, trail: Trail, entry: Entry, history: str = "") -> ColdEntry:
         start, end = entry.place
-        if entry.file not in self._contents:
-            name = os.path.relpath(entry.file, self._reader.folder).replace(os.sep, "/")
-            self._contents[entry.file] = name, self._session.store.disk.read(entry.file)
-        file, content = self._contents[entry.file]
+        file, content = self._contents.get(entry.file) or self._read(entry.file)
         about = {
             "type": entry.type,
-            "created": self._reader.fold.trails[id].first.at,
+            "created": trail.first.at,
             "moved": self._at,
             "why": self._why[id],
-            "layout": self._session.store.layout.name,
+            "layout": self._layout,
         }
         if history:
             about[HISTORY] = history
@@ -160,6 +164,11 @@ class _Moving:
         if isinstance(key, str):
             about[KEY] = key_digest(key)
         return ColdEntry(id, entry.seq, file, content[start:end], about)
+
+    def _read(self, path: str) -> tuple[str, bytes]:
+        name = os.path.relpath(path, self._reader.folder).replace(os.sep, "/")
+        self._contents[path] = found = name, self._session.store.disk.read(path)
+        return found
 
 
 # -- coming back

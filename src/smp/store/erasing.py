@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from smp.model.forgotten import Receipt
-    from smp.store.file_store import FileSession, FileStore
+    from smp.store.file_session import FileSession
+    from smp.store.file_store import FileStore
 
 INTENT = "erasing.json"
 INDEX = "index"

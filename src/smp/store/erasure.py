@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from smp.files.session_reader import FileState, SessionReader
     from smp.model.fold import Fold
-    from smp.store.file_store import FileSession
+    from smp.store.file_session import FileSession
     from smp.store.rewriting import Rewritten
 
 

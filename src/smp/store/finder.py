@@ -8,7 +8,7 @@ from __future__ import annotations
 from smp.index.meaning import Unavailable
 from smp.index.rows import POSITION_BITS, TYPE_NUMBERS, Row
 from smp.index.select import Conditions, Selection, counted
-from smp.index.text import Found, Wanted
+from smp.index.wanted import Found, Wanted, candidates
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 FALL_BACK = (Unavailable, ImportError, OSError, ValueError)  # what meaning may fail with; then words must do
 _FEW = 5000  # up to so many memories are compared one by one with what is asked for
 _SPARE = 4  # so many times as many are looked at where some may not meet the conditions
+_TURN = TYPE_NUMBERS["conversation"]
+_TURNS = f"SELECT doc, 0.0, created, facts FROM wanted CROSS JOIN memory ON doc = wanted.no WHERE type = {_TURN}"
+_LAST_WRITTEN = "SELECT wanted.no, last FROM wanted CROSS JOIN session ON session.no = wanted.no"
 _ORDERS = {"newest": "created DESC, doc DESC", "oldest": "created, doc"}
 
 
@@ -57,8 +60,8 @@ class Finder:
         return asked
 
     def _session_numbers(self, names: Iterable[str]) -> list[int]:
-        found = [self._rows.session(name) for name in names]
-        return [known.number for known in found if known is not None]
+        found = [self._rows.one("SELECT no FROM session WHERE id = ?", (name,)) for name in names]
+        return [number for number in found if number is not None]
 
     # -- candidates
 
@@ -133,6 +136,14 @@ class Finder:
     def rows(self, docs: Sequence[int]) -> dict[int, Row]:
         return self._rows.by_docs(docs)
 
+    def turns(self, docs: Sequence[int], conditions: Conditions) -> list[Found]:
+        """Those of these memories that are turns and wanted, as candidates that have none of the words."""
+        found = self._rows.of(_TURNS if conditions.include_deleted else f"{_TURNS} AND deleted IS NULL", docs)
+        turns = candidates(found)
+        if conditions.narrow:
+            turns = [each for each in turns if conditions.allow(each.doc, _TURN, each.facts >> 16, each.created)]
+        return turns
+
     def row(self, session: str, id: str) -> Row | None:
         known = self._rows.session(session)
         return self._rows.by_id(known.number, id) if known is not None else None
@@ -153,25 +164,13 @@ class Finder:
 
     def accesses(self, docs: Sequence[int]) -> dict[int, tuple[int, int]]:
         """How often memories were used, and when last."""
-        found: dict[int, tuple[int, int]] = {}
-        for start in range(0, len(docs), 500):
-            part = docs[start : start + 500]
-            marks = ",".join("?" * len(part))
-            for doc, count, last in self._rows.each(
-                f"SELECT doc, count, last FROM access WHERE doc IN ({marks})", part
-            ):
-                found[doc] = (count, last)
-        return found
+        found = self._rows.of("SELECT doc, count, last FROM wanted CROSS JOIN access ON doc = wanted.no", docs)
+        return {doc: (count, last) for doc, count, last in found}
 
     def last_written(self, docs: Iterable[int]) -> dict[int, int]:
         """When the sessions of these memories were last written, by number."""
-        numbers = list({doc >> POSITION_BITS for doc in docs})
-        found: dict[int, int] = {}
-        for start in range(0, len(numbers), 500):
-            part = numbers[start : start + 500]
-            marks = ",".join("?" * len(part))
-            found.update(self._rows.each(f"SELECT no, last FROM session WHERE no IN ({marks})", part))
-        return found
+        numbers = {doc >> POSITION_BITS for doc in docs}
+        return dict(self._rows.of(_LAST_WRITTEN, list(numbers)))
 
     def sizes(self) -> dict[str, int]:
         """How many memories each session ever had."""
@@ -247,7 +246,7 @@ class Finder:
         return [(kind, doc) for kind, doc in found]
 
     def session_of(self, doc: int) -> str:
-        return str(self._rows.one("SELECT id FROM session WHERE no = ?", (doc >> POSITION_BITS,)) or "")
+        return self._rows.session_name(doc >> POSITION_BITS) or ""
 
     def ref(self, doc: int) -> str:
         """The name of a memory across sessions."""

@@ -32,6 +32,7 @@ from smp.store import meanings
 from smp.store.finder import Finder
 from smp.store.looks import Looks
 from smp.store.record_reader import RecordReader
+from smp.store.words_ahead import with_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from smp.index.rows import Known
     from smp.model.entry import Entry
     from smp.store.file_store import FileStore
+    from smp.store.words_ahead import Words
 
     T = TypeVar("T")
 
@@ -49,7 +51,7 @@ _ALWAYS_LOOK_SECONDS = 0.0015  # as long as a look at all files takes no longer 
 _LOOK_PAUSES = 20  # otherwise so many times as long passes between two
 _SHORTEST_PAUSE_SECONDS = 0.25
 _PATIENCE_SECONDS = 2.0  # with another process that is at work on the index
-_CHUNK_MEMORIES = 20_000  # of a large rebuild: what is kept in RAM before it is committed
+_CHUNK_MEMORIES = 100_000  # of a large rebuild: what is committed at once, and need not be done again after a crash
 _COUNT_PAUSE_SECONDS = 2.0
 _FEW_ACCESSES_BYTES = 4096  # of the log; they wait until the process lives longer, or there are more
 _NEVER = -1e9
@@ -102,7 +104,6 @@ class Indexer:
                 index = self._opened()
                 self._catch_up(index, sessions, deadline, progress)
                 self._count_accesses(index)
-                self._refresh(index)
                 return index
             except Busy:
                 return self._private(sessions)
@@ -150,8 +151,7 @@ class Indexer:
         """Rows and text as they are at one moment, whatever other processes do meanwhile."""
         index.rows.do("BEGIN")
         try:
-            index.rows.meta("generation")
-            self._refresh(index)
+            self._refresh(index)  # the first look is at the state that all others see
             return work(finder)
         finally:
             index.rows.roll_back()
@@ -257,6 +257,7 @@ class Indexer:
             self._discard()
             index = self.caught_up(None, progress)
             meanings.catch_up(index, self.reader, progress)
+            index.rows.save_space()
             return int(index.rows.one("SELECT count(*) FROM memory") or 0)
 
     # -- what has changed
@@ -359,11 +360,11 @@ class Indexer:
         gc.disable()  # entries hold no cycles; to look for some again and again costs a third of the time
         try:
             done = 0
-            for name in names:
-                done += self._take_in(index, name)
+            for name, words in with_words(self._store, self._looks, names, self._indexed):
+                done += self._take_in(index, name, words)
                 if progress is not None:
                     progress(name, done)
-                if index.waiting > _CHUNK_MEMORIES:
+                if index.taken > _CHUNK_MEMORIES:
                     index.commit(more_to_come=True)
                     self._begin(index, deadline)
             index.commit()
@@ -388,8 +389,8 @@ class Indexer:
                     raise
                 time.sleep(0.002)
 
-    def _take_in(self, index: Index, name: str) -> int:
-        """Bring one session up to date; how many memories were taken in."""
+    def _take_in(self, index: Index, name: str, words: Words | None = None) -> int:
+        """Bring one session up to date, with its words if there are any; how many memories were taken in."""
         store = self._store
         known = index.rows.session(name)
         if not store.layout.exists(store.disk, store.root, name):
@@ -407,7 +408,8 @@ class Indexer:
         if not self._grow(index, known, reader):
             if reader.reread or known.files:
                 reader = self._read(name, None)
-            index.replace(known, reader.fold.trails.values(), self._places(index, reader))
+            made = words.each if words is not None and words.are_of(reader) else ()
+            index.replace(known, reader.fold.trails.values(), self._places(index, reader), made)
             known.whole = not reader.fold.orphans
             known.seq = 0
             size = 0
@@ -479,14 +481,17 @@ class Indexer:
     @staticmethod
     def _places(index: Index, reader: IncrementReader) -> Callable[[Trail], str]:
         start = len(reader.folder) + 1
-        number_of = index.rows.number_of
+        numbers: dict[str, int] = {}
+
+        def place(entry: Entry) -> str:
+            number = numbers.get(entry.file)
+            if number is None:
+                number = numbers[entry.file] = index.rows.number_of(entry.file[start:])
+            first, end = entry.place
+            return f"{number}:{first}:{end - first}"
 
         def places(trail: Trail) -> str:
-            parts = []
-            for entry in trail.entries:
-                first, end = entry.place
-                parts.append(f"{number_of(entry.file[start:])}:{first}:{end - first}")
-            return " ".join(parts)
+            return place(trail.first) if len(trail.entries) == 1 else " ".join(map(place, trail.entries))
 
         return places
 

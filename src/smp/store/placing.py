@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from smp.files.layouts.layout import Layout
     from smp.model.entry import Entry
     from smp.model.session_info import SessionInfo
-    from smp.store.file_store import FileSession, FileStore
+    from smp.store.file_session import FileSession
+    from smp.store.file_store import FileStore
 
 
 def place(store: FileStore, info: SessionInfo, entries: list[Entry], quota_bytes: int) -> FileSession:

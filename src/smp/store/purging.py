@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from smp.lifecycle.clock import Evidence
     from smp.model.entry import Entry
     from smp.model.fold import Fold
-    from smp.store.file_store import FileSession
+    from smp.store.file_session import FileSession
 
 FILE = "purge.json"
 

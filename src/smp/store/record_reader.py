@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
     from smp.index.index import Index
     from smp.index.rows import Row
-    from smp.model.entry import Entry
     from smp.model.record import Record
     from smp.store.file_store import FileStore
+
+_FOLDERS = 1000  # names of folders that are remembered
 
 
 class RecordReader:
@@ -29,23 +30,18 @@ class RecordReader:
         """`distrust` is told which session is not as the index says."""
         self._store = store
         self._distrust = distrust
+        self._folders: dict[str, str] = {}
 
     def records(self, index: Index, rows: Iterable[Row]) -> dict[int, Record | None]:
         """The memories of these rows, from the files. None for one that is not there any more."""
         found: dict[int, Record | None] = {}
-        names: dict[int, str | None] = {}
         with Spans(self._store.disk) as spans:
             for row in rows:
-                number = row.doc >> POSITION_BITS
-                if number not in names:
-                    names[number] = index.rows.one("SELECT id FROM session WHERE no = ?", (number,))
-                session = names[number]
-                if session is None:
-                    continue
-                trail = self.trail(index, session, row, spans)
-                found[row.doc] = (
-                    trail.record(session) if trail is not None else self._record_by_reading(session, row.id)
-                )
+                session = index.rows.session_name(row.doc >> POSITION_BITS)
+                if session is not None:
+                    trail = self.trail(index, session, row, spans)
+                    record = trail.record(session) if trail is not None else self._record_by_reading(session, row.id)
+                    found[row.doc] = record
         return found
 
     def _record_by_reading(self, session: str, id: str) -> Record | None:
@@ -60,15 +56,21 @@ class RecordReader:
 
     def trail(self, index: Index, session: str, row: Row, spans: Spans) -> Trail | None:
         """All that happened to a memory, read from where it stands; None if something else stands there."""
-        store = self._store
-        folder = store.layout.folder(store.root, session)
-        trail: Trail | None = None
+        layout, name_of, trail = self._store.layout, index.rows.name_of, None
         for place in row.places.split(" "):
-            number, start, length = map(int, place.split(":"))
-            file = index.rows.name_of(number)
-            entry = self._entry(f"{folder}{os.sep}{file}", file, start, length, spans)
-            if entry is None or (entry.id != row.id and not row.id.startswith(entry.id + "-dup")):
+            number, begin, size = place.split(":")
+            file, start, length = name_of(int(number)), int(begin), int(size)
+            path = f"{self._folder(session)}{os.sep}{file}"
+            try:
+                pieces = layout.codec_of(file).decode(spans.read(path, start, length), start, 1)
+                if len(pieces) != 1 or pieces[0].fields is None or pieces[0].start != start:
+                    return None
+                entry = layout.dialect.decode(pieces[0].fields, layout.kind_of(file), pieces[0].state, path, 0, 0)
+            except (OSError, SMPError):
                 return None
+            if entry.id != row.id and not row.id.startswith(entry.id + "-dup"):
+                return None
+            entry.place = (start, start + length)
             if trail is None:
                 if entry.op != "put":
                     return None
@@ -79,15 +81,10 @@ class RecordReader:
                 trail.append(entry)
         return trail
 
-    def _entry(self, path: str, file: str, start: int, length: int, spans: Spans) -> Entry | None:
-        layout = self._store.layout
-        try:
-            data = spans.read(path, start, length)
-            pieces = layout.codec_of(file).decode(data, start, 1)
-            if len(pieces) != 1 or pieces[0].fields is None or pieces[0].start != start:
-                return None
-            entry = layout.dialect.decode(pieces[0].fields, layout.kind_of(file), pieces[0].state, path, 0, 0)
-        except (OSError, SMPError):
-            return None
-        entry.place = (start, start + length)
-        return entry
+    def _folder(self, session: str) -> str:
+        folder = self._folders.get(session)
+        if folder is None:
+            if len(self._folders) >= _FOLDERS:
+                self._folders.clear()
+            folder = self._folders[session] = self._store.layout.folder(self._store.root, session)
+        return folder

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from smp.files.codec import Codec
     from smp.files.session_reader import SessionReader
     from smp.model.entry import Entry
-    from smp.store.file_store import FileSession
+    from smp.store.file_session import FileSession
 
 _TRIES = 3
 _HEAD_MARK = b'"type":"session"'

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from smp.decay.policies import Policy
     from smp.lifecycle.preserving import Weighed
     from smp.store.compacting import Figures
-    from smp.store.file_store import FileSession
+    from smp.store.file_session import FileSession
     from smp.store.finder import Finder
 
 _STEP = timedelta(hours=1)  # how finely growth is looked at
@@ -92,7 +92,7 @@ def _samples(memories: list[Weighed], total: int) -> list[tuple[datetime, int]]:
     """How large it was, hour by hour: what was written until then, and what is not part of any memory."""
     written: dict[datetime, int] = {}
     for memory in memories:
-        created = memory.record.created.astimezone(UTC)
+        created = memory.created.astimezone(UTC)
         hour = EPOCH + (created - EPOCH) // _STEP * _STEP
         written[hour] = written.get(hour, 0) + memory.size_bytes
     size = total - sum(written.values())

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from smp.files.exchange import Exported
     from smp.privacy.placeholders import Placeholders
     from smp.privacy.redact import Removal
-    from smp.store.file_store import FileSession, FileStore
+    from smp.store.file_session import FileSession
+    from smp.store.file_store import FileStore
 
 
 def arrivals(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from smp.files.codec import Fields
     from smp.privacy.placeholders import Placeholders
-    from smp.store.file_store import FileSession
+    from smp.store.file_session import FileSession
 
 
 class Change:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp.model.fold import Fold, Trail
-    from smp.store.file_store import FileSession
+    from smp.store.file_session import FileSession
 
 _LARGEST_SEQ = 10**15
 

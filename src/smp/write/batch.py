@@ -239,6 +239,7 @@ class Batch:
         self.now = now
         self.atomic = atomic
         self.doing = doing
+        self.looked_at = -1
         self.error: SMPError | None = None
         self.needs_trails = wishes[0].needs_trails if len(wishes) == 1 else any(wish.needs_trails for wish in wishes)
 

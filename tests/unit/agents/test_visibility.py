@@ -15,6 +15,8 @@ import smp
 from smp.agents.agent_memory import AgentMemory
 from smp.agents.visibility import Viewer
 from smp.errors import MemoryNotFound, NotAllowed, SMPError
+from smp.index.memories import GUARDED
+from smp.index.select import Conditions
 from smp.model.types import KINDS
 from smp.testing import FrozenClock
 
@@ -477,3 +479,42 @@ def test_the_signature_of_the_table() -> None:
     """Every entry of the table takes the same arguments, so that none is left out by mistake."""
     for name, read in READS.items():
         assert list(inspect.signature(read).parameters) == ["agent", "case", "kind"], name
+
+
+def test_a_page_is_full_although_some_of_the_best_are_hidden() -> None:
+    """What is hidden is known late for turns that come along with others; then the next ones take their places."""
+    memory = smp.open(":memory:", clock=FrozenClock(), config={"track_access": False})
+    session = memory.create_session("s1")
+    seen = []
+    for number in range(40):
+        best = f"the {OPEN} jumps over the fence, number {number}"
+        other = f"number {number} is a {OPEN} " + " ".join(f"word{number}{place}" for place in range(40))
+        seen.append(session.add_turn("user", best if number < 15 else other, author="owner"))
+        session.add_turn("user", f"yes, the {SECRET} does " * 4, author="owner", visibility="private")
+    whole = session.agent("owner").query(f"{OPEN} jumps fence", limit=80)
+    assert {hit.record.given.get("visibility") for hit in whole} == {None, "private"}
+    hits = session.agent("other").query(f"{OPEN} jumps fence", limit=30)
+    assert (len(hits), hits.more) == (30, True)
+    assert {hit.id for hit in hits} <= {record.id for record in seen}
+    longer = session.agent("other").query(f"{OPEN} jumps fence", limit=80)
+    assert (longer.ids[:30], len(longer), longer.more) == (hits.ids, 40, False)
+
+
+def test_the_index_marks_what_says_itself_who_may_see_it() -> None:
+    memory = smp.open(":memory:", clock=FrozenClock())
+    session = memory.create_session("s1")
+    plain = session.add_decision("for all", author="owner")
+    marked = [
+        session.add_decision("for one", author="owner", visibility="private"),
+        session.add_decision("for all, as it says", author="owner", visibility="shared"),
+        session.update_agent_state("owner", {"task": "x"}),
+    ]
+    later = session.add_decision("not any more", author="owner")
+    marked.append(session.update(later.id, visibility="private"))
+    facts = memory.store.indexer.answer(None, lambda finder: {row.id: row.facts for row in _all_rows(finder)})
+    assert {id for id, number in facts.items() if number & GUARDED} == {record.id for record in marked}
+    assert plain.id in facts
+
+
+def _all_rows(finder: Any) -> list[Any]:
+    return list(finder.select(Conditions(), "newest", -1))

@@ -17,6 +17,7 @@ from smp.files.cold_block import (
     INDEX,
     MAGIC,
     ColdEntry,
+    checksum,
     decode_header,
     decode_index,
     decode_member,
@@ -353,6 +354,28 @@ def test_an_index_that_lies_is_not_believed() -> None:
         assert decode_index(lie) is None
     assert decode_rows(b'{"smp_cold":1,"entries":[["A",true,"f",0,1,"x",{}]]}\nabc') is None
     assert decode_rows(b'{"smp_cold":2,"entries":[]}\n') is None
+
+
+@pytest.mark.parametrize("number", [b"NaN", b"-Infinity", b"1e999"])
+def test_a_list_with_a_number_that_cannot_be_written_again_is_none(number: bytes) -> None:
+    row = b'["TURN-0001",1,"a.jsonl",0,0,"sha256:0",{"why":%b}]' % number
+    assert decode_index(b'{"smp_cold":1,"blocks":[[0,50,9,[%b]]]}\n' % row.replace(number, b"1.5")) is not None
+    assert decode_index(b'{"smp_cold":1,"blocks":[[0,50,9,[%b]]]}\n' % row) is None
+    assert decode_rows(b'{"smp_cold":1,"entries":[%b]}\n' % row) is None
+
+
+def test_names_and_notes_of_any_kind_come_back() -> None:
+    disk = disk_with_folder()
+    about = {"why": 'a "quote"\n\t\\ é 茶 \x00', "n": 1, "none": None, "list": [1.5, True]}
+    odd = [ColdEntry(f'é"\\-{number}', number, "ordner/ä b.jsonl", b"x" * number, about) for number in range(5)]
+    append(disk, PATH, odd[:3])
+    append(disk, PATH, odd[3:])
+    found = [(row.id, row.seq, row.file, data, row.about) for row, data in ColdSegment(disk, PATH).entries()]
+    assert found == [tuple(each) for each in odd]
+    disk.replace(PATH, disk.read(PATH)[:-END_BYTES])  # the list in front of each block says the same
+    assert [row[:3] + row[4:] for row in ColdSegment(disk, PATH).rows()] == [
+        (each.id, each.seq, each.file, len(each.data), checksum(each.data), about) for each in odd
+    ]
 
 
 def test_a_bomb_in_a_block_does_not_come_out() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import smp
+from smp.index import recent
 from smp.index.engine import Engine
 from smp.index.index import current_folder
 from smp.index.rows import Rows
@@ -42,7 +43,8 @@ def vocabulary(memory: Memory) -> set[str]:
     memory.store.indexer.close()
     rows = Rows(os.path.join(folder_of(memory), "rows.sqlite"))
     try:
-        tail = {term for (terms,) in rows.all("SELECT terms FROM recent") for term in terms.split()}
+        blocks = [recent._unpacked(packed) for (packed,) in rows.all("SELECT data FROM block")]
+        tail = {term for block in blocks for document in block for term in document[1].split()}
         text = os.path.join(folder_of(memory), str(rows.meta("text_folder")))
     finally:
         rows.close()

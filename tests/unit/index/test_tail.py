@@ -28,7 +28,7 @@ def tail_of(rows: dict[int, tuple[list[str], str]], *, posted: bool) -> Tail:
 
 
 def found(tail: Tail, wanted: Wanted, weights: Weights) -> list[tuple[int, float]]:
-    return sorted((each.doc, round(each.score, 9)) for each in tail.search(wanted, weights, 3.0))
+    return sorted((each.doc, round(each.match, 9)) for each in tail.search(wanted, weights, 3.0))
 
 
 @settings(max_examples=150, deadline=None)

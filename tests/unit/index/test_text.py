@@ -63,7 +63,7 @@ class Both:
                 if (
                     number < 3 and len(wanted.patterns) + bool(wanted.phrases) < 2
                 ):  # where some are here and some are there, the mean length is that of those in tantivy
-                    assert found.score == pytest.approx(first[found.doc].score, rel=1e-3, abs=1e-4)
+                    assert found.match == pytest.approx(first[found.doc].match, rel=1e-3, abs=1e-4)
                 assert (found.created, found.facts) == (first[found.doc].created, first[found.doc].facts)
         return answers[0]
 
@@ -172,7 +172,7 @@ def test_a_limit_leaves_the_best(both: Both) -> None:
         for limit in (1, 2, 3):
             found = index.search(wanted_for("login slow"), limit)
             assert len(found) == limit
-            assert found[0].score == pytest.approx(best[0].score, rel=1e-3)
+            assert found[0].match == pytest.approx(best[0].match, rel=1e-3)
 
 
 def test_a_score_does_not_depend_on_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,14 +186,14 @@ def test_a_score_does_not_depend_on_the_place(monkeypatch: pytest.MonkeyPatch) -
     index.add([(1000 + n, joined_terms(text), "", 0, 0) for n, text in enumerate(texts)], [])
     index.refresh()
     assert len(index._tail) == 5
-    scores = {found.doc: found.score for found in index.search(wanted_for("login slow"), 1000)}
+    scores = {found.doc: found.match for found in index.search(wanted_for("login slow"), 1000)}
     for number in (0, 1, 2, 4):
         assert scores[1000 + number] == pytest.approx(scores[number], rel=1e-3)
     index._rows.close()
 
 
 def test_all_words_weigh_more_than_one(both: Both) -> None:
-    scores = {found.doc: found.score for found in both.search(wanted_for("login slow"))}
+    scores = {found.doc: found.match for found in both.search(wanted_for("login slow"))}
     assert scores[2] > scores[1]
     assert scores[11] > scores[10]
 
@@ -321,3 +321,56 @@ def test_a_merge_that_was_rolled_back_counts_for_nothing(monkeypatch: pytest.Mon
         index.refresh()
     assert [found.doc for found in index.search(wanted_for("alpha"), 100)] == [1]
     index._rows.close()
+
+
+def found_by(text: Text, *words: str) -> dict[str, list[int]]:
+    return {word: sorted(found.doc for found in text.search(wanted_for(word), 100)) for word in words}
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_what_is_fed_in_parts_counts_in_its_order(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: bool
+) -> None:
+    monkeypatch.setattr(text_module, "TAIL_LIMIT", 5)
+    rows = Rows(":memory:")
+    text = Text(rows, str(tmp_path) if folder else None)
+    text.add(rows_of({number: f"first n{number}x" for number in range(8)}), [])  # in tantivy
+    text.add(rows_of({number: f"tail n{number}x" for number in range(8, 11)}), [])  # in the tail
+    text.add(rows_of({3: "changed in the tail"}), [3])
+    assert not text.are_many(5)
+    text.feed(rows_of({3: "changed again", 9: "changed too"}), [3, 9])
+    assert text.are_many(1)
+    text.feed(rows_of({number: f"more n{number}x" for number in range(20, 25)}), [0, 10])
+    text.feed(rows_of({20: "changed at once"}), [20])
+    text.add(rows_of({30: "last"}), [1])
+    text.refresh()
+    assert found_by(text, "first", "tail", "changed", "again", "more", "last") == {
+        "first": [2, 4, 5, 6, 7],
+        "tail": [8],
+        "changed": [3, 9, 20],
+        "again": [3],
+        "more": [21, 22, 23, 24],
+        "last": [30],
+    }
+    assert (text.documents, rows.meta("token_docs"), len(text._tail)) == (14, 8 + 4 + 2 + 5 + 1 + 1, 0)
+
+
+def test_what_was_fed_and_rolled_back_counts_for_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(text_module, "TAIL_LIMIT", 2)
+    rows = Rows(str(tmp_path / "rows"))
+    text = Text(rows, str(tmp_path))
+    rows.begin()
+    text.add(rows_of({number: f"first n{number}x" for number in range(4)}), [])
+    rows.commit()
+    for _ in range(2):
+        rows.begin()
+        text.feed(rows_of({9: "never"}), [0, 1])
+        rows.roll_back()
+        text.forget()
+    text.refresh()
+    assert found_by(text, "first", "never") == {"first": [0, 1, 2, 3], "never": []}
+    rows.begin()
+    text.add(rows_of(dict.fromkeys(range(5, 9), "then")), [0])
+    rows.commit()
+    text.refresh()
+    assert found_by(text, "first", "never", "then") == {"first": [1, 2, 3], "never": [], "then": [5, 6, 7, 8]}

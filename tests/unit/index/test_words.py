@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from smp.index import words
-from smp.index.words import STOP_WORDS, TextQuery, beginning, joined_terms, matcher, parse, plain, terms
+from smp.index.words import STOP_WORDS, TextQuery, bag_of_terms, beginning, joined_terms, matcher, parse, plain, terms
 
 
 @pytest.mark.parametrize(
@@ -132,11 +132,38 @@ def test_the_memo_is_bounded() -> None:
         assert len(words._memo) * 100 <= words.MEMO_CHARACTERS + 20_000 * 120
 
 
+def test_a_full_memo_hands_on_what_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(words, "MEMO_CHARACTERS", 3000)
+    monkeypatch.setattr(words, "_memo", words._Memo())
+    expected = terms("common auth_service.py")
+    analysed: list[str] = []
+    analyse = words._analyse
+    monkeypatch.setattr(words, "_analyse", lambda piece: analysed.append(piece) or analyse(piece))
+    for number in range(200):
+        assert terms(f"common w{number}x auth_service.py")[0] == expected[0]
+        assert terms("common auth_service.py") == expected
+        assert bag_of_terms("auth_service.py common").split() == [*expected[1:], expected[0]]
+    assert sorted(analysed) == sorted(f"w{number}x" for number in range(200))
+    older = words._memo.older
+    assert older is not None
+    assert older.older is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "--- = ;", "one", "see auth_service.py, then getUserName() 漢字 x", "-- a_b " * 30_000]
+)
+def test_the_index_has_the_same_terms_in_any_order(text: str) -> None:
+    found = bag_of_terms(text)
+    assert sorted(found.split()) == sorted(terms(text))
+    assert found == "".join(f"{term} " for term in found.split())
+
+
 @given(st.text())
 @example("İ\u0345ﬀ '’ʼ’ #++ +# '' _ __ -_-")
 def test_any_text_has_terms_that_an_engine_can_hold(text: str) -> None:
     found = terms(text)
     assert found == joined_terms(text).split()
+    assert sorted(bag_of_terms(text).split()) == sorted(found)
     for term in found:
         assert term.encode()
         assert not re.search(r"\s", term)

@@ -4,31 +4,69 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smp.index.wanted import inverse_frequency
+from smp.index.memories import ROLES, facts_number
+from smp.index.wanted import Found, inverse_frequency
 from smp.query import score
-from smp.query.score import Asked, Candidate, Judgement, judge
+from smp.query.score import Judgement
+
+AUTHORS = [None, "joe", "ann", "eve"]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A candidate in words."""
+
+    doc: int
+    match: float
+    created: int
+    author: str | None = None
+    role: str | None = None
+    words: int = 255
+    meaning: float = 0.0
+
+    @property
+    def found(self) -> Found:
+        role = ROLES[self.role] if self.role else 0
+        return Found(self.doc, self.match, self.created, facts_number(0, role, self.words, AUTHORS.index(self.author)))
+
+
+def Asked(full_match: float = 0.0, authors: Iterable[str] = (), *others: Any, **more: Any) -> score.Asked:
+    return score.Asked(full_match, map(AUTHORS.index, authors), *others, **more)
 
 
 def doc(session: int, position: int) -> int:
     return session << score.SESSION_SHIFT | position
 
 
-def order(candidates: list[Candidate], asked: Asked | None = None) -> list[int]:
+def judge(candidates: list[Candidate], asked: score.Asked) -> list[Judgement]:
+    meanings = {each.doc: each.meaning for each in candidates}
+    return list(score.judge([each.found for each in candidates], asked, meanings))
+
+
+def neighbours(candidates: list[Candidate]) -> list[int]:
+    meanings = {each.doc: each.meaning for each in candidates}
+    return score.neighbours([each.found for each in candidates], meanings.keys(), meanings)
+
+
+def order(candidates: list[Candidate], asked: score.Asked | None = None) -> list[int]:
     return [each.candidate.doc for each in judge(candidates, asked or Asked())]
 
 
-def by_doc(candidates: list[Candidate], asked: Asked | None = None) -> dict[int, Judgement]:
+def by_doc(candidates: list[Candidate], asked: score.Asked | None = None) -> dict[int, Judgement]:
     return {each.candidate.doc: each for each in judge(candidates, asked or Asked())}
 
 
 def test_nothing_found() -> None:
     assert judge([], Asked()) == []
-    assert score.neighbours([]) == []
+    assert score.neighbours([], []) == []
 
 
 def test_a_full_match_alone_in_its_session_has_almost_all_there_is() -> None:
@@ -135,9 +173,9 @@ def test_a_short_decision_is_worth_more_than_a_short_turn() -> None:
 
 def test_neighbours_of_the_best_that_are_not_known() -> None:
     found = [Candidate(doc(1, 5), 9.0, 0), Candidate(doc(1, 6), 8.0, 0), Candidate(doc(2, 0), 7.0, 0)]
-    assert score.neighbours(found) == [doc(1, 4), doc(1, 7), doc(2, 1)]
+    assert neighbours(found) == [doc(1, 4), doc(1, 7), doc(2, 1)]
     many = [Candidate(doc(number, 5), 100.0 - number, 0) for number in range(1, 60)]
-    assert len(score.neighbours(many)) == 2 * score.EXPANDED
+    assert len(neighbours(many)) == 2 * score.EXPANDED
 
 
 def test_a_neighbour_without_any_word_can_be_the_answer() -> None:
@@ -206,8 +244,8 @@ def test_an_answer_by_meaning_alone_is_as_strong_as_it_is_near() -> None:
 def test_neighbours_of_the_nearest_are_asked_for_too() -> None:
     many = [Candidate(doc(session, 5), 9.0, 0) for session in range(score.EXPANDED)]
     near = Candidate(doc(900, 5), 0.0, 0, meaning=0.4)
-    assert doc(900, 6) in score.neighbours([*many, near])
-    assert doc(900, 6) not in score.neighbours([*many, Candidate(doc(900, 5), 0.0, 0)])
+    assert doc(900, 6) in neighbours([*many, near])
+    assert doc(900, 6) not in neighbours([*many, Candidate(doc(900, 5), 0.0, 0)])
 
 
 candidates = st.lists(
@@ -234,18 +272,22 @@ questions = st.builds(
 
 
 @given(candidates, questions, st.randoms())
-def test_bounded_and_independent_of_the_order(found: list[Candidate], asked: Asked, shuffle: random.Random) -> None:
+def test_bounded_and_independent_of_the_order(
+    found: list[Candidate], asked: score.Asked, shuffle: random.Random
+) -> None:
     judged = judge(found, asked)
     assert len(judged) == len(found)
     assert all(0.0 <= each.relevance <= 1.0 for each in judged)
     assert [each.relevance for each in judged] == sorted((each.relevance for each in judged), reverse=True)
     again = list(found)
     shuffle.shuffle(again)
-    assert judge(again, asked) == judged
+    assert [(each.relevance, each.candidate, each.explain()) for each in judge(again, asked)] == [
+        (each.relevance, each.candidate, each.explain()) for each in judged
+    ]
 
 
 @given(candidates.filter(len), questions)
-def test_a_better_text_never_lowers_a_memory(found: list[Candidate], asked: Asked) -> None:
+def test_a_better_text_never_lowers_a_memory(found: list[Candidate], asked: score.Asked) -> None:
     first = found[0]
     before = by_doc(found, asked)[first.doc].relevance
     better = Candidate(

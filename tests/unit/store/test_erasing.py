@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import sqlite3
 import tarfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -69,6 +71,13 @@ def contents(root: str) -> Iterator[tuple[str, bytes]]:
             yield path, data
             if data.startswith(b"\x1f\x8b"):
                 yield path + " (unpacked)", gzip.decompress(data)
+            if name == "rows.sqlite":  # words that wait for the text engine
+                rows = sqlite3.connect(path)
+                yield (
+                    path + " (blocks)",
+                    b"".join(zlib.decompress(block) for (block,) in rows.execute("SELECT data FROM block")),
+                )
+                rows.close()
 
 
 def needles_in(memory: Memory) -> list[tuple[str, bytes]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from smp.cli.arguments import count
 from smp.cli.render import fields, paint, plural, table, text_lines, time_text, value_text
+from smp.model.time import to_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def run_list(call: Call) -> None:
     """
     session = call.session()
     records = _chosen(session, call.options)
-    call.answer([record.to_dict() for record in records], _memory_table(call, session, records))
+    data = [record.to_dict() for record in records] if call.options.json else None
+    call.answer(data, _memory_table(call, session, records))
 
 
 def _chosen(session: SessionMemory, options: Any) -> list[Record]:
@@ -65,20 +67,21 @@ def _memory_table(call: Call, session: SessionMemory, records: list[Record]) -> 
 
 
 def _row(record: Record) -> list[str]:
-    author = value_text(record.author or "")
-    return [paint("cyan", record.id), time_text(record["created"]), author, state_of(record), gist(record)]
+    author, created = value_text(record.author or ""), time_text(to_text(record.created))
+    return [paint("cyan", record.id), created, author, state_of(record), gist(record)]
 
 
 def gist(record: Record) -> str:
     """What a memory says, in a text."""
-    data = record.to_dict()
+    data = record.given
     text = data.get("state", "") if record.type == "agent_state" else record.text or data.get("value") or ""
     named = f"{value_text(data['key'])}: " if record.type == "preference" and data.get("key") else ""
     return named + value_text(text)
 
 
 def state_of(record: Record) -> str:
-    words = [record.get("severity"), record.status if record.type == "finding" else record.get("status")]
+    data = record.given
+    words = [data.get("severity"), record.status if record.type == "finding" else data.get("status")]
     words += ["pinned"] if record.pinned else []
     words += ["edited by hand"] if record.edited else []
     return ", ".join(str(word) for word in words if word)
@@ -160,7 +163,8 @@ def run_history(call: Call) -> None:
       smp history DEC-0001
     """
     session, memory_id = call.place(call.options.id)
-    steps = session.history(memory_id)
+    trail = call.trail(session, memory_id)
+    steps = trail.history() if trail is not None else session.history(memory_id)  # which says why not
     call.answer(steps, story(memory_id, steps))
 
 

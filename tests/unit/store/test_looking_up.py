@@ -1,0 +1,85 @@
+"""One memory of a large session, through the index: what comes is what reading everything gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import smp
+from smp.store import looking_up
+from smp.store.file_session import FileSession
+from smp.store.looking_up import trail_of
+
+LAYOUTS = pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
+
+
+@pytest.fixture(autouse=True)
+def _every_session_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking_up, "_LARGE_BYTES", 1)
+
+
+def filled(root: Path, layout: str) -> None:
+    with smp.open(root, layout=layout, config={"durability": "os"}) as memory:
+        session = memory.create_session("s")
+        session.add_many([("turn", {"role": "user", "content": f"turn {number}"}) for number in range(20)])
+        session.add_decision("Use files", rationale="they last")
+        session.update("DEC-0001", rationale="they can be read")
+        session.add_finding("Deleted later")
+        session.delete("FIND-0001", "wrong")
+        session.update_agent_state("coder", {"step": 1})
+        session.update_agent_state("coder", {"step": 2})
+
+
+def told(trail: Any) -> Any:
+    record = trail.record("s")
+    return record.to_dict(), record.edited, trail.history()
+
+
+@LAYOUTS
+def test_it_is_what_reading_everything_gives(tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(tmp_path / "store", layout)
+    with smp.open(tmp_path / "store") as memory:
+        memory.query("turn", limit=1)
+        known = memory.store.session("s").view(lambda fold: {name: told(trail) for name, trail in fold.trails.items()})
+    assert len(known) > 22
+    with smp.open(tmp_path / "store") as memory:
+        files = memory.store.session("s")
+        with monkeypatch.context() as patched:
+            patched.setattr(FileSession, "view", None)  # nobody reads the session for it
+            assert {name: told(trail_of(files, name)) for name in known} == known
+        assert trail_of(files, "DEC-0099") is None
+
+
+@LAYOUTS
+def test_it_holds_what_others_wrote_since_the_index_was_made(tmp_path: Path, layout: str) -> None:
+    filled(tmp_path / "store", layout)
+    with smp.open(tmp_path / "store") as memory, smp.open(tmp_path / "store") as other:
+        memory.query("turn", limit=1)
+        other.session("s").update("DEC-0001", rationale="another")
+        other.session("s").add_decision("New")
+        files = memory.store.session("s")
+        found = [trail_of(files, name) for name in ("DEC-0001", "DEC-0002")]
+        assert [trail and trail.data()["decision"] for trail in found] == ["Use files", "New"]
+        assert found[0] is not None
+        assert found[0].data()["rationale"] == "another"
+
+
+def test_an_edit_by_hand_is_seen(tmp_path: Path) -> None:
+    filled(tmp_path / "store", "jsonl")
+    with smp.open(tmp_path / "store") as memory:
+        memory.query("turn", limit=1)
+    path = next((tmp_path / "store").rglob("decisions.jsonl"))
+    path.write_bytes(path.read_bytes().replace(b"Use files", b"Use paper"))
+    with smp.open(tmp_path / "store") as memory:
+        trail = trail_of(memory.store.session("s"), "DEC-0001")
+        assert trail is not None
+        assert (trail.data()["decision"], trail.first.state) == ("Use paper", "edited")
+
+
+def test_no_index_is_made_for_it(tmp_path: Path) -> None:
+    filled(tmp_path / "store", "jsonl")
+    with smp.open(tmp_path / "store") as memory:
+        assert trail_of(memory.store.session("s"), "DEC-0001") is not None
+        assert not Path(memory.store.indexer.folder).exists()
