@@ -90,18 +90,19 @@ def look(system: MemorySystem, clock: FrozenClock) -> View:
                 assert away.session not in places, f"{away.session} is {places[away.session]} and {place}"
                 places[away.session] = place
         memories: dict[str, Seen] = {}
-        named = {
-            f"{line['session']}/{id}"
-            for line in memory.store.audit.entries()
-            if line["action"] in ("purge", "erase", "purge_session")
-            for id in line.get("ids", [""])
-        }
+        named: set[str] = set()
         for name, place in places.items():
             if place == DELETED:
                 memory.undelete_session(name)
             session = memory.session(name)
             memories |= _memories(session)
             named |= {f"{name}/{id}" for id in _taken(session)}
+        named |= {  # last: what a purge that was interrupted had to say is noted by whoever comes next
+            f"{line['session']}/{id}"
+            for line in memory.store.audit.entries()
+            if line["action"] in ("purge", "erase", "purge_session")
+            for id in line.get("ids", [""])
+        }
     return View(places, memories, frozenset(named))
 
 
