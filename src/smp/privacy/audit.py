@@ -93,11 +93,11 @@ class Audit:
         try:
             file = self._disk.open_append(self.path)
             try:
-                before, end = self._checksum_before(last, file.size_before)
+                before, end, is_torn = self._checksum_before(last, file.size_before)
                 if end < file.size_before:
                     file.cut_back(end)
                 checksum = _checksum(before, body)
-                line = b"".join((body, _MARK, checksum.encode(), b'"}\n'))
+                line = b"".join((b"\n" * is_torn, body, _MARK, checksum.encode(), b'"}\n'))
                 file.append(line)
                 if sync:
                     file.sync()
@@ -162,17 +162,19 @@ class Audit:
             raise
         return descriptor
 
-    def _checksum_before(self, last: int, size: int) -> tuple[str, int]:
-        """What the next line follows, and where it begins: what a power loss left of a line is written over."""
+    def _checksum_before(self, last: int, size: int) -> tuple[str, int, bool]:
+        """What the next line follows, where it begins, and whether it stands behind a torn one that must be ended first:
+        what a power loss left of a line is written over, unless it was finished and is now cut off.
+        """
         known_size, known = _parse_last(self._disk.system.pread(last, _LAST_BYTES, 0))
         if size == known_size:
-            return known, size
+            return known, size, False
         data = self._disk.read(self.path) if size else b""
         end = _end_of_lines(data, known_size)
-        if size < known_size:
-            return known, end  # the end was cut off: the next line shows it for ever
+        if size < known_size:  # the end was cut off: the next line shows it for ever
+            return known, end, end > 0 and not data.endswith(b"\n", 0, end)
         lines = [line for line in data[:end].split(b"\n") if _MARK in line]
-        return (_parts(lines[-1])[1] if lines else _START), end
+        return (_parts(lines[-1])[1] if lines else _START), end, False
 
     def _report(self, action: str, error: Exception) -> None:
         import logging  # rare, and slow to load

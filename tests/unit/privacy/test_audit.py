@@ -142,3 +142,13 @@ def test_it_works_in_memory() -> None:
     assert audit.note("delete", at=AT)
     assert audit.problems() == []
     assert json.dumps(audit.entries())
+
+
+def test_a_line_that_a_power_loss_cut_does_not_swallow_the_next(audit: Audit) -> None:
+    audit.note("delete", at=AT, session="s", ids=["DEC-0001"], sync=False)
+    put(audit, [lines(audit)[0][:40]])
+    assert audit.note("erase", at=AT, session="s", ids=["DEC-0001"])
+    assert [entry["action"] for entry in audit.entries()] == ["erase"]
+    assert audit.problems()  # that something is missing is seen, then and later
+    assert audit.note("purge", at=AT, session="s")
+    assert [entry["action"] for entry in audit.entries()] == ["erase", "purge"]
