@@ -21,7 +21,7 @@ from smp.redacting import note_head, without_secrets
 from smp.tending import Tending
 from smp.write import validate
 from smp.write.batch import Wish
-from smp.writing import Writing, given_fields
+from smp.writing import Writing, WritingFor, given_fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -329,7 +329,7 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
         return f"SessionMemory({self.id})"
 
 
-class Transaction(Writing):
+class Transaction(WritingFor):
     """Writes that are stored together when the `with` block ends.
 
     Each write returns a stand-in at once; it can be used as source or target inside the block, and has its id and
@@ -341,21 +341,6 @@ class Transaction(Writing):
         self._author = session._author
         self._wishes: list[Wish] = []
         self._open = True
-
-    @property
-    def _user(self) -> str | None:  # type: ignore[override]
-        return self._session._user
-
-    @property
-    def _content_limit(self) -> int:  # type: ignore[override]
-        return self._session._content_limit
-
-    @property
-    def _redactor(self) -> Redactor | None:  # type: ignore[override]
-        return self._session._redactor
-
-    def _now(self) -> datetime:
-        return self._session._now()
 
     def _do(self, wish: Wish, doing: str) -> Wish:
         if not self._open:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from smp.model.record import AgentState, Artifact, Decision, Finding, Learning, Preference, Record, Turn
     from smp.model.types import Kind
     from smp.privacy.redact import Redactor
+    from smp.session import SessionMemory
 
 
 class Writing:
@@ -174,6 +175,27 @@ class Writing:
         if role == "user":
             return self._user or "user"
         return self._author or role
+
+
+class WritingFor(Writing):
+    """Writing for a session, under its rules: a transaction, an agent."""
+
+    _session: SessionMemory
+
+    @property
+    def _user(self) -> str | None:  # type: ignore[override]
+        return self._session._user
+
+    @property
+    def _content_limit(self) -> int:  # type: ignore[override]
+        return self._session._content_limit
+
+    @property
+    def _redactor(self) -> Redactor | None:  # type: ignore[override]
+        return self._session._redactor
+
+    def _now(self) -> datetime:
+        return self._session._now()
 
 
 def given_fields(kind: Kind, data: Any) -> dict[str, Any]:

@@ -12,16 +12,13 @@ from smp.agents.visibility import PRIVATE
 from smp.errors import DuplicateId, InvalidRecord, MemoryNotFound, NotAllowed
 from smp.model.types import KINDS, kind_of
 from smp.write.batch import Add, Change, Delete, Relate, Wish
-from smp.writing import Writing, given_fields
+from smp.writing import WritingFor, given_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from datetime import datetime
 
     from smp.agents.visibility import Viewer
     from smp.model.record import AgentState, Record
-    from smp.privacy.redact import Redactor
-    from smp.session import SessionMemory
 
     Guard = Callable[[str, str], None]  # told the kind, and whose state or which preference; raises if it must not be
 
@@ -29,32 +26,16 @@ _SHARED_KINDS = ("conversation", "preference", "summary")  # never one agent's o
 _OWNERS_FIELDS = ("author", "visibility", "agent")
 
 
-class AgentWriting(Writing):
+class AgentWriting(WritingFor):
     """The ways to write, as one agent."""
 
     agent: str
-    _session: SessionMemory
     _viewer: Viewer
     _guard: Guard | None = None
 
     @property
     def _author(self) -> str:  # type: ignore[override]
         return self.agent
-
-    @property
-    def _user(self) -> str | None:  # type: ignore[override]
-        return self._session._user
-
-    @property
-    def _content_limit(self) -> int:  # type: ignore[override]
-        return self._session._content_limit
-
-    @property
-    def _redactor(self) -> Redactor | None:  # type: ignore[override]
-        return self._session._redactor
-
-    def _now(self) -> datetime:
-        return self._session._now()
 
     def update_state(self, state: Any, **fields: Any) -> AgentState:
         """Replace what the agent knows about its own work; others do not see it."""

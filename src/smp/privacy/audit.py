@@ -4,7 +4,8 @@
 
 Lines are appended; only an erasure changes some, to take out the reasons given for what it erases. Each has a checksum
 over itself and the checksum of the line before; `audit.last` beside it knows how long the log was and its last checksum. So a line that was changed or cut out is seen, at the end too.
-What a power loss left of a line that was being written is not counted, and written over by the next one.
+What a power loss left of a line that was being written is not counted, and written over by the next one; a finished line
+of which it left only a part stays as it is, and the next one stands below it.
 Guarantees: 0600; ids, counts, kinds and reasons only, and a reason loses its secrets first. A log that cannot be written
 never undoes or fails what was done: it is reported (`failure`, and a warning of the logger `smp`).
 Non-guarantees: somebody who recomputes the checksums and `audit.last` is not found out. Without `sync` the last lines may
