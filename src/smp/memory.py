@@ -28,7 +28,7 @@ from smp.forgetting import Forgetting
 from smp.keeping import Keeping
 from smp.model import ids
 from smp.model.session_info import FORMAT, SessionInfo
-from smp.model.time import parse, system_clock, to_text
+from smp.model.time import parse, system_clock, system_text, to_text
 from smp.ownership import is_ours
 from smp.recalling import RecallingStore
 from smp.redacting import check_settings, note_head, without_secrets
@@ -230,6 +230,10 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
         if moment.tzinfo is None:
             raise InvalidConfig("clock: must return a time with a time zone (an aware datetime).", field="clock")
         return moment
+
+    def now_text(self) -> str:
+        """The same as files say it."""
+        return system_text() if self._clock is system_clock else to_text(self.now())
 
     def _asked_store(self) -> FileStore:
         return self._store

@@ -9,8 +9,9 @@ from smp.agents.fence import without_recalled
 from smp.errors import InvalidRecord
 from smp.model.time import to_text
 from smp.model.types import KINDS, kind_of
-from smp.write import validate
+from smp.write import plain, validate
 from smp.write.batch import Add, Change, Delete, Relate, Restore, Wish, id_of
+from smp.write.validate import Draft
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from smp.model.record import AgentState, Artifact, Decision, Finding, Learning, Preference, Record, Turn
     from smp.model.types import Kind
-    from smp.privacy.redact import Redactor
+    from smp.privacy.redact import Redactor, Removal
     from smp.session import SessionMemory
 
 
@@ -144,27 +145,38 @@ class Writing:
 
     def _addition(self, kind: Kind, given: dict[str, Any]) -> Wish:
         """A new memory, without what was recalled and without its secrets: from here on nobody sees them."""
+        form = plain.form_of(kind, tuple(given))
+        if form is not None:
+            data = plain.fields(form, given, self._default_author, self._content_limit, self._redactor)
+            if data is not None:
+                self._say_what_wrote(data)
+                return Add(Draft(kind, None, None, data))
+        return self._closely_looked_at(kind, given)
+
+    def _closely_looked_at(self, kind: Kind, given: dict[str, Any]) -> Wish:
         draft = validate.draft(kind, given, self._content_limit)
         data = draft.data
         if "author" not in data:
             author = self._default_author(data.get("role"))
             if author is not None:
-                draft.data = data = {"author": author, **data}
+                data = {"author": author, **data}
+        self._say_what_wrote(data)
+        draft.data = data = without_recalled(kind, data)
+        removals: list[Removal] = []
+        if self._redactor is not None:
+            draft.data, removals = self._redactor.redact_fields(data)
+        wish = Add(draft)
+        wish.removals = removals
+        return wish
+
+    def _say_what_wrote(self, data: dict[str, Any]) -> None:
+        """Whether a person, a program or the system wrote it, where that is known."""
         if "author_kind" not in data:
             role = data.get("role")
             if role in ("system", "tool"):
                 data["author_kind"] = role
             elif role is None and self._user is not None and data.get("author") == self._user:
                 data["author_kind"] = "user"
-        draft.data = data = without_recalled(kind, data)
-        redactor = self._redactor
-        if redactor is None:
-            return Add(draft)
-        draft.data, removals = redactor.redact_fields(data)
-        wish = Add(draft)
-        if removals:
-            wish.removals = removals
-        return wish
 
     def _reason(self, reason: str | None) -> str | None:
         return self._redactor.redact(reason)[0] if self._redactor is not None and type(reason) is str else reason

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from functools import lru_cache
 
 from smp.files.json_lines import to_json
 from smp.files.lock import HOLDER_BYTES
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
 
 _REMEMBERED_FILES = 12
 _LIMIT_BYTES = 4096
-
-
-_quoted = lru_cache(maxsize=100)(to_json)  # names of files
 
 
 class Notes:
@@ -59,11 +55,8 @@ class Notes:
 
     def encode(self) -> bytes:
         """One line of JSON behind its checksum."""
-        numbers = ",".join([f'"{prefix}":{number}' for prefix, number in self.numbers.items()])
-        files = ",".join([f"{_quoted(name)}:[{a},{b},{c},{d},{e}]" for name, (a, b, c, d, e) in self.files.items()])
-        suspects = to_json(self.suspects) if self.suspects else "[]"
-        line = f'["{self.boot}",{self.seq},{self.size},"{self.warning}",{{{numbers}}},{suspects},{{{files}}}]'
-        text = line.encode()
+        said = [self.boot, self.seq, self.size, self.warning, self.numbers, self.suspects, self.files]
+        text = to_json(said).encode()
         return b"%08x %b\n" % (zlib.crc32(text), text)
 
 

@@ -212,6 +212,7 @@ class SessionReader:
         starts: list[int] = []
         torn = self._torn_from(pieces, data, start)
         shown = self._shown(name)
+        heads, dialect = not self.layout.info_file, self.layout.dialect
         at_the_end = False  # whether the last thing in the file is an entry
         for piece in pieces:
             if piece.state == TORN or piece.start >= torn:
@@ -223,11 +224,11 @@ class SessionReader:
                 severity = "warning" if piece.state == CONFLICT else "error"
                 state.problems.append(Problem(self._shown(name), piece.line, code, piece.message, severity))
                 continue
-            if piece.fields.get("type") == "session" and not self.layout.info_file:
+            if heads and piece.fields.get("type") == "session":
                 state.heads.append(piece.fields)
                 continue
             try:
-                entry = self.layout.dialect.decode(piece.fields, kind, piece.state, shown, piece.line, last_seq)
+                entry = dialect.decode(piece.fields, kind, piece.state, shown, piece.line, last_seq)
             except InvalidRecord as error:
                 state.problems.append(Problem(self._shown(name), piece.line, "invalid", error.message))
                 continue
@@ -236,7 +237,8 @@ class SessionReader:
             at_the_end = True
             state.entries.append(entry)
             starts.append(piece.start)
-            self._note_state(name, piece.state, entry, state)
+            if piece.state != SIGNED or entry.schema > SCHEMA:
+                self._note_state(name, piece.state, entry, state)
         complete_until = self._complete_until if end <= self._noted_bytes.get(name, end) else 0
         cut = _unfinished_group(state.entries[mark:], complete_until) if at_the_end else None
         if cut is not None:

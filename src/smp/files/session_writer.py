@@ -87,7 +87,7 @@ class SessionWriter:
     # -- the write path
 
     def commit(self, batches: list[Batch], sync: bool, timeout_seconds: float, admit: Admit) -> list[str]:
-        """Store the batches; errors are left in them. Returns the paths written, for those who sync later."""
+        """Store the batches; errors are left in them. Returns the files written, for those who sync later."""
         by_us = self._lock.acquire(timeout_seconds, self._notes_bytes)
         try:
             notes = self._load_notes(batches[0].doing, by_us)
@@ -100,7 +100,7 @@ class SessionWriter:
             self._write_notes()
             if sync and self._sync():
                 self._write_notes(created=True)
-            return [file.path for file in self._files.values()]
+            return list(self._files)
         finally:
             self._put_files_away()
             self._lock.release()
@@ -147,14 +147,15 @@ class SessionWriter:
         if batch.atomic and len(parts) > 1:
             self._store_by_journal(parts)
             return
+        files = self._files
         for name in parts:  # before the first byte is written, all files are known to be as the notes say
-            if name not in self._files:
+            if name not in files:
                 self._open(name)
         self._stored.append((batch, parts))
         written: list[tuple[OpenFile, int]] = []
         try:
             for name, data in parts.items():
-                file = self._files[name]
+                file = files[name]
                 size = file.identity[1]
                 written.append((file, size))
                 file.append(data if size and not self._unterminated else self._start_of(name, file) + data)
@@ -477,13 +478,16 @@ class SessionWriter:
     def _write_notes(self, *, remember: bool = True, created: bool = False) -> None:
         """Leave notes of what was written. Of a new file only when its folder is synced: until then others must look."""
         notes = self._notes
-        for name, file in self._files.items():
-            if remember and (created or not file.created) and name not in notes.suspects:
+        for name, file in self._files.items() if remember else ():
+            if (created or not file.created) and name not in notes.suspects:
                 known, size = notes.files.get(name), file.identity[1]
-                if file.look()[1] == size:
-                    notes.remember(name, file.identity, known[4] if known else time.time_ns())
-                else:
+                now = file.look()
+                if now[1] != size:
                     notes.forget(name)  # somebody else wrote to it meanwhile: let the next writer look
+                elif known is not None:
+                    known[:4] = now
+                else:
+                    notes.remember(name, now, time.time_ns())
         self._notes_bytes = data = notes.encode()
         notes_file.write(self._disk.system, self._lock.descriptor, data)
 

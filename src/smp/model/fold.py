@@ -145,12 +145,11 @@ class Fold:
                 return
             entry = self._renamed(entry)
         self.trails[entry.id] = Trail(entry)
-        prefix = entry.id.rpartition("-")[0]
-        if prefix in PREFIXES:
-            number = ids.number_of(entry.id, prefix)
-            if number > self.numbers.get(prefix, 0):
-                self.numbers[prefix] = number
-        self._know_key(entry)
+        prefix, number = ids.parts_of(entry.id)
+        if number > self.numbers.get(prefix, 0) and prefix in PREFIXES:
+            self.numbers[prefix] = number
+        if "idempotency_key" in entry.data:
+            self._know_key(entry)
         if entry.type == "preference" and entry.data.get("key") is not None:
             self.preferences[str(entry.data["key"])] = entry.id
         if entry.id in self.orphans:

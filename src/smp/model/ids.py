@@ -56,8 +56,11 @@ def numbered(prefix: str, number: int) -> str:
 
 def number_of(memory_id: str, prefix: str) -> int:
     """The number in an id of this prefix, 0 for any other id."""
-    if memory_id.startswith(prefix + "-"):
-        digits = memory_id[len(prefix) + 1 :]
-        if digits.isascii() and digits.isdigit() and len(digits) <= 12:
-            return int(digits)
-    return 0
+    found, number = parts_of(memory_id)
+    return number if found == prefix else 0
+
+
+def parts_of(memory_id: str) -> tuple[str, int]:
+    """What stands before the last `-` of an id, and the number behind it; 0 if that is none."""
+    prefix, _, digits = memory_id.rpartition("-")
+    return prefix, int(digits) if len(digits) <= 12 and digits.isascii() and digits.isdigit() else 0

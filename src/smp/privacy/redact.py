@@ -149,13 +149,16 @@ class Redactor:
         if not self.enabled:
             return data, []
         texts: list[str] = []
-        if not self._collect_top(data, texts) and not self._may_be_in("\n".join(texts)):
+        if not self._collect_top(data, texts) and not self.may_be_in("\n".join(texts)):
             return data, []  # one look at all of them is nearly always enough
         removals: list[Removal] = []
         cleaned = self._clean_dict(data, "", removals, top=True)
         return (cleaned, removals) if removals else (data, [])
 
-    def _may_be_in(self, text: str) -> bool:
+    def may_be_in(self, text: str) -> bool:
+        """Whether one of the rules finds something in a text, or in several with line breaks between them."""
+        if not self.enabled:
+            return False
         seen = sieve.glance(text) if not self._has_own else None
         if seen == sieve.NOTHING:
             return False
@@ -315,6 +318,11 @@ def _way_of(key: str) -> str:
     if len(_WAYS) < _MOST_WAYS:
         _WAYS[key] = way
     return way
+
+
+def is_text_alone(field: str) -> bool:
+    """Whether a field's name does not matter: what is in it is a secret by its own looks, or is none."""
+    return (_WAYS.get(field) or _way_of(field)) in (_PLAIN, _WHO)
 
 
 def _is_text_list(items: list[Any]) -> bool:

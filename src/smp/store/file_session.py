@@ -118,14 +118,14 @@ class FileSession:
             try:
                 if self._lock.descriptor < 0:
                     self._make_private()
-                paths = self.writer.commit(batches, self._sync_always, self._timeout_seconds, self._admit)
+                names = self.writer.commit(batches, self._sync_always, self._timeout_seconds, self._admit)
             except FileNotFoundError:
                 raise self._store.no_session(self.session) from None
             except OSError as error:
                 raise from_os_error(error, self.reader.folder, batches[0].doing) from error
         self._store.marks.set(self.session)
         if self._sync_later:
-            self._store.sync_later(paths)
+            self._store.sync_later([os.path.join(self.reader.folder, name) for name in names])
 
     def _make_private(self) -> None:
         """A session that a person or another tool made has no private folder yet."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from smp.write.validate import Draft
 
 _FIXED_TYPES = ("conversation",)
+_REPLACING = ("agent_state", "preference")
 
 
 class Wish:
@@ -58,12 +59,18 @@ class Wish:
 
 
 class Add(Wish):
+    needs_trails = False
+    key: str | None = None
+    replaces = False
+
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
+        data, kind = draft.data, draft.kind.name
+        if draft.id is None and kind not in _REPLACING and "idempotency_key" not in data:
+            return  # most memories: they depend on no other
         self.memory_id = draft.id
-        data = draft.data
-        self.key: str | None = data.get("idempotency_key")
-        self.replaces = draft.kind.name == "agent_state" or (draft.kind.name == "preference" and "key" in data)
+        self.key = data.get("idempotency_key")
+        self.replaces = kind == "agent_state" or (kind == "preference" and "key" in data)
         self.needs_trails = self.replaces or self.key is not None or draft.id is not None
 
     def resolve(self, work: Work) -> None:

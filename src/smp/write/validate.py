@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     Check = Callable[[str, Any], Any]
+    Planned = tuple[str, str, Check]  # the caller's name of a field, SMP's own, what to ask of it
 
 DEPTH_LIMIT = 28  # every layout has room for them: what is around a field takes up to four levels more
 INTEGER_BITS_LIMIT = 2000  # 600 digits; Python itself refuses to write and read much longer ones
@@ -62,7 +63,7 @@ def fields(kind: Kind, given: Mapping[str, Any], limit_bytes: int) -> dict[str, 
         given = {name: value for name, value in given.items() if value is not None}
     data: dict[str, Any] = {}
     characters = 0
-    for name, target, check in _plan(kind, tuple(given)):
+    for name, target, check in plan(kind, tuple(given)):
         value = given[name]
         if check is not _text or type(value) is not str or not value.isascii():  # few fields of most memories
             value = check(target, value)
@@ -70,7 +71,7 @@ def fields(kind: Kind, given: Mapping[str, Any], limit_bytes: int) -> dict[str, 
         if type(value) is str:
             characters += len(value)
         else:
-            characters += ids.LIMIT * len(value) if check is _tags else len(repr(value))
+            characters += ids.LIMIT * len(value) if check is tag_list else len(repr(value))
         if check is plain:
             characters += len(target)
     if 4 * (characters + 25 * len(data)) > limit_bytes:  # as if every character took four bytes
@@ -79,7 +80,7 @@ def fields(kind: Kind, given: Mapping[str, Any], limit_bytes: int) -> dict[str, 
 
 
 @lru_cache(maxsize=500)
-def _plan(kind: Kind, names: tuple[str, ...]) -> list[tuple[str, str, Check]]:
+def plan(kind: Kind, names: tuple[str, ...]) -> list[Planned]:
     """For each of the names a caller uses, SMP's own and what to ask of it, in the order of writing: a type's own
     fields first, then the common ones, then the caller's. People use the same few names again and again.
     """
@@ -222,7 +223,7 @@ def _flag(field: str, value: Any) -> bool:
     return value
 
 
-def _tags(field: str, value: Any) -> list[str]:
+def tag_list(field: str, value: Any) -> list[str]:
     items = value
     if type(value) is not list:
         if not isinstance(value, (list, tuple, set, frozenset)):
@@ -287,7 +288,7 @@ def _idempotency_key(field: str, value: Any) -> str:
 
 
 _CHECKS = {
-    "tags": _tags,
+    "tags": tag_list,
     "importance": _unit,
     "confidence": _confidence,
     "pinned": _flag,
@@ -306,6 +307,8 @@ _CHECKS = {
     "idempotency_key": _idempotency_key,
     "created": _time,
 }
+
+OF_TEXT = (_text, plain)  # checks that leave a valid text as it is
 
 # By type, what to ask of its own fields and the common ones; a field of another type is the caller's own here.
 _CHECKS_OF = {
@@ -348,6 +351,6 @@ def session_fields(
         "user": None if user is None else _text("user", user),
         "agents": [_text("agents", name) for name in names],
         "project": None if project is None else _text("project", project),
-        "tags": _tags("tags", tags or ()),
+        "tags": tag_list("tags", tags or ()),
         "context": plain("context", dict(context)),
     }

@@ -1,0 +1,109 @@
+"""Is there anything in a new memory that needs a closer look? Most are a few texts and tags, and one look at all of them
+together tells that they are valid, were not recalled and hold no secret.
+
+Guarantees: the fields that come out are those that `validate`, `fence` and the redactor would give one after the other.
+`None` says nothing but that they have to be asked: for a field of another kind, for whatever they may object to.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from operator import itemgetter
+
+from smp.agents.fence import MARK
+from smp.errors import InvalidRecord
+from smp.loading import loading
+from smp.write import validate
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from smp.model.types import Kind
+    from smp.privacy.redact import Redactor
+
+    Getter = Callable[[Mapping[str, Any]], tuple[Any, ...]]
+
+_TEXT = {str}
+_NAME_BYTES = 25  # of a field, more than enough
+
+
+class Form:
+    """What callers of one kind of memory give who use these names."""
+
+    __slots__ = ("has_author", "has_role", "has_tags", "names", "of_texts", "values")
+
+    def __init__(self, plan: list[validate.Planned]) -> None:
+        self.names = [target for _, target, _ in plan]  # SMP's own, in the order of writing
+        self.values: Getter = _getter([name for name, _, _ in plan])
+        texts = [target for target in self.names if target not in ("role", "tags")]
+        self.of_texts: Getter = _getter(texts)
+        self.has_tags = "tags" in self.names
+        self.has_role = "role" in self.names
+        self.has_author = "author" in self.names
+
+
+def fields(
+    form: Form,
+    given: Mapping[str, Any],
+    default_author: Callable[[str | None], str | None],
+    limit_bytes: int,
+    redactor: Redactor | None,
+) -> dict[str, Any] | None:
+    """The fields of such a memory, with the author who is meant if none is named."""
+    data = dict(zip(form.names, form.values(given), strict=True))
+    texts = form.of_texts(data)
+    if set(map(type, texts)) != _TEXT or "" in texts or (form.has_role and data["role"] not in validate.ROLES):
+        return None
+    if form.has_tags:
+        try:
+            data["tags"] = tags = validate.tag_list("tags", data["tags"])
+        except InvalidRecord:
+            return None
+        texts += (*tags,)
+    if not form.has_author:
+        author = default_author(data.get("role"))
+        if author is not None:
+            data = {"author": author, **data}
+            texts += (author,)
+    said = "\n".join(texts)
+    if (
+        4 * (len(said) + _NAME_BYTES * len(data)) > limit_bytes
+        or MARK in said
+        or not (said.isascii() or _is_utf8(said))
+    ):
+        return None
+    return data if redactor is None or not redactor.may_be_in(said) else None
+
+
+@lru_cache(maxsize=500)
+def form_of(kind: Kind, names: tuple[str, ...]) -> Form | None:
+    """None if there is more to it than texts and tags. People use the same few names again and again."""
+    plan = validate.plan(kind, names)
+    if not all(_is_simple(target, check) for _, target, check in plan):
+        return None
+    texts = {target for _, target, _ in plan if target not in ("role", "tags")}
+    return Form(plan) if all(texts.intersection(group) for group in kind.required) else None
+
+
+def _is_simple(target: str, check: validate.Check) -> bool:
+    with loading:
+        from smp.privacy.redact import is_text_alone  # only who writes needs the rules
+
+    return target in ("role", "tags") or (check in validate.OF_TEXT and is_text_alone(target))
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _getter(names: list[str]) -> Getter:
+    """One name makes no tuple by itself."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    return lambda fields: tuple(fields[name] for name in names)
