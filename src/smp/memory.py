@@ -231,7 +231,7 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
             raise InvalidConfig("clock: must return a time with a time zone (an aware datetime).", field="clock")
         return moment
 
-    def now_text(self) -> str:
+    def _now_text(self) -> str:
         """The same as files say it."""
         return system_text() if self._clock is system_clock else to_text(self.now())
 

@@ -262,7 +262,7 @@ class Tending(SessionForgetting):
             self._compact_later()
 
     def _batch(self, wishes: list[Wish], doing: str, atomic: bool) -> Batch:
-        batch = Batch(self.id, wishes, self._memory.now_text(), atomic, doing)
+        batch = Batch(self.id, wishes, self._memory._now_text(), atomic, doing)
         if batch.needs_trails:
             batch.cold = self._cold_with_key
         return batch

@@ -14,7 +14,7 @@ from smp.model.ledger import Ledger
 from smp.model.record import CLASSES, copied, same
 from smp.model.report import Problem, Report, Stats
 from smp.model.session_info import SessionInfo
-from smp.model.time import parse, system_clock, to_moment, to_text
+from smp.model.time import EPOCH, parse, system_clock, system_text, to_moment, to_text
 from smp.model.types import KINDS, PREFIXES, kind_of
 
 
@@ -184,3 +184,20 @@ def test_a_head_is_equal_to_its_equal() -> None:
     assert one != SessionInfo("s", "2026-01-01T00:00:00Z")
     one.to_dict()["context"]["x"] = 1
     assert one.context == {}
+
+
+def test_the_systems_time_as_text_is_that_of_its_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, said, after = to_text(system_clock()), system_text(), to_text(system_clock())
+    assert to_moment(before) <= to_moment(said) <= to_moment(after)
+    for nanoseconds in (
+        0,
+        999,
+        1_000,
+        999_999_999,
+        1_000_000_000,
+        1_794_830_400_000_500_000,
+        253_402_300_799_999_999_999,
+    ):
+        monkeypatch.setattr("smp.model.time.time_ns", lambda nanoseconds=nanoseconds: nanoseconds)
+        moment = EPOCH + timedelta(microseconds=nanoseconds // 1000)
+        assert system_text() == system_text() == to_text(moment)
