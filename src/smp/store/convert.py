@@ -22,7 +22,7 @@ from smp.files.layouts.layout import PRIVATE
 from smp.files.lock import SessionLock
 from smp.files.session_reader import SessionReader
 from smp.model.session_info import FORMAT
-from smp.store.file_store import CONFIG_FILE, FLAG, JOURNAL, STAGING, FileStore, conversion_has_left_something
+from smp.store.file_store import CONFIG_FILE, FLAG, JOURNAL, STAGING, FileStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 def convert(store: FileStore, to: str, progress: Callable[[str], None] | None = None) -> None:
     """Carry a store over to another layout, in place."""
     target = layout_named(to)
-    if target.name == store.layout.name:
-        return
     try:
         _convert(store, target, to, progress or _no_progress)
     except OSError as error:
@@ -58,6 +56,10 @@ def _convert(store: FileStore, target: Layout, to: str, progress: Callable[[str]
     lock.acquire(store.config.lock_timeout_seconds)
     lock.sign(f"converting to {to}")
     try:
+        complete(disk, root)
+        store.check_current()  # somebody else may have converted it since it was opened: then our layout finds nothing
+        if target.name == store.layout.name:
+            return
         disk.remove_tree(os.path.join(root, STAGING))
         disk.make_folder(os.path.join(root, STAGING))  # before the flag: who finds it knows that there may be one
         _set_flag(disk, root, True)
@@ -83,26 +85,30 @@ def _convert(store: FileStore, target: Layout, to: str, progress: Callable[[str]
         lock.close()
 
 
-def finish_conversion(disk: Disk, root: str) -> None:
-    """Finish or discard what a conversion that died has left."""
-    if not conversion_has_left_something(disk, root):
-        return
+def finish_conversion(disk: Disk, root: str, timeout_seconds: float = 5.0) -> None:
+    """Finish or discard what a conversion that died has left; LockTimeout if one is under way."""
+    disk.make_folder(os.path.join(root, PRIVATE))
     lock = _root_lock(disk, root)
-    lock.acquire(5.0)
-    lock.sign("finishing a conversion")
     try:
-        journal = _root_journal(disk, root)
-        plan = journal.load()
-        if plan is not None:
-            journal.carry_out(plan, _nothing_to_append)
-        if journal.exists():
-            journal.clear()
-        if plan is not None:
-            _tidy(disk, root, plan)
-        _discard(disk, root)
+        lock.acquire(timeout_seconds)
+        lock.sign("finishing a conversion")
+        complete(disk, root)
     finally:
         lock.release()
         lock.close()
+
+
+def complete(disk: Disk, root: str) -> None:
+    """The same under the root's lock, which whoever converts holds to the end."""
+    journal = _root_journal(disk, root)
+    plan = journal.load()
+    if plan is not None:
+        journal.carry_out(plan, _nothing_to_append)
+    if journal.exists():
+        journal.clear()
+    if plan is not None:
+        _tidy(disk, root, plan)
+    _discard(disk, root)
 
 
 def _discard(disk: Disk, root: str) -> None:

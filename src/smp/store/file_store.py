@@ -32,6 +32,7 @@ from smp.store.file_session import FileSession
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from smp.config import Config
     from smp.files.layouts.layout import Layout
@@ -121,6 +122,7 @@ class FileStore:
                 self._create_file(info)
         except OSError as error:
             raise from_os_error(error, self.layout.folder(self.root, info.id), "creating a session") from error
+        self.check_current()  # a conversion that began meanwhile may not have seen it
         self.marks.set(info.id)
         return self.session(info.id)
 
@@ -189,10 +191,9 @@ class FileStore:
         now = identity(found) if found is not None else []
         if now == self._config_seen:
             return
-        try:
-            stored = json.loads(self.disk.read(os.path.join(self.root, CONFIG_FILE)).decode("utf-8-sig"))
-        except (FileNotFoundError, ValueError):
-            return  # a person is editing it; the layout cannot have changed without a whole file
+        stored = self._stored_config()
+        if stored.get(FLAG) and self._finish_conversion():
+            return self.check_current()
         if stored.get("layout", self.layout.name) != self.layout.name:
             raise LayoutMismatch(
                 f"{self.root} was converted to the layout {stored['layout']}; open it again. Nothing was written.",
@@ -205,6 +206,23 @@ class FileStore:
                 path=self.root,
             )
         self._config_seen = now
+
+    def _stored_config(self) -> dict[str, Any]:
+        try:
+            stored = json.loads(self.disk.read(os.path.join(self.root, CONFIG_FILE)).decode("utf-8-sig"))
+        except (FileNotFoundError, ValueError, RecursionError):
+            return {}  # a person is editing it; the layout cannot have changed without a whole file
+        return stored if isinstance(stored, dict) else {}
+
+    def _finish_conversion(self) -> bool:
+        """Put right what a conversion has left that died while this store was open; False if one is under way."""
+        from smp.store.convert import finish_conversion
+
+        try:
+            finish_conversion(self.disk, self.root, 0.0)
+        except (LockTimeout, OSError):
+            return False
+        return True
 
     def no_session(self, session: str) -> SMPError:
         try:

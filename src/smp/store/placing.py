@@ -41,6 +41,7 @@ def place(store: FileStore, info: SessionInfo, entries: list[Entry], quota_bytes
             store.disk.remove_tree(waiting)
     except OSError as error:
         raise from_os_error(error, store.layout.folder(store.root, info.id), "creating a session") from error
+    store.check_current()  # a conversion that began meanwhile may not have seen it
     store.marks.set(info.id)
     return store.session(info.id)
 

@@ -155,6 +155,7 @@ class Shelf:
             lock.acquire(store.config.lock_timeout_seconds if timeout_seconds is None else timeout_seconds)
             lock.sign(doing)
             try:
+                self._complete_conversion()
                 store.check_current()
                 yield
             finally:
@@ -164,6 +165,15 @@ class Shelf:
             raise
         except OSError as error:
             raise from_os_error(error, store.root, doing) from error
+
+    def _complete_conversion(self) -> None:
+        """One that died while this store was open: what is put away or brought back must be in the layout that holds."""
+        from smp.store.file_store import conversion_has_left_something
+
+        if conversion_has_left_something(self.disk, self.store.root):
+            from smp.store.convert import complete
+
+            complete(self.disk, self.store.root)
 
     def tidy(self, session: str) -> None:
         """Take away what waited to be removed; complete a step that moved only a part."""
