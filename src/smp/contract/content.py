@@ -127,6 +127,17 @@ class ContentContract(Setting):
         assert again.get("TURN-0001").content == again.get("DEC-0001").own == again.get("ART-0001").content == line
         assert again.get("STATE-v").state == {"line": line}
 
+    def test_tags_of_every_script(self) -> None:
+        """The vowels of Hindi and Tamil, tones of Thai and accents that stand alone are signs, not letters."""
+        session = self.new_session()
+        tags = ["हिन्दी.भाषा", "தமிழ்", "ที่", "e\u0301te\u0301", "Ελλάδα", "العربية", "한국어", "v2_x-1"]
+        session.add_decision("x", tags=tags)
+        assert self.again(session).get("DEC-0001").tags == tags
+        assert session.query(tags="हिन्दी").ids == session.query(tags="தமிழ்").ids == ["DEC-0001"]
+        for bad in ("\u0301", "a.\u0301b", "C++", "👍", "a\u200bb", "a\u202eb", "", "a..b", "x" * 65):
+            with refused(InvalidRecord, field="tags"):
+                session.add_decision("x", tags=[bad])
+
     def test_empty_text_in_optional_fields(self) -> None:
         session = self.new_session()
         session.add_decision("x", rationale="", author="", topic="", own="", tags=[])

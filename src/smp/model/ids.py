@@ -36,18 +36,27 @@ def is_valid(value: str, limit: int = LIMIT) -> bool:
 @lru_cache(maxsize=2000)  # people use the same few tags again and again
 def check_tag(tag: object) -> str:
     """Letters and digits of any script with `_ - .`; dots make a hierarchy."""
-    if (
-        isinstance(tag, str)
-        and 0 < len(tag) <= LIMIT
-        and (tag.isalnum() or all(char.isalnum() or char in "_-." for char in tag))
-        and all(tag.split("."))
-    ):
+    if isinstance(tag, str) and is_word(tag):
         return tag
     raise InvalidRecord(
         f"tags: {str(tag)[:80]!r} is not a tag. Use 1 to {LIMIT} letters and digits with _ - and . between.",
         field="tags",
         limit=LIMIT,
     )
+
+
+def is_word(text: str) -> bool:
+    """Whether it can be a tag or a kind of relation."""
+    return (
+        0 < len(text) <= LIMIT
+        and (text.isalnum() or all(char.isalnum() or char in "_-." or _is_mark(char) for char in text))
+        and all(part and not _is_mark(part[0]) for part in text.split("."))
+    )
+
+
+def _is_mark(char: str) -> bool:
+    """A sign that belongs to the letter before it: vowels of Hindi, Tamil or Thai, accents that stand alone."""
+    return not char.isascii() and not char.isalnum() and ("a" + char).isidentifier()  # `unicodedata` takes long to load
 
 
 def numbered(prefix: str, number: int) -> str:
