@@ -12,6 +12,7 @@ from smp.errors import (
     FormatTooNew,
     InvalidConfig,
     InvalidFormat,
+    InvalidRecord,
     LayoutMismatch,
     SessionArchived,
     StorageReadOnly,
@@ -312,9 +313,15 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
         own = (session for session in self.sessions() if session.id != GLOBAL_SESSION)  # that one is for all of them
         return max(own, key=lambda session: (session.written, session.id), default=None)
 
-    def get(self, ref: str) -> Any:
-        """A memory by its name across sessions, `session-id/ID`."""
-        session, _, memory_id = ref.partition("/")
+    def get(self, ref: Any) -> Any:
+        """A memory by its name across sessions, `session-id/ID`; or a record, as it stands now."""
+        name = ref if isinstance(ref, str) else getattr(ref, "ref", None)
+        session, _, memory_id = name.partition("/") if isinstance(name, str) else ("", "", "")
+        if not memory_id:
+            raise InvalidRecord(
+                f"ref: {validate.shown(ref)} is not the name of a memory; give session/ID, such as review/DEC-0001.",
+                field="ref",
+            )
         return self.session(session).get(memory_id)
 
     # -- the whole store

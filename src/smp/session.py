@@ -20,7 +20,7 @@ from smp.recalling import RecallingSession
 from smp.redacting import note_head, without_secrets
 from smp.tending import Tending
 from smp.write import validate
-from smp.write.batch import Wish
+from smp.write.batch import Wish, id_of
 from smp.writing import Writing, WritingFor, given_fields
 
 TYPE_CHECKING = False
@@ -212,20 +212,24 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
 
     # -- reading
 
-    def get(self, id: str) -> Record:
+    def get(self, id: Any) -> Record:
         """The memory with this id. Raises MemoryNotFound, also for a deleted one."""
         record = self.find(id)
         if record is None or record.deleted:
             if record is None:
-                raise self._missing(id)
-            raise MemoryNotFound(f"{id} is deleted in session {self.id}.", id=id, session=self.id)
+                raise self._missing(id_of(id))
+            raise MemoryNotFound(
+                f"{record.id} is deleted in session {self.id}; restore it first.", id=record.id, session=self.id
+            )
         return record
 
-    def find(self, id: str) -> Record | None:
+    def find(self, id: Any) -> Record | None:
         """The memory with this id, deleted ones too; None if there never was one."""
 
+        name = id_of(id)
+
         def look(fold: Fold) -> Record | None:
-            trail = fold.trails.get(id)
+            trail = fold.trails.get(name)
             return trail.record(self.id) if trail else None
 
         record: Record | None = self._files.view(look)
@@ -249,13 +253,15 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
     def __iter__(self) -> Any:
         return iter(self.records())
 
-    def history(self, id: str) -> list[dict[str, Any]]:
+    def history(self, id: Any) -> list[dict[str, Any]]:
         """What happened to a memory, oldest first: revision, op, at, by, and each field's value before and after."""
 
+        name = id_of(id)
+
         def look(fold: Fold) -> list[dict[str, Any]]:
-            trail = fold.trails.get(id)
+            trail = fold.trails.get(name)
             if trail is None:
-                raise MemoryNotFound(f"{id} does not exist in session {self.id}.", id=id, session=self.id)
+                raise MemoryNotFound(f"{name} does not exist in session {self.id}.", id=name, session=self.id)
             return trail.history()
 
         steps: list[dict[str, Any]] = self._files.view(look)
@@ -379,7 +385,7 @@ class Snapshot:
         self.time = to_moment(time)
         self._records = {record.id: record for record in records}
 
-    def get(self, id: str) -> Record:
+    def get(self, id: Any) -> Record:
         record = self._records.get(id)
         if record is None or record.deleted:
             raise MemoryNotFound(f"{id} was not there at {to_text(self.time)}.", id=id, session=self.session)

@@ -22,6 +22,7 @@ from smp.asking import Asking
 from smp.errors import InvalidRecord, MemoryNotFound, SessionNotFound
 from smp.model import ids
 from smp.model.time import to_text
+from smp.write.batch import id_of
 
 if TYPE_CHECKING:
     import os
@@ -123,14 +124,14 @@ class AgentMemory(AgentWriting, Asking):
 
     # -- reading
 
-    def get(self, id: str) -> Record:
+    def get(self, id: Any) -> Record:
         """The memory with this id. One that the agent may not see does not exist for it."""
         record = self.find(id)
         if record is None or record.deleted:
-            raise self._missing(id)
+            raise self._missing(id_of(id))
         return record
 
-    def find(self, id: str) -> Record | None:
+    def find(self, id: Any) -> Record | None:
         """The memory with this id, deleted ones too; None if there is none for this agent."""
         record = self._session.find(id)
         return record if record is not None and self._viewer.sees(record) else None
@@ -146,10 +147,10 @@ class AgentMemory(AgentWriting, Asking):
         every = self._session.records(type, include_deleted=include_deleted)
         return [record for record in every if self._viewer.sees(record)][-last:]
 
-    def history(self, id: str) -> list[dict[str, Any]]:
+    def history(self, id: Any) -> list[dict[str, Any]]:
         """What happened to a memory; to share one is to share its history."""
         if self.find(id) is None:
-            raise self._missing(id)
+            raise self._missing(id_of(id))
         return self._session.history(id)
 
     def as_of(self, time: datetime | str) -> Snapshot:

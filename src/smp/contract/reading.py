@@ -62,6 +62,24 @@ class ReadingContract(Setting):
         assert copy.deepcopy(record) == pickle.loads(pickle.dumps(record)) == record  # noqa: S301
         assert self.store().get("s1/DEC-0001").decision == "Use OAuth"
 
+    def test_where_an_id_is_wanted_a_record_works(self) -> None:
+        session = self.new_session()
+        old = session.add_decision("secret plan")
+        session.update(old, rationale="why")
+        memory = session.memory
+        assert session.get(old) == session.find(old) == memory.get(old) == session.get("DEC-0001") != old
+        assert session.history(old) == session.history("DEC-0001")
+        wrong: object
+        for wrong in (None, 5, ["DEC-0001"], {}):
+            for read in (session.get, session.find, session.history):
+                with refused(InvalidRecord, field="id"):
+                    read(wrong)
+        for wrong in (None, 5, "", "s1", "s1/", "DEC-0001"):
+            with refused(InvalidRecord, field="ref"):
+                memory.get(wrong)
+        with refused(MemoryNotFound, id="DEC-0009"):
+            memory.get("s1/DEC-0009")
+
     def test_get_and_find(self) -> None:
         session = self.new_session()
         assert session.find("DEC-0001") is None
