@@ -54,6 +54,43 @@ class ChangingContract(Setting):
         session.update_agent_state("v", {})
         assert session.update("STATE-v", state=[1]).state == [1]
 
+    def test_a_preference_whose_key_was_changed_is_known_by_its_new_key(self) -> None:
+        session = self.new_session()
+        first = session.add_preference("style", "concise")
+        session.update(first, key="tone")
+        for seen in (session, self.again(session)):
+            assert seen.add_preference("tone", "warm").id == first.id
+        assert session.add_preference("style", "brief").id == "PREF-0002"
+        assert [(record.key, record.value) for record in self.again(session).records("preference")] == [
+            ("tone", "warm"),
+            ("style", "brief"),
+        ]
+        session.update("PREF-0002", key="tone")
+        session.update("PREF-0002", key="voice")
+        assert self.again(session).add_preference("tone", "cool").id == first.id
+        with session.transaction() as tx:
+            new = tx.add_preference("length", "short")
+            tx.update(new, key="size")
+            same, other = tx.add_preference("size", "long"), tx.add_preference("length", "none")
+        assert (new.id, same.id, other.id) == ("PREF-0003", "PREF-0003", "PREF-0004")
+
+    def test_a_change_that_leaves_nothing_to_remember_is_refused(self) -> None:
+        session = self.new_session()
+        session.add_preference("style", "concise")
+        session.add_artifact("plan.md", "# Plan")
+        session.add_artifact(path="src/login.py")
+        for id, changes in (
+            ("PREF-0001", {"key": None, "value": None}),
+            ("PREF-0001", {"key": "", "value": ""}),
+            ("ART-0001", {"name": None, "content": ""}),
+            ("ART-0002", {"path": None}),
+        ):
+            with refused(InvalidRecord):
+                session.update(id, **changes)
+        assert [record.revision for record in self.again(session).records()] == [1, 1, 1]
+        assert session.update("PREF-0001", key=None, value=None, preference="Be brief").text == "Be brief"
+        assert session.update("ART-0001", name=None).content == "# Plan"
+
     def test_none_removes_a_field(self) -> None:
         session = self.new_session()
         session.add_decision("x", rationale="why", odd=1, tags=["a"], seq="mine")
@@ -251,7 +288,7 @@ class ChangingContract(Setting):
             "relates_to",
             "contradicts",
             "derived_from",
-            "my-own",
+            "hängt_ab_von",
         ):
             session.relate("DEC-0001", "FIND-0001", kind)
             session.relate("DEC-0001", "FIND-0001", kind)
@@ -259,7 +296,7 @@ class ChangingContract(Setting):
         session.relate("TURN-0001", "DEC-0001", by="ada")
         found = self.again(session).get("DEC-0001")
         assert [relation["kind"] for relation in found.relations] == [
-            "resolves", "led_to", "influenced", "supersedes", "relates_to", "contradicts", "derived_from", "my-own",
+            "resolves", "led_to", "influenced", "supersedes", "relates_to", "contradicts", "derived_from", "hängt_ab_von",
             "derived_from",
         ]  # fmt: skip
         assert found.relations[-1]["target"] == "other-session/TURN-0007"

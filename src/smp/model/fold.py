@@ -61,6 +61,10 @@ class Trail:
             self._merged_count = len(self.entries)
         return self._merged
 
+    def has_key(self, key: str) -> bool:
+        """Whether this is a preference that stands under this key."""
+        return self.first.type == "preference" and self.deletion is None and str(self.data().get("key")) == key
+
     def record(self, session: str, until: str | None = None) -> Record | None:
         """The memory as it stands, or as it stood at a time; None if it was not there yet."""
         if until is not None:
@@ -109,7 +113,7 @@ class Fold:
         self.numbers: dict[str, int] = {}  # the largest number given out, by prefix
         self.seq = 0
         self.idempotent: dict[str, str] = {}  # idempotency key -> id
-        self.preferences: dict[str, str] = {}  # preference key -> id
+        self.preferences: dict[str, str] = {}  # preference key -> id of the one that had it last
         self.problems: list[Problem] = []
         self._parts: dict[str, set[int]] = {}  # transaction -> numbers seen
         self.orphans: dict[str, list[Entry]] = {}  # what happened to memories that have not been seen yet
@@ -148,14 +152,14 @@ class Fold:
         prefix, number = ids.parts_of(entry.id)
         if number > self.numbers.get(prefix, 0) and prefix in PREFIXES:
             self.numbers[prefix] = number
-        if "idempotency_key" in entry.data:
+        if "idempotency_key" in entry.data or entry.type == "preference":
             self._know_key(entry)
-        if entry.type == "preference" and entry.data.get("key") is not None:
-            self.preferences[str(entry.data["key"])] = entry.id
         if entry.id in self.orphans:
             self._adopt(entry.id)
 
     def _know_key(self, entry: Entry) -> None:
+        if entry.type == "preference" and entry.data.get("key") is not None:
+            self.preferences[str(entry.data["key"])] = entry.id
         key = entry.data.get("idempotency_key")
         if isinstance(key, str):  # a person may have typed anything
             known = self.trails.get(self.idempotent.get(key, ""))

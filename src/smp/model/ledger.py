@@ -46,4 +46,13 @@ class Ledger:
         return self.fold.idempotent.get(key) if self.fold else None
 
     def preference(self, key: str) -> str | None:
-        return self.fold.preferences.get(key) if self.fold else None
+        """The preference that has this key now."""
+        if self.fold is None or key not in self.fold.preferences:
+            return None
+        trails = self.fold.trails
+        last = self.fold.preferences[key]
+        if last in trails and trails[last].has_key(key):
+            return last
+        return next(
+            (name for name in reversed(trails) if trails[name].has_key(key)), None
+        )  # it lost it, or was deleted

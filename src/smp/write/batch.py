@@ -184,6 +184,8 @@ class Change(Wish):
             checked, self.removals = self.redactor.redact_fields(checked)
         before = trail.data()
         news = {field: value for field, value in checked.items() if not same(before.get(field), value)}
+        if any(field in news for group in kind.required for field in group):
+            validate.says_something(kind, {**before, **news})
         work.change(name, news, self.by, None)
 
 
@@ -314,7 +316,9 @@ class Work:
         return record.id if record is not None else None
 
     def preference(self, key: str) -> str | None:
-        return self._preferences.get(key) or self._ledger.preference(key)
+        """The preference that has this key now, also if it came by it in this batch."""
+        known = (self._preferences.get(key), self._ledger.preference(key))
+        return next((name for name in known if name and (trail := self.trail(name)) and trail.has_key(key)), None)
 
     def put(self, entry: Entry) -> None:
         self._write(entry)
@@ -337,6 +341,8 @@ class Work:
             trail = self.known(name)
             if data.get("idempotency_key") is not None:
                 self._keys[data["idempotency_key"]] = name
+            if trail.first.type == "preference" and data.get("key") is not None:
+                self._preferences[str(data["key"])] = name
             self._amend(
                 trail, Entry(CHANGE, trail.first.type, name, at or self.now, data, by=by, revision=trail.revision + 1)
             )

@@ -50,11 +50,16 @@ def draft(kind: Kind, given: Mapping[str, Any], content_limit_bytes: int) -> Dra
     data = fields(kind, given, content_limit_bytes)
     memory_id = ids.check(data.pop("id"), "id") if "id" in data else None
     created = data.pop("created") if "created" in data else None
+    says_something(kind, data)
+    return Draft(kind, memory_id, created, data)
+
+
+def says_something(kind: Kind, data: Mapping[str, Any]) -> None:
+    """What a memory of this kind needs must be there, or one of several fields."""
     for group in kind.required:
         if not data.get(group[0]) and not any(data.get(name) not in (None, "") for name in group):
             names = " or ".join(group)
             raise InvalidRecord(f"{names}: a {kind.name} needs it, and it must not be empty.", field=group[0])
-    return Draft(kind, memory_id, created, data)
 
 
 def fields(kind: Kind, given: Mapping[str, Any], limit_bytes: int) -> dict[str, Any]:
@@ -99,7 +104,7 @@ def plan(kind: Kind, names: tuple[str, ...]) -> list[Planned]:
 
 
 def changes(kind: Kind, given: Mapping[str, Any], content_limit_bytes: int) -> dict[str, Any]:
-    """Check what a caller wants to change; None removes a field."""
+    """Check what a caller wants to change; None removes a field. Of several of which one must stay, `says_something` tells."""
     removed = {kind.aliases.get(name, name): None for name, value in given.items() if value is None}
     data = fields(kind, given, content_limit_bytes)
     for name in ("id", "created"):
@@ -253,10 +258,11 @@ def _relations(field: str, value: Any) -> list[dict[str, Any]]:
 
 
 def relation_kind(kind: object) -> str:
-    if isinstance(kind, str) and kind and ids.is_valid(kind):
+    if isinstance(kind, str) and ids.is_word(kind):
         return kind
     raise InvalidRecord(
-        f"kind: {shown(kind)} is not a kind of relation. Use a word such as resolves, supersedes or relates_to.",
+        f"kind: {shown(kind)} is not a kind of relation. Use a word such as resolves, supersedes or relates_to: "
+        f"1 to {ids.LIMIT} letters and digits with _ - and . between.",
         field="kind",
     )
 
