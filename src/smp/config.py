@@ -274,6 +274,15 @@ def _collect(mapping: Any, prefix: str, source: str, flat: Flat, may_wrap: bool 
             _unknown(_first_leaf(path, value), source)
 
 
+def with_facts_outside(stored: dict[str, Any]) -> dict[str, Any]:
+    """A config file whose layout and format are found at once, also if it has one object around all of it."""
+    inner = stored.get(_WRAPPER)
+    if not isinstance(inner, dict):
+        return stored
+    facts = {name: inner[name] for name in ("layout", "format", "converting") if name in inner and name not in stored}
+    return {**facts, **stored, _WRAPPER: {name: value for name, value in inner.items() if name not in facts}}
+
+
 def _from_environment(environ: Mapping[str, str], stated: Flat) -> Flat:
     flat: Flat = {}
     for variable, setting in _BY_VARIABLE.items():

@@ -7,7 +7,7 @@ import os
 
 from smp.agents import GLOBAL_SESSION
 from smp.asking import Asking
-from smp.config import DEFAULT_ROOTS, Config
+from smp.config import DEFAULT_ROOTS, Config, with_facts_outside
 from smp.errors import (
     FormatTooNew,
     InvalidConfig,
@@ -34,7 +34,7 @@ from smp.ownership import is_ours
 from smp.recalling import RecallingStore
 from smp.redacting import check_settings, note_head, without_secrets
 from smp.session import SessionMemory
-from smp.store.file_store import FileStore, conversion_has_left_something
+from smp.store.file_store import FLAG, FileStore, conversion_has_left_something
 from smp.write import validate
 from smp.write.admit import admit
 
@@ -113,7 +113,7 @@ def _is_store(root: str) -> bool:
             stored = json.load(file)
     except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(stored, dict) and stored.get("layout") in NAMES
+    return isinstance(stored, dict) and with_facts_outside(stored).get("layout") in NAMES
 
 
 class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
@@ -133,11 +133,12 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
         self._arguments = {name: value for name, value in (config or {}).items() if name != "layout"}
         disk = Disk(system)
         try:
-            if conversion_has_left_something(disk, root):
+            stored = self._read_config(disk)
+            if conversion_has_left_something(disk, root) or (stored and FLAG in stored):
                 from smp.store.convert import finish_conversion
 
                 finish_conversion(disk, root)
-            stored = self._read_config(disk)
+                stored = self._read_config(disk)
             if stored is None and not create and _recognise(disk, root) is None:
                 raise StoreNotFound(f"There is no store in {root}. `smp init` makes one.", path=root)
             name = self._layout_name(disk, stored, layout_name, _layout_asked_for(config))
@@ -172,6 +173,7 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
             ) from None
         if not isinstance(stored, dict):
             raise InvalidConfig(f"{path}: must be a JSON object.", path=path)
+        stored = with_facts_outside(stored)
         if isinstance(stored.get("format"), int) and stored["format"] > FORMAT:
             raise FormatTooNew(
                 f"{path}: this store has format {stored['format']}; this SMP knows {FORMAT}. Install a newer one; nothing was touched.",

@@ -118,3 +118,17 @@ def test_a_session_that_a_conversion_has_not_seen_is_not_acknowledged(
     with pytest.raises((LayoutMismatch, LockTimeout)):
         second.create_session("t")
     assert texts(tmp_path) == {"r": TEXTS, "s": TEXTS}
+
+
+@pytest.mark.parametrize("layout", NAMES)
+def test_a_store_without_the_private_folder_of_a_dead_conversion_opens(tmp_path: Path, layout: str) -> None:
+    """A copy that was made meanwhile, or a person, left `.smp` out: then `converting` was an unknown setting for ever."""
+    first, second = stores(tmp_path, layout)
+    first.close()
+    config = tmp_path / "store/config.json"
+    config.write_text(config.read_text().replace("{", '{"converting": true,', 1))
+    second.session("s").change_info(project="shop")  # one that is open
+    assert "converting" not in config.read_text()
+    config.write_text(config.read_text().replace("{", '{"converting": true,', 1))
+    assert texts(tmp_path) == {"r": TEXTS, "s": TEXTS}
+    assert "converting" not in config.read_text()

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 import pytest
 
+import smp
 import smp.config as config_module
 from smp.config import DEFAULT_ROOTS, FORMAT, SETTINGS, Config
 from smp.errors import FormatTooNew, InvalidConfig, LayoutMismatch, SMPError
@@ -765,3 +766,24 @@ def test_the_name_of_a_seed_is_understood():
     assert Config.build({"privacy": {"auto_redaction": False}}, FILE)["privacy.redaction.enabled"] is False
     with pytest.raises(InvalidConfig):
         Config.build({"privacy": {"auto_redaction": False, "redaction": {"enabled": True}}}, FILE)
+
+
+def test_one_object_may_stand_around_layout_and_format_too(tmp_path):
+    """FORMAT.md says so, but the layout inside of it was not seen, and then it was there twice."""
+    stored = tmp_path / "config.json"
+    stored.write_text(json.dumps({"memory_config": {"layout": "markdown", "format": FORMAT, "durability": "os"}}))
+    with smp.open(tmp_path) as memory:
+        assert (memory.layout, memory.config.durability) == ("markdown", "os")
+        memory.create_session("s").add_decision("x")
+        assert not [finding for finding in memory.doctor().findings if "setting" in finding.message]
+        memory.set_config("durability", "interval")
+        memory.convert("log").close()
+    with smp.open(tmp_path) as memory:
+        assert (memory.layout, memory.config.durability) == ("log", "interval")
+        assert memory.get("s/DEC-0001").decision == "x"
+    stored.write_text(json.dumps({"memory_config": {"layout": "log", "format": FORMAT + 1}}))
+    with pytest.raises(FormatTooNew):
+        smp.open(tmp_path)
+    stored.write_text(json.dumps({"layout": "log", "memory_config": {"layout": "log"}}))
+    with pytest.raises(InvalidConfig, match="twice"):
+        smp.open(tmp_path)

@@ -13,7 +13,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
-from smp.config import Config
+from smp.config import Config, with_facts_outside
 from smp.errors import FormatTooNew, InvalidConfig, SMPError
 from smp.files.disk import Disk
 from smp.files.layouts import NAMES, layout_named
@@ -118,7 +118,7 @@ class Subject:
         if not isinstance(stored, dict):
             self._add(PROBLEM, "config.json is not a JSON object, so that nobody can open the store.", "Correct it.")
             return None
-        return stored
+        return with_facts_outside(stored)
 
     _said_in_text: re.Match[bytes] | None = None
 

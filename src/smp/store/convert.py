@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 
+from smp.config import with_facts_outside
 from smp.errors import SessionCorrupt, StorageCorrupt, StorageError, from_os_error
 from smp.files.cold_segment import FILE as COLD
 from smp.files.journal import Journal, Plan
@@ -129,8 +130,11 @@ def _nothing_to_append(name: str, data: bytes) -> bool:
 
 
 def _read_config(disk: Disk, root: str) -> dict[str, Any]:
-    stored = json.loads(disk.read(os.path.join(root, CONFIG_FILE)).decode("utf-8-sig"))
-    return stored if isinstance(stored, dict) else {}
+    try:
+        stored = json.loads(disk.read(os.path.join(root, CONFIG_FILE)).decode("utf-8-sig"))
+    except FileNotFoundError:
+        return {}  # a person took it away; opening the store makes it again
+    return with_facts_outside(stored) if isinstance(stored, dict) else {}
 
 
 def _set_flag(disk: Disk, root: str, on: bool) -> None:

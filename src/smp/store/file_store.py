@@ -12,6 +12,7 @@ import os
 import threading
 import weakref
 
+from smp.config import with_facts_outside
 from smp.errors import (
     DurabilityUnknown,
     LayoutMismatch,
@@ -194,7 +195,7 @@ class FileStore:
         stored = self._stored_config()
         if stored.get(FLAG) and self._finish_conversion():
             return self.check_current()
-        if stored.get("layout", self.layout.name) != self.layout.name:
+        if (stored.get("layout") or self.layout.name) != self.layout.name:
             raise LayoutMismatch(
                 f"{self.root} was converted to the layout {stored['layout']}; open it again. Nothing was written.",
                 path=self.root,
@@ -212,7 +213,7 @@ class FileStore:
             stored = json.loads(self.disk.read(os.path.join(self.root, CONFIG_FILE)).decode("utf-8-sig"))
         except (FileNotFoundError, ValueError, RecursionError):
             return {}  # a person is editing it; the layout cannot have changed without a whole file
-        return stored if isinstance(stored, dict) else {}
+        return with_facts_outside(stored) if isinstance(stored, dict) else {}
 
     def _finish_conversion(self) -> bool:
         """Put right what a conversion has left that died while this store was open; False if one is under way."""
