@@ -135,10 +135,12 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
         try:
             stored = self._read_config(disk)
             if conversion_has_left_something(disk, root) or (stored and FLAG in stored):
-                from smp.store.convert import finish_conversion
+                from smp.store.convert import finish_if_possible
 
-                finish_conversion(disk, root)
+                finish_if_possible(disk, root)
                 stored = self._read_config(disk)
+                if stored:
+                    stored.pop(FLAG, None)
             if stored is None and not create and _recognise(disk, root) is None:
                 raise StoreNotFound(f"There is no store in {root}. `smp init` makes one.", path=root)
             name = self._layout_name(disk, stored, layout_name, _layout_asked_for(config))

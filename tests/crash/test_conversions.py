@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import smp
-from smp.errors import LayoutMismatch, LockTimeout
+from smp.errors import LayoutMismatch, LockTimeout, StorageFull, StorageReadOnly
 from smp.files.journal import Journal
 from smp.files.layouts import NAMES
+from smp.files.system import Data, RealSystem
 
 pytestmark = pytest.mark.crash
 TEXTS = ["one", "two"]
@@ -132,3 +134,57 @@ def test_a_store_without_the_private_folder_of_a_dead_conversion_opens(tmp_path:
     config.write_text(config.read_text().replace("{", '{"converting": true,', 1))
     assert texts(tmp_path) == {"r": TEXTS, "s": TEXTS}
     assert "converting" not in config.read_text()
+
+
+class SmallDisk(RealSystem):
+    """A disk with room for so many bytes below a folder."""
+
+    def __init__(self, root: Path, room: int) -> None:
+        self._root, self.room = root, room
+
+    def write(self, fd: int, data: Data, /) -> int:  # type: ignore[override]
+        used = sum(path.stat().st_size for path in self._root.rglob("*") if path.is_file())
+        if used + len(data) > self.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(fd, data)
+
+
+@pytest.mark.parametrize("layout", NAMES)
+def test_a_conversion_for_which_there_is_no_room_leaves_a_store_that_opens(tmp_path: Path, layout: str) -> None:
+    """Its own files filled the disk, and only then was there an attempt to write the config.json without its mark."""
+    stores(tmp_path, layout)
+    root = tmp_path / "store"
+    system = SmallDisk(root, 1 << 30)
+    with smp.open(root, system=system) as memory:
+        memory.session("s").add_artifact("long", "x" * 5000)
+        used = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
+        for room in range(used, used + 7000, 500):
+            system.room = room
+            try:
+                memory.convert(others(layout)[0])
+            except StorageFull:
+                pass
+            else:
+                break
+            assert {session.id: len(session.records()) for session in smp.open(root, system=system).sessions()} == {
+                "r": 2,
+                "s": 3,
+            }
+        assert room > used
+
+
+@pytest.mark.parametrize("layout", NAMES)
+def test_what_a_conversion_left_where_nothing_can_be_written_does_not_keep_from_reading(
+    tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = stores(tmp_path, layout)
+    dying(monkeypatch, "commit")(first, others(layout)[0])
+    root = tmp_path / "store"
+    monkeypatch.setattr("smp.store.convert._set_flag", lambda *_: (_ for _ in ()).throw(OSError(errno.EROFS, "no")))
+    memory = smp.open(root)
+    assert {session.id: [record.text for record in session.records()] for session in memory.sessions()} == {
+        "r": TEXTS,
+        "s": TEXTS,
+    }
+    with pytest.raises((StorageReadOnly, LockTimeout)):
+        memory.session("s").add_decision("three")

@@ -15,7 +15,7 @@ import json
 import os
 
 from smp.config import with_facts_outside
-from smp.errors import SessionCorrupt, StorageCorrupt, StorageError, from_os_error
+from smp.errors import SessionCorrupt, StorageCorrupt, StorageError, StorageFull, StorageReadOnly, from_os_error
 from smp.files.cold_segment import FILE as COLD
 from smp.files.journal import Journal, Plan
 from smp.files.layouts import layout_named
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from smp.model.entry import Entry
     from smp.model.fold import Fold
     from smp.model.session_info import SessionInfo
+
+
+_NO_WRITING = (StorageFull, StorageReadOnly)
 
 
 def convert(store: FileStore, to: str, progress: Callable[[str], None] | None = None) -> None:
@@ -86,6 +89,16 @@ def _convert(store: FileStore, target: Layout, to: str, progress: Callable[[str]
         lock.close()
 
 
+def finish_if_possible(disk: Disk, root: str) -> None:
+    """The same where nothing can be written: as long as no plan was committed, the old store is whole and can be read."""
+    try:
+        finish_conversion(disk, root)
+    except (OSError, StorageError) as error:
+        cannot_write = isinstance(from_os_error(error, root, "") if isinstance(error, OSError) else error, _NO_WRITING)
+        if not cannot_write or _root_journal(disk, root).exists():
+            raise
+
+
 def finish_conversion(disk: Disk, root: str, timeout_seconds: float = 5.0) -> None:
     """Finish or discard what a conversion that died has left; LockTimeout if one is under way."""
     disk.make_folder(os.path.join(root, PRIVATE))
@@ -113,8 +126,11 @@ def complete(disk: Disk, root: str) -> None:
 
 
 def _discard(disk: Disk, root: str) -> None:
+    staging = os.path.join(root, STAGING)
+    for name in disk.names(staging):  # first: on a full disk there may be no room for config.json before that
+        disk.remove_tree(os.path.join(staging, name))
     _set_flag(disk, root, False)
-    disk.remove_tree(os.path.join(root, STAGING))
+    disk.remove_tree(staging)
 
 
 def _root_lock(disk: Disk, root: str) -> SessionLock:
