@@ -373,13 +373,12 @@ def _noted_at_once(self: SessionWriter, *, remember: bool = True, created: bool 
     _write_notes(self, remember=remember, created=True)
 
 
-def _flag_first(disk: Disk, path: str) -> None:
-    if path.endswith(os.path.join(".smp", convert.FLAG)) and not disk.exists(path):
-        convert._set_flag(disk, os.path.dirname(os.path.dirname(path)), True)
-    _make_folder(disk, path)
+def _thrown_away_first(disk: Disk, root: str) -> None:
+    disk.remove_tree(os.path.join(root, convert.STAGING))
+    _complete(disk, root)
 
 
-_make_folder = Disk.make_folder
+_complete = convert.complete
 _journal_append = Journal._append
 
 
@@ -525,8 +524,8 @@ VARIANTS: dict[str, tuple[Callable[[], Any], Check, str]] = {
         kill("first append"),
         "log",
     ),
-    "a conversion that leaves its flag behind": (
-        lambda: patch.object(Disk, "make_folder", _flag_first),
+    "what a dead conversion has written thrown away before its plan is carried out": (
+        lambda: patch.object(convert, "complete", _thrown_away_first),
         kill("convert to log"),
         "single",
     ),
