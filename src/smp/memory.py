@@ -354,6 +354,8 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
         self.config[name]  # an unknown one is an error that suggests the right one
         if name in ("layout", "format"):
             raise InvalidConfig(f"The setting '{name}' cannot be set; `smp convert` changes the layout.", key=name)
+        self._store.check_open()
+        self._store.check_in_place()
         disk, path = self._store.disk, os.path.join(self.root, CONFIG_FILE)
         disk.make_folder(os.path.join(self.root, PRIVATE))
         lock = SessionLock(disk, os.path.join(self.root, PRIVATE), f"the store {self.root}")

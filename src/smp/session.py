@@ -6,7 +6,6 @@ written nothing. Threads may share a session.
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 
 from smp.asking import Asking
@@ -18,6 +17,7 @@ from smp.model.time import parse, to_moment, to_text
 from smp.model.types import kind_of
 from smp.recalling import RecallingSession
 from smp.redacting import note_head, without_secrets
+from smp.store.file_store import last_written_ns
 from smp.tending import Tending
 from smp.write import validate
 from smp.write.batch import Wish, id_of
@@ -89,10 +89,7 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
     @property
     def written(self) -> datetime:
         """When its files were last written, by their own times; costs no reading."""
-        store, folder = self._files.store, self.folder
-        names = [*store.layout.files(store.disk, folder, self.id), store.layout.info_file]
-        found = [store.disk.stat(os.path.join(folder, name)) for name in names if name]
-        return datetime.fromtimestamp(max((state.st_mtime_ns for state in found if state), default=0) / 1e9, UTC)
+        return datetime.fromtimestamp(last_written_ns(self._files.store, self.id) / 1e9, UTC)
 
     @_Once
     def _user(self) -> str | None:

@@ -331,7 +331,9 @@ class Tending(SessionForgetting):
             if each.id in before and before[each.id] != (access := {"count": each.times, "last": each.last})
         ]
         if wishes:
-            self._files.commit(Batch(self.id, wishes, to_text(self._now()), False, "noting what was used"))
+            batch = Batch(self.id, wishes, to_text(self._now()), False, "noting what was used")
+            batch.quiet = True
+            self._files.commit(batch)
         return len(wishes)
 
     # -- what says the same

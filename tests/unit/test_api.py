@@ -14,6 +14,7 @@ import pytest
 
 import smp
 from smp.errors import FormatTooNew, InvalidConfig, InvalidFormat, LayoutMismatch, StoreNotFound
+from smp.files.layouts import NAMES
 
 SOURCE = str(Path(smp.__file__).parents[1])
 
@@ -139,3 +140,12 @@ def test_the_example_in_the_docstring() -> None:
         "Use OAuth 2.0", rationale="Standard, supports SSO", author="architect", tags=["auth"]
     )
     assert (record.id, record.rationale) == ("DEC-0001", "Standard, supports SSO")
+
+
+@pytest.mark.parametrize("layout", NAMES)
+def test_a_setting_does_not_make_a_store_again_that_was_moved_away(tmp_path: Path, layout: str) -> None:
+    memory = smp.open(tmp_path / "store", layout=layout)
+    (tmp_path / "store").rename(tmp_path / "elsewhere")
+    with pytest.raises(StoreNotFound):
+        memory.set_config("durability", "os")
+    assert not (tmp_path / "store").exists()

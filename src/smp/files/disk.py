@@ -34,7 +34,7 @@ class OpenFile:
     a rewrite or an editor may have put another file in its place.
     """
 
-    __slots__ = ("_descriptor", "_disk", "_system", "created", "identity", "path", "size_before")
+    __slots__ = ("_descriptor", "_disk", "_system", "created", "identity", "modified_before", "path", "size_before")
 
     def __init__(self, disk: Disk, descriptor: int, path: str, created: bool, found: Any) -> None:
         self._disk = disk
@@ -43,13 +43,13 @@ class OpenFile:
         self.path = path
         self.created = created
         self.identity = identity(found)
-        self.size_before = found.st_size
+        self.size_before, self.modified_before = found.st_size, found.st_mtime_ns
 
     def still_is(self, known: list[int]) -> bool:
         """Whether this is still the file that the notes speak of: not replaced, not moved, not changed."""
         found = self._system.fstat(self._descriptor)
         self.identity = now = [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
-        self.size_before = found.st_size
+        self.size_before, self.modified_before = found.st_size, found.st_mtime_ns
         self.created = False
         return now == known[:4] and bool(found.st_nlink == 1)
 
@@ -195,7 +195,11 @@ class Disk:
     def _check_plain(self, descriptor: int, path: str) -> Any:
         found = self.system.fstat(descriptor)
         if not modes.S_ISREG(found.st_mode) or (found.st_nlink > 1 and not self._is_being_named(path, found)):
-            raise StorageCorrupt(f"{path} is not a plain file with one name; SMP does not touch it.", path=path)
+            raise StorageCorrupt(
+                f"{path} is not a plain file with one name; SMP does not touch it. If it is a link, or has a second name "
+                "(a hard link, as some backups make them), put a copy in its place.",
+                path=path,
+            )
         return found
 
     def _is_being_named(self, path: str, found: Any) -> bool:
@@ -288,6 +292,13 @@ class Disk:
             self.system.sync(descriptor)
         finally:
             self.system.close(descriptor)
+
+    def keep_time(self, path: str, modified_ns: int) -> None:
+        """Let a file look as old as it was: what was done to it is not what people mean by writing. Only a hint."""
+        try:
+            self.system.set_modified(path, modified_ns)
+        except OSError:
+            pass
 
     def sync_file(self, path: str) -> None:
         try:

@@ -282,6 +282,12 @@ class MemorySystem:
             node.mode = stat.S_IFMT(node.mode) | mode & 0o7777
             node.changed = self._tick()
 
+    def set_modified(self, path: str, time_ns: int, /) -> None:
+        with self._guard:
+            self._gate("set_modified", False)
+            node = self._node(path)
+            node.modified, node.changed = time_ns, self._tick()
+
     # Processes
 
     def lock(self, fd: int, /) -> bool:

@@ -97,6 +97,9 @@ class SessionWriter:
                 self.recover()
             for batch in batches:
                 self._attempt(batch, admit)
+            if batches[0].quiet and all(batch.quiet for batch in batches):
+                for file in self._files.values():
+                    self._disk.keep_time(file.path, file.modified_before)
             self._write_notes()
             if sync and self._sync():
                 self._write_notes(created=True)
@@ -278,6 +281,7 @@ class SessionWriter:
         plan = Plan()
         folders = set()
         identities: dict[str, list[int]] = {}
+        written = max((state.identity[2] for state in self._reader.states.values()), default=0)
         for name, data in contents.items():
             path = self._path(name)
             if data is None:
@@ -286,6 +290,10 @@ class SessionWriter:
             self._disk.make_folder(os.path.dirname(path))
             self._disk.remove(path + TEMPORARY)
             self._disk.write_new(path + TEMPORARY, data)
+            old = self._disk.stat(path)
+            before = old.st_mtime_ns if old is not None else written
+            if before and (old is None or old.st_size != len(data)):  # else a backup by size and time would miss it
+                self._disk.keep_time(path + TEMPORARY, before)
             identities[name] = identity(self._disk.stat(path + TEMPORARY))
             folders.add(os.path.dirname(path))
             plan.moves.append((name + TEMPORARY, name))

@@ -114,6 +114,9 @@ class System(Protocol):
     def chmod(self, path: str, mode: int, /) -> None:
         """Set the permissions."""
 
+    def set_modified(self, path: str, time_ns: int, /) -> None:
+        """Set when a file was last written."""
+
     def lock(self, fd: int, /) -> bool:
         """Try to lock exclusively, without waiting; whether we have it now."""
 
@@ -178,6 +181,9 @@ class RealSystem:
 
     def listdir(self, path: str, /) -> list[str]:
         return os.listdir(path)
+
+    def set_modified(self, path: str, time_ns: int, /) -> None:
+        os.utime(path, ns=(time_ns, time_ns))
 
     def boot_id(self) -> str:
         if not RealSystem._boot:

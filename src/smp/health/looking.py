@@ -70,6 +70,9 @@ class Looking:
     def chmod(self, path: str, mode: int, /) -> None:
         _refuse(path)
 
+    def set_modified(self, path: str, time_ns: int, /) -> None:
+        _refuse(path)
+
 
 def _refuse(path: str = "") -> NoReturn:
     raise OSError(errno.EROFS, "a look changes nothing", path or None)

@@ -23,7 +23,7 @@ from smp.files.layouts.layout import PRIVATE
 from smp.files.lock import SessionLock
 from smp.files.session_reader import SessionReader
 from smp.model.session_info import FORMAT
-from smp.store.file_store import CONFIG_FILE, FLAG, JOURNAL, STAGING, FileStore
+from smp.store.file_store import CONFIG_FILE, FLAG, JOURNAL, STAGING, FileStore, last_written_ns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -195,8 +195,11 @@ def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -
     info = source.info()
     info.numbers, info.seq = source.writer.numbers, max(info.seq, source.writer.seq, fold.seq, len(entries))
     info.generation += 1
+    written = last_written_ns(store, session)
     for name, data in contents_of(target, session, entries, info).items():
-        _stage_file(disk, root, os.path.relpath(os.path.join(target.folder(root, session), name), root), data, plan)
+        relative = os.path.relpath(os.path.join(target.folder(root, session), name), root)
+        _stage_file(disk, root, relative, data, plan)
+        disk.keep_time(os.path.join(root, STAGING, relative), written)  # or the last one by name were the one in use
     _compare(fold, info, disk, os.path.join(root, STAGING), target, session)
     _plan_removals(store, target, session, list(reader.states), plan)
 

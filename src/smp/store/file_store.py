@@ -110,11 +110,7 @@ class FileStore:
         """Make a session appear whole: prepared aside, then given its name."""
         self.check_open()
         self.check_current()
-        if not self.disk.exists(os.path.join(self.root, CONFIG_FILE)):
-            raise StoreNotFound(
-                f"The store in {self.root} was moved or removed while it was open. Nothing was written; open it again.",
-                path=self.root,
-            )
+        self.check_in_place()
         self._check_name(info.id)
         try:
             if self.layout.info_file:
@@ -126,6 +122,13 @@ class FileStore:
         self.check_current()  # a conversion that began meanwhile may not have seen it
         self.marks.set(info.id)
         return self.session(info.id)
+
+    def check_in_place(self) -> None:
+        if not self.disk.exists(os.path.join(self.root, CONFIG_FILE)):
+            raise StoreNotFound(
+                f"The store in {self.root} was moved or removed while it was open. Nothing was written; open it again.",
+                path=self.root,
+            )
 
     def _create_folder(self, info: SessionInfo) -> None:
         folder = self.layout.folder(self.root, info.id)
@@ -297,6 +300,14 @@ class FileStore:
         self._mutex = threading.Lock()
         self._syncer = None
         self._workers = []
+
+
+def last_written_ns(store: FileStore, session: str) -> int:
+    """When a session's files were last written, by their own times; upkeep leaves these as they were."""
+    folder = store.layout.folder(store.root, session)
+    names = [*store.layout.files(store.disk, folder, session), store.layout.info_file]
+    found = [store.disk.stat(os.path.join(folder, name)) for name in names if name]
+    return max((state.st_mtime_ns for state in found if state), default=0)
 
 
 def conversion_has_left_something(disk: Disk, root: str) -> bool:

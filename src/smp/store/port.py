@@ -33,6 +33,7 @@ class Batch(Protocol):
     doing: str
     atomic: bool
     needs_trails: bool
+    quiet: bool  # upkeep: the session does not count as written by it
     looked_at: int  # how many changes of the session its reader had seen before it came
     error: SMPError | None
 

@@ -7,12 +7,12 @@ Non-guarantees: a copy that keeps old times and was never read looks as old as t
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from smp.index.rows import POSITION_BITS
 from smp.model.time import EPOCH
+from smp.store.file_store import last_written_ns
 
 if TYPE_CHECKING:
     from smp.store.file_store import FileStore
@@ -31,10 +31,7 @@ class Usage(NamedTuple):
 
 def written(store: FileStore, session: str) -> datetime:
     """When its files were last written, by their own times; costs no reading."""
-    folder = store.layout.folder(store.root, session)
-    names = [*store.layout.files(store.disk, folder, session), store.layout.info_file]
-    found = [store.disk.stat(os.path.join(folder, name)) for name in names if name]
-    return datetime.fromtimestamp(max((state.st_mtime_ns for state in found if state), default=0) / 1e9, UTC)
+    return datetime.fromtimestamp(last_written_ns(store, session) / 1e9, UTC)
 
 
 def usage(store: FileStore, sessions: list[str] | None = None) -> dict[str, Usage]:

@@ -240,6 +240,7 @@ def id_of(target: Any) -> str:
 class Batch:
     """Wishes that are stored together; `atomic` ones become visible together or not at all."""
 
+    quiet = False  # upkeep: the session does not count as written by it
     cold: Callable[[str], Record | None] | None = None  # the memory with an idempotency key that compaction took out
 
     def __init__(self, session: str, wishes: list[Wish], now: str, atomic: bool, doing: str) -> None:
