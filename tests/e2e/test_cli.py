@@ -372,6 +372,16 @@ def test_add_with_every_option(cli: Terminal) -> None:
     assert len(cli.json("list")) == 1
 
 
+def test_a_preference_with_a_key_has_one_value_whoever_sets_it(cli: Terminal) -> None:
+    """The command line put the text beside the value; agents were then told `style = concise (verbose)`."""
+    with smp.open() as memory:
+        memory.session("shop").add_preference("style", "concise")
+    record = cli.json("add", "preference", "verbose", "--field", "key=style")
+    assert (record["key"], record["value"], record.get("preference")) == ("style", "verbose", None)
+    assert "style = verbose\n" in cli.ok("context")
+    assert cli.json("add", "preference", "Tabs, not spaces")["preference"] == "Tabs, not spaces"
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_type_on_every_layout(empty: Terminal, layout: str) -> None:
     empty.ok("init", "--layout", layout)

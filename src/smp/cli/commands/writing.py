@@ -46,11 +46,17 @@ def _add(call: Call, type_name: str, **given: Any) -> None:
     given |= {
         "pinned": options.pin or None,
         "author": options.author,
-        kind_of(type_name).text: _content(call, type_name),
+        _text_field(call, type_name): _content(call, type_name),
     }
     data = dict(options.fields) | {name: value for name, value in given.items() if value is not None}
     record = call.session(create=True).add(type_name, data)
     call.answer(record.to_dict(), [f"{paint('bold', record.id)} stored in session {record.session}"])
+
+
+def _text_field(call: Call, type_name: str) -> str:
+    """Where a memory of this type has its text: a preference with a key says it as the key's value."""
+    given = dict(call.options.fields)
+    return "value" if type_name == "preference" and "key" in given and "value" not in given else kind_of(type_name).text
 
 
 def _content(call: Call, type_name: str) -> Any:
@@ -83,9 +89,10 @@ def add_arguments(parser: Parser) -> None:
 def run_add(call: Call) -> None:
     """Add a memory of any type to a session, and say its id when it is safely stored.
 
-    The text is that of a turn, a decision, a finding and so on; of an artifact the content, of an agent_state the
-    state (JSON or text; its agent is the author). Everything else goes into options. A final line end from standard
-    input is dropped, except from an artifact. To give a field a text that looks like JSON, quote it: --field 'n="7"'
+    The text is that of a turn, a decision, a finding and so on; of an artifact the content, of a preference with a key
+    its value (the same key again changes it), of an agent_state the state (JSON or text; its agent is the author).
+    Everything else goes into options. A final line end from standard input is dropped, except from an artifact. To give
+    a field a text that looks like JSON, quote it: --field 'n="7"'
 
     Examples:
       smp add decision "Use OAuth 2.0" --tag auth --importance 0.9 --author architect
