@@ -62,6 +62,7 @@ def test_overview_names_every_command(empty: Terminal) -> None:
     for words in ((), ("--help",), ("-h",), ("help",)):
         out = empty.ok(*words)
         assert all(f"\n  {name} " in out for name in COMMANDS)
+        assert max(map(len, out.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -30,10 +30,10 @@ MEANINGS = {
     "author": "the question names who wrote it",
     "time": "the question names when",
     "meaning": "it means the same",
-    "strength": "how much of the question the best one has",
-    "worth": "less for few words or a machine's turn",
-    "fading": "a little less for what has faded",
-    "session_idle": "a little less for a session at rest",
+    "strength": "how much of it the best one has",
+    "worth": "less for few or a machine's words",
+    "fading": "a little less, as it has faded",
+    "session_idle": "a little less, as nobody writes",
 }
 _FACTORS = ("strength", "worth", "fading", "session_idle")
 
@@ -214,7 +214,7 @@ def explanation(parts: dict[str, Any], columns: int | None, meanings: bool = Tru
             is_factor = meanings and name in _FACTORS
             if round(value, 2) != (1 if is_factor else 0):
                 meaning = f"  {paint('dim', MEANINGS[name])}" if meanings and name in MEANINGS else ""
-                line = f"{title}{bar(value, 20)} {'×' if is_factor else ' '}{value:4.2f}{meaning}"
+                line = f"{title}{bar(value, 20 if columns is None or columns >= 100 else 10)} {'×' if is_factor else ' '}{value:4.2f}{meaning}"
                 yield cut(line, columns) if columns else line
 
 

@@ -26,11 +26,13 @@ _OTHER_WORDS = {"search": ["query"], "find": ["query"], "ask": ["query"], "grep"
 
 _GLOBAL_OPTIONS = """\
 Options for every command, before or after it:
-  --root DIR      the store's own folder, else SMP_ROOT, else the store in the nearest .bmad upwards
-  --session ID    the session meant, else SMP_SESSION, else the one that was written last (query, similar, watch: all)
-  --author NAME   who is writing, else SMP_AUTHOR
-  --json          print one JSON document, exact and complete
-  --no-color      no colour (also: NO_COLOR, and when the output is not a terminal)
+  --root DIR        the store's own folder, else SMP_ROOT,
+                    else the store in the nearest .bmad upwards
+  --session ID      the session meant, else SMP_SESSION, else the one that was
+                    written last (query, similar, watch: all of them)
+  --author NAME     who is writing, else SMP_AUTHOR
+  --json            print one JSON document, exact and complete
+  --no-color        no colour (also: NO_COLOR, and when this is no terminal)
 """
 
 
@@ -110,7 +112,7 @@ def overview(family: str = "") -> str:
     """All commands, or those of a family, by what one wants to do."""
     lines = [f"usage: smp {family or 'COMMAND'} …", "", "Memories of AI agents, in files that people can read.", ""]
     for title, commands in GROUPS:
-        known = [f"  {name:14}  {about}" for name, (_, about) in commands.items() if name.startswith(family)]
+        known = [f"  {name:16}  {about}" for name, (_, about) in commands.items() if name.startswith(family)]
         if known:
             lines += [f"{title}:", *known, ""]
     lines += [_GLOBAL_OPTIONS, "`smp COMMAND --help` explains a command, with examples. New here? smp demo"]
@@ -121,7 +123,8 @@ def _unknown(name: str) -> str:
     family = name.partition(" ")[0]
     if family in FAMILIES:
         known = [command for command in COMMANDS if command.startswith(family + " ")]
-        return f"After 'smp {family}' comes one of: {', '.join(command.partition(' ')[2] for command in known)}."
+        words = [command.partition(" ")[2] for command in known]
+        return f"After 'smp {family}' comes {'one of' if len(words) > 1 else 'only'}: {', '.join(words)}."
     import difflib  # rare, and slow to load
 
     near = _OTHER_WORDS.get(name) or difflib.get_close_matches(name, [*COMMANDS, *FAMILIES], 1)

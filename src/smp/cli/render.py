@@ -22,6 +22,8 @@ _HOSTILE = re.compile(
     "\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 _A_WORD, _SOME_WORDS = 10, 24  # columns that a table tries to leave to a cell
+_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?")
+_MINUTES, _DATE = 16, 10  # columns of a time without its seconds, and of the day alone
 _SPACES = re.compile(r"[ \t\r\n]+")
 
 # Styles stand in a line as characters that no text has (Unicode noncharacters) until it is printed.
@@ -238,34 +240,73 @@ def pad(text: str, columns: int, right: bool = False) -> str:
     return gap + text if right else text + gap
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]], columns: int | None) -> Iterator[str]:
-    """Rows below their heads; a head that starts with `>` aligns to the right. The last column takes what is left."""
+def table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], columns: int | None, spare: Sequence[str] = ()
+) -> Iterator[str]:
+    """Rows below their heads; a head that starts with `>` aligns to the right. The last column takes what is left.
+
+    Where it is too narrow, times lose their seconds and then their hour, and columns without a cell and then the
+    `spare` ones are left out, before anything is cut.
+    """
     body = [[safe(one_line(cell)) for cell in row] for row in rows]
     names = [head.removeprefix(">") for head in heads]
-    widths = [max(map(width_of, column)) for column in zip(names, *body, strict=True)]
-    last = len(heads) - 1
-    if columns is not None:
-        _make_room(widths, columns)
-
     right = [head.startswith(">") for head in heads]
+    widths = [max(map(width_of, column)) for column in zip(names, *body, strict=True)]
+    shown = range(len(heads)) if columns is None else _make_room(names, body, widths, columns, spare)
+    last = shown[-1]
 
     def joined(cells: Sequence[str]) -> str:
-        fitted = [cut(cell, widths[at]) for at, cell in enumerate(cells)]
-        padded = [pad(cell, widths[at], right[at]) for at, cell in enumerate(fitted) if at < last or right[at]]
-        return "  ".join([*padded, *fitted[len(padded) :]]).rstrip()
+        fitted = {at: _shortened(cells[at], widths[at]) for at in shown}
+        padded = [pad(cell, widths[at], right[at]) if at < last or right[at] else cell for at, cell in fitted.items()]
+        return "  ".join(padded).rstrip()
 
     yield paint("dim", joined(names))
     yield from map(joined, body)
 
 
-def _make_room(widths: list[int], columns: int) -> None:
-    """Narrow the columns until all fit: the last one first, down to some words, then the widest of the middle."""
-    last = len(widths) - 1
-    excess = max(0, sum(widths) + 2 * last - columns)
+def _shortened(cell: str, columns: int) -> str:
+    """A cell that fits: a time as far as it goes, the name of such a column without its zone, all else cut."""
+    if width_of(cell) <= columns:
+        return cell
+    if _TIME.fullmatch(cell) and columns >= _DATE:
+        return cell[: _MINUTES if columns >= _MINUTES else _DATE]
+    return cut(cell.removesuffix(" (UTC)"), columns)
+
+
+def _make_room(
+    names: list[str], body: list[list[str]], widths: list[int], columns: int, spare: Sequence[str]
+) -> Sequence[int]:
+    """Narrow the columns until all fit, and say which are shown."""
+    shown = list(range(len(widths)))
+    times = [at for at in shown if (cells := [row[at] for row in body if row[at]]) and all(map(_TIME.fullmatch, cells))]
+
+    def excess() -> int:
+        return max(0, sum(widths[at] for at in shown) + 2 * (len(shown) - 1) - columns)
+
+    def is_tight() -> bool:  # also when the last column has given what it can
+        return excess() > max(0, widths[shown[-1]] - _SOME_WORDS)
+
+    if excess() and body:
+        shown = [at for at in shown if at == 0 or any(row[at] for row in body)]
+        for at in times:
+            widths[at] = min(widths[at], _MINUTES)
+    if is_tight():
+        for at in times:
+            widths[at] = min(widths[at], _DATE)
+    for name in spare:
+        if is_tight():
+            shown = [at for at in shown if names[at] != name]
+    _narrow(widths, shown, excess())
+    return shown
+
+
+def _narrow(widths: list[int], shown: list[int], excess: int) -> None:
+    """Cut columns: the last one first, down to some words, then the widest of the middle."""
+    last = shown[-1]
     given = min(excess, max(0, widths[last] - _SOME_WORDS))
     widths[last] -= given
     for _ in range(excess - given):
-        widest = max(range(1, last), key=widths.__getitem__, default=last)
+        widest = max(shown[1:-1], key=widths.__getitem__, default=last)
         at = widest if widths[widest] > _A_WORD else last
         widths[at] = max(1, widths[at] - 1)
 

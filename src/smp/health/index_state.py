@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from smp.files.layouts.layout import PRIVATE
 from smp.files.system import RealSystem
 from smp.health.check import Check
-from smp.health.report import NOTE, WARNING, Finding, named
+from smp.health.report import NOTE, WARNING, Finding, counted, named
 from smp.index.memories import Shape, microseconds
 from smp.index.rows import Unusable
 from smp.index.stored import StoredIndex, stored_in
@@ -109,9 +109,8 @@ class IndexState(Check):
         if self._index is None:
             self.said = "made when it is first asked" if not self._wrong else ""
         else:
-            self.said = (
-                f"{self._caught_up:,} of {self._sessions:,} sessions caught up, {self._compared:,} memories compared"
-            )
+            compared, sessions = counted(self._compared, "memory", "memories"), counted(self._sessions, "session")
+            self.said = f"{compared} compared, {self._caught_up:,} of {sessions}"
 
     def _open(self, subject: Subject) -> None:
         if self._opened:

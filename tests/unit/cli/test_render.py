@@ -93,6 +93,31 @@ def test_table_aligns_and_keeps_to_the_width() -> None:
     assert all(width_of(line) <= 20 for line in table(("id", ">n", "text"), rows, 20))
 
 
+def test_a_narrow_table_shortens_times_and_leaves_columns_out_before_it_cuts() -> None:
+    """Times ended in the middle of a day: `2026-01-3…`."""
+    heads = ("id", "project", ">size", "created (UTC)", "state", "text")
+    rows = [
+        ("DEC-0001", "", "748 B", "2026-01-31 14:30:05", "active", "Use OAuth 2.0"),
+        ("FIND-0001", "", "", "", "high, open", "Login has no rate limit, says veritas"),
+    ]
+
+    def lines(columns: int) -> list[str]:
+        return [printed(line).rstrip("\n") for line in table(heads, rows, columns, spare=("size",))]
+
+    assert lines(110)[0] == "id         project   size  created (UTC)        state       text"
+    assert lines(82)[:2] == [
+        "id          size  created (UTC)     state       text",
+        "DEC-0001   748 B  2026-01-31 14:30  active      Use OAuth 2.0",
+    ]
+    assert lines(68)[0] == "id          size  created     state       text"
+    assert lines(60)[:2] == [
+        "id         created     state       text",
+        "DEC-0001   2026-01-31  active      Use OAuth 2.0",
+    ]
+    assert lines(60)[2] == "FIND-0001              high, open  Login has no rate limit,…"
+    assert all(width_of(line) <= columns for columns in range(50, 120) for line in lines(columns))
+
+
 def test_fields_stand_in_a_column() -> None:
     lines = list(fields([("a", "one\ntwo"), ("long", "x")], None))
     assert [printed(line) for line in lines] == ["a     one\n", "      two\n", "long  x\n"]

@@ -44,7 +44,7 @@ def test_a_store_that_is_well_has_no_findings_and_is_not_touched(tmp_path: Path,
         assert report.findings == []
         assert (report.ok, report.severity, report.sessions, report.memories) == (True, "ok", 1, 8)
         assert [check.name for check in report.checks] == [kind.name for kind in CHECKS]
-        assert "1 of 1 sessions caught up, 8 memories compared" in [check.said for check in report.checks]
+        assert "8 memories compared, 1 of 1 session" in [check.said for check in report.checks]
     with unchanged(memory.root):
         assert looked(memory.root).findings == []
 

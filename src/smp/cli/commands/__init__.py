@@ -12,7 +12,7 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
         "Begin",
         {
             "init": ("stores", "Make a store below this folder"),
-            "demo": ("demo", "See the main job in a minute: agents write, one is killed, nothing is lost"),
+            "demo": ("demo", "See it at work: agents write, one is killed, nothing is lost"),
             "session new": ("sessions", "Start a session"),
             "session list": ("sessions", "List the sessions of the store"),
             "session show": ("sessions", "Show who takes part in a session and what it is about"),
@@ -104,7 +104,7 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
     (
         "BMAD",
         {
-            "digest": ("digest", "Write what is remembered on a page that people and agents see"),
+            "digest": ("digest", "Write what is remembered on a page for people and agents"),
             "memlog init": ("memlog", "Make a memlog, BMAD's working memory"),
             "memlog append": ("memlog", "Append to a memlog; safe when several do so at once"),
             "memlog set": ("memlog", "Set a field in the head of a memlog"),
@@ -113,7 +113,7 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
     (
         "Serve",
         {
-            "install": ("install", "Put memory into Claude Code, Codex, Gemini CLI, Cursor or BMAD, or take it out"),
+            "install": ("install", "Put memory into a coding agent or BMAD, or take it out"),
             "hook": ("hook", "Recall and record, called by a coding agent at its events"),
             "mcp": ("mcp", "Serve the memory to an agent over MCP"),
         },
@@ -124,7 +124,7 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
             "redact": ("privacy", "Take secrets out of what is already stored"),
             "erase": ("forgetting", "Take the bytes of memories out of every file, with a receipt"),
             "purge": ("forgetting", "Take out for good what has been in the trash long enough"),
-            "audit": ("privacy", "Show what was deleted, redacted or handed out, by whom and why"),
+            "audit": ("privacy", "Show what was deleted, redacted or handed out, and why"),
         },
     ),
 )

@@ -68,7 +68,9 @@ def _told(call: Call, hits: Hits, asked: Asked, ask: Ask, words: str) -> Iterato
     meanings = options.mode in (None, "default")
     explain = all_parts if options.explain else None
     yield from hit_lines(hits, words, call.screen.width, bare=bare, explain=explain, meanings=meanings)
-    for by, counts in hits.counts.items():
+    for number, (by, counts) in enumerate(hits.counts.items()):
+        if hits or number:
+            yield ""
         yield from _counts(by, counts, call.screen.width)
     if hits:
         yield from _next_steps(hits, asked)
@@ -78,7 +80,6 @@ def _told(call: Call, hits: Hits, asked: Asked, ask: Ask, words: str) -> Iterato
 
 def _counts(by: str, counts: dict[str, int], columns: int | None) -> Iterator[str]:
     most = dict(list(counts.items())[:_MOST_COUNTS])
-    yield ""
     yield f"{paint('bold', f'By {by}')}"
     yield from bars(most, lambda number: f"{number:,}", columns)
     if len(counts) > len(most):

@@ -127,12 +127,12 @@ def _session_table(call: Call, rows: list[dict[str, Any]]) -> Iterator[str]:
         for row in rows
     ]
     heads = ("session", "project", ">memories", ">size", "last write (UTC)", "state", "next")
-    yield from table(heads, cells, call.screen.width)
+    yield from table(heads, cells, call.screen.width, spare=("size", "last write (UTC)"))
 
 
 def _what_next(step: dict[str, Any] | None) -> str:
-    """`archived on 2026-02-03`; nothing if nothing happens by itself."""
-    return f"{step['state']} on {step['when'][:10]}" if step and step["when"] else ""
+    """`archived 2026-02-03`; nothing if nothing happens by itself."""
+    return f"{step['state']} {step['when'][:10]}" if step and step["when"] else ""
 
 
 # -- session show
