@@ -12,7 +12,7 @@ Where a design leaves something open:
 - "Unresolved decisions maintain higher priority" (003 §7.2): those whose status says that they are open stay at 0.7,
   which 003 §7.3 calls high priority. A decision that is merely `active`, as all are at first, fades by its rate.
 - Preferences stay at 0.6 (002, 003), but those that are inferred, or no surer than that, may fade to 0.3 (003).
-- 001 states its boost twice, differently; the formula of §6.1 holds, and by SPEC 17 its half-lives. Importance is what
+- 001 states its boost twice, differently; the formula of §6.1 holds, and its half-lives do. Importance is what
   the memory says, or else what §5.3 derives from type, severity, impact and approval.
 - Types that a design does not know: by half-life 168 hours, its default; else a learning fades as slowly as a preference
   ("learnings persist longer"), an artifact like a finding, a summary like a decision.

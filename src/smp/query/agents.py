@@ -1,4 +1,4 @@
-"""Who took part, and with what? Everyone who wrote a memory, the busiest first, in the manner of seed 003 §2.3.
+"""Who took part, and with what? Everyone who wrote a memory, the busiest first, in the manner of design 003 §2.3.
 
 The seeds name the file `agents.yaml` and show no content. It has what their session head says of an agent
 (`message_count`, `last_active`) and what their topic index says of a topic (`related_memories`). An agent's state is the

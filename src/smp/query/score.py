@@ -293,7 +293,7 @@ def faded(relevance: float, priority: float) -> float:
 
 
 def weighted(text: float, age_days: float, importance: float, unused_hours: float | None) -> dict[str, float]:
-    """001 §5.3: the parts whose sum is the relevance. Its rates of fading are per day (SPEC 17)."""
+    """001 §5.3: the parts whose sum is the relevance. Its rates of fading are per day."""
     return {
         "text": 0.4 * text,
         "time": 0.3 * exp(-0.1 * max(age_days, 0.0)),

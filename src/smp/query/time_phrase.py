@@ -240,7 +240,7 @@ class Phrase:
             return self._up_to_now(1, unit, after)
         if word == "last" and unit in ("second", "minute", "hour", "day"):
             return None if self.in_question else self._up_to_now(1, unit, after)
-        if word == "last" and unit == "week":  # seed 004 §4.3 has it as a time before now; people mean either
+        if word == "last" and unit == "week":  # design 004 §4.3 has it as a time before now; people mean either
             start = calendar.days(calendar.week_begins(self.now) - 7)[0] if self.in_question else self.now - WEEK
             return Stretch(start, self.now + 1, after)
         return self._unit_before(unit, after)

@@ -1,4 +1,4 @@
-"""What happened when? Memories as events, oldest first, and by hour or day, in the shape of seed 003 §2.3.2.
+"""What happened when? Memories as events, oldest first, and by hour or day, in the shape of design 003 §2.3.2.
 
 An event stands at the time at which its memory was created; changes of a memory are in its `history`.
 """

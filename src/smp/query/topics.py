@@ -1,4 +1,4 @@
-"""What is it about? The topics of some memories, the weightiest first, in the shape of seed 003 §2.3.1.
+"""What is it about? The topics of some memories, the weightiest first, in the shape of design 003 §2.3.1.
 
 A memory mentions its `topic`, its tags, and what stands above them: `security.login` is about `security`, too. So a
 topic's memories are those that `by_topic` finds. Spellings that differ in capitals are one topic, under the most

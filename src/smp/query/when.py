@@ -8,7 +8,7 @@ finds the times that a longer question names. The grammar itself is in `smp.quer
 Guarantees:
 - A range is half-open and in UTC. An end is part of it in the unit in which it is written: `..2026-01-10` includes the
   10th, `end: "23:59:59"` that second, a datetime its microsecond. `before` and `after` leave out what they name.
-- "last 3 days" and "past week" reach up to now, and so do "last hour", "last day" and "last week" (seed 004 §4.3);
+- "last 3 days" and "past week" reach up to now, and so do "last hour", "last day" and "last week" (design 004 §4.3);
   "last month", "last year", "previous week" are the whole ones before this, "the last month" reaches up to now.
   "two weeks ago" is the week around that day.
 - What has no year of its own is the most recent one that has begun.

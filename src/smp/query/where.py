@@ -5,7 +5,7 @@ Shapes that `compile_filter` reads; several conditions must all hold:
     {"severity": "critical"}                        equals
     {"severity": ["high", "critical"]}              in
     {"impact.score": {"greater": 3, "less": 9}}     any operators
-    {"field": "tags", "operator": "contains", "value": "auth"}      seed 003 §4, also as a list of these
+    {"field": "tags", "operator": "contains", "value": "auth"}      design 003 §4, also as a list of these
     [("severity", "equals", "critical"), ("evidence", "exists")]
     "severity=critical"  "impact.score>3"  "tags~auth"  "status!=open"  "evidence?"  "!evidence"  "path matches src/*"
 

@@ -1,6 +1,6 @@
 """Where can a person read what a session is about? In `indexes/` of its folder, which the layout `markdown` keeps.
 
-    indexes/topics.yaml  timeline.yaml  agents.yaml        as seed 003 §2.1 and §2.3 have them
+    indexes/topics.yaml  timeline.yaml  agents.yaml        as design 003 §2.1 and §2.3 have them
 
 The files are made from the memories and can be thrown away; SMP never reads them back. They hold no text of memories,
 only names, times and ids.

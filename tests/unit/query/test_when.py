@@ -175,13 +175,13 @@ def test_from_here_to_there(text: str, start: str, end: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "start", "end"),
     [
-        # seed 001 §5.1 and §7.1
+        # design 001 §5.1 and §7.1
         (
             {"start": "2026-01-10T00:00:00Z", "end": "2026-01-11T23:59:59Z"},
             "2026-01-10",
             "2026-01-12",
         ),
-        # seed 004 §6.2
+        # design 004 §6.2
         (
             {"start": datetime(2026, 1, 1, tzinfo=UTC), "end": datetime(2026, 1, 10, tzinfo=UTC)},
             "2026-01-01",
