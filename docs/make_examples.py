@@ -197,7 +197,7 @@ WHEN = {
     "Busy": "Catches all that may succeed when tried again.",
     "LockTimeout": "Another process held the lock for too long. `holder` says who. Also while a store is being converted.",
     "Conflict": "`expected_revision` is not the current one: somebody was quicker.",
-    "QueryTimeout": "Reserved for queries (issue 3); not raised yet.",
+    "QueryTimeout": "`query(timeout=…)` took longer than that. Nothing is wrong; ask for less, or give it more time.",
     "Corrupt": "Catches all kinds of damage.",
     "StorageCorrupt": "A link, a pipe or a file with several names where a plain file should be. Exit code of `smp validate` when something cannot be read.",
     "SessionCorrupt": "The head of a session cannot be read (its memories can), or `convert` met entries that cannot be read.",

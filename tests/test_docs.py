@@ -85,9 +85,40 @@ def test_the_examples_of_the_api_run() -> None:
     assert names["session"].get("FIND-0001").status == "resolved"
 
 
+@pytest.mark.parametrize("name", ["howto", "finding", "agents", "privacy", "health"])
+def test_the_examples_of_the_guides_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    memory = smp.open(":memory:")
+    names: dict[str, Any] = {"smp": smp, "memory": memory, "session": memory.create_session("checkout")}
+    for code in blocks(f"docs/{name}.md", "python"):
+        exec(code, names)
+
+
 def test_the_commands_of_the_quick_start_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (lines,) = [block for block in blocks("README.md", "sh") if "smp init" in block]
     assert run_commands(lines, tmp_path, monkeypatch) == [0] * 9
+
+
+def test_the_question_of_the_quick_start_finds_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A newcomer's first question had no answer."""
+    (lines,) = [block for block in blocks("README.md", "sh") if "smp init" in block]
+    until, question, _ = lines.partition(next(line for line in lines.splitlines() if line.startswith("smp query")))
+    run_commands(until, tmp_path, monkeypatch)
+    capsys.readouterr()
+    assert run_commands(question, tmp_path, monkeypatch) == [0]
+    assert "FIND-0001" in capsys.readouterr().out
+
+
+def test_the_package_that_mcp_needs_is_named_as_the_extra_has_it() -> None:
+    import shlex
+    import tomllib
+
+    from smp.cli.commands.mcp import HOW_TO_INSTALL
+
+    extras = tomllib.loads(text("pyproject.toml"))["project"]["optional-dependencies"]
+    assert shlex.split(HOW_TO_INSTALL) == ["pip", "install", *extras["mcp"]]
 
 
 def test_every_command_in_the_docs_is_understood(empty_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,6 +189,15 @@ def test_every_setting_is_explained() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_explained(name: str) -> None:
     assert f"**`smp {name}`**" in text("docs/cli.md")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_explained(name: str) -> None:
+    from smp.cli.arguments import parser_of
+
+    known = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text("docs/cli.md")))
+    options = {option for action in parser_of(name)[0]._actions for option in action.option_strings if option[1] == "-"}
+    assert sorted(options - known - {"--help"}) == []
 
 
 @pytest.mark.parametrize("kind", [smp.Memory, smp.SessionMemory, smp.Transaction, smp.Record, Snapshot])

@@ -353,7 +353,7 @@ class Forgetting:
         if not any(getattr(question, name) not in (None, "", []) for name in _NARROWING) and not given.get("where"):
             raise InvalidQuery(
                 "Say which memories are meant: an id, or a topic, tag, type, agent, time, field or text. For a whole "
-                "session there is delete_session.",
+                "session: smp session delete ID, memory.delete_session(id).",
                 field="id",
             )
         return given

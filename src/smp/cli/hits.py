@@ -31,7 +31,7 @@ MEANINGS = {
     "time": "the question names when",
     "meaning": "it means the same",
     "strength": "how much of it the best one has",
-    "worth": "less for few or a machine's words",
+    "worth": "few words, or a machine's",
     "fading": "a little less, as it has faded",
     "session_idle": "a little less, as nobody writes",
 }

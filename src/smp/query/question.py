@@ -238,7 +238,7 @@ def _type(name: str) -> str:
     try:
         return kind_of(name).name
     except InvalidRecord as error:
-        raise InvalidQuery(f"types: {error.message}", field="types") from None
+        raise InvalidQuery(f"types: {error.message.removeprefix('type: ')}", field="types") from None
 
 
 def _sessions(value: Any) -> list[str] | None:

@@ -32,7 +32,9 @@ def doctor_arguments(parser: Parser) -> None:
         metavar="FIX",
         help="with --fix: only permissions, recovery, index, access or maintenance; repeat for more",
     )
-    parser.add_argument("--quick", action="store_true", help="leave out secrets, duplicates and checksums of archives")
+    parser.add_argument(
+        "--quick", action="store_true", help="leave out secrets, duplicates, archives and checksums of the index"
+    )
     parser.add_argument("--all", action="store_true", help="all sessions, also if SMP_SESSION names one")
 
 

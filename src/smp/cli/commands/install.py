@@ -180,7 +180,9 @@ def _told(call: Call, title: str, changes: list[tuple[Edit, str, str]], done: bo
         from importlib.util import find_spec
 
         if any("MCP" in edit.about for edit, _, _ in changes) and find_spec("mcp") is None:
-            yield "The MCP server needs one more package: pip install 'smp[mcp]'. The hooks do not."
+            from smp.cli.commands.mcp import HOW_TO_INSTALL
+
+            yield f"The MCP server needs one more package: {HOW_TO_INSTALL}. The hooks do not."
         from smp.hooks.place import store_of
 
         if store_of(os.getcwd(), os.environ) is None:

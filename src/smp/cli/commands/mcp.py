@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from smp.cli.call import Call
     from smp.mcp.graph_file import TakenIn
 
+# What the extra `mcp` brings, by its own name: the name smp belongs to another project where packages are published.
+HOW_TO_INSTALL = "pip install 'mcp>=2.3,<3'"
 _ONLY_HTTP = ("host", "port", "token_file", "allow_remote", "allow_host")
 
 
@@ -35,7 +37,7 @@ def run_mcp(call: Call) -> None:
     """Serve the memory to an agent over MCP, the Model Context Protocol. A client such as a coding agent starts it.
 
     Over standard input and output, one server for each client; any number of them, and of other commands, may share a
-    store. With --http, one server for many clients, which need the bearer token. Needs pip install 'smp[mcp]'.
+    store. With --http, one server for many clients, which need the bearer token. Needs SMP's extra `mcp`.
 
     With --compat memory it has the nine tools of the reference memory server and takes its place; the file that
     MEMORY_FILE_PATH names is taken in once.
@@ -56,7 +58,7 @@ def run_mcp(call: Call) -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "smp":
             raise
-        raise UserError("MCP is not installed: pip install 'smp[mcp]'", module=error.name) from None
+        raise UserError(f"MCP is not installed. Where smp is installed: {HOW_TO_INSTALL}", module=error.name) from None
     wanted = Wanted(
         session=call.session_name,
         author=call.author,
