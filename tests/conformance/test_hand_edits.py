@@ -267,6 +267,21 @@ def test_two_appends_merged_by_git_give_one_id_to_two_memories(tmp_path: Path, l
     assert problems(again) == []
 
 
+def test_repair_leaves_an_entry_without_a_number_where_it_stands(tmp_path: Path, layout: str) -> None:
+    """It was written with seq 0, and so became the first memory of its session."""
+    session = filled(tmp_path, layout)
+    path = decisions_file(tmp_path, layout)
+    path.write_text(path.read_text() + by_hand(layout, "DEC-0003", "Typed"))
+    assert texts(session) == [*ALL, "Typed"]
+    assert any("DEC-0003 was taken twice" in action for action in session.repair().actions)
+    for seen in (session, opened(tmp_path)):
+        assert texts(seen) == [*ALL, "Typed"]
+        assert seen.get("DEC-0004").decision == "Typed"
+        assert problems(seen) == []
+    session.add_decision("Next")
+    assert texts(opened(tmp_path)) == [*ALL, "Typed", "Next"]
+
+
 def test_the_same_entry_twice_counts_once(tmp_path: Path, layout: str) -> None:
     session = filled(tmp_path, layout)
     path = decisions_file(tmp_path, layout)

@@ -234,7 +234,7 @@ class _Repair:
             entry = self._entry(name, piece)
             if entry.op != PUT:  # a change or a deletion has no room for what SMP does not know
                 self._aside.append((name, data))
-            return self._encoded(name, entry)
+            return self._encoded(name, piece, entry)
         return data
 
     def _problems_at(self, name: str, line: int) -> list[Problem]:
@@ -247,17 +247,20 @@ class _Repair:
         self._numbers[prefix] = self._numbers.get(prefix, 0) + 1
         old, entry.id = entry.id, ids.numbered(prefix, self._numbers[prefix])
         self._act(name, piece.line, f"{old} was taken twice; this one is {entry.id} now")
-        return self._encoded(name, entry)
+        return self._encoded(name, piece, entry)
 
     def _entry(self, name: str, piece: Piece) -> Entry:
         return self._layout.dialect.decode(
             piece.fields or {}, self._layout.kind_of(name), piece.state, name, piece.line, 0
         )
 
-    def _encoded(self, name: str, entry: Entry) -> bytes:
+    def _encoded(self, name: str, piece: Piece, entry: Entry) -> bytes:
         if entry.op == PUT and not entry.schema:
             entry.schema = 1
-        return self._layout.codec_of(name).encode(self._layout.dialect.encode(entry, self._session.session))
+        fields = self._layout.dialect.encode(entry, self._session.session)
+        if type((piece.fields or {}).get("seq")) is not int:
+            fields.pop("seq")  # it goes on standing, in order, where it stands in the file
+        return self._layout.codec_of(name).encode(fields)
 
     def _put_aside(self, name: str, piece: Piece, data: bytes, reason: str) -> bytes:
         if not data.strip(b" \t\r\n"):
@@ -278,7 +281,8 @@ class _Repair:
                 os.path.join(folder, f"{name.replace('/', '_')}.repair.{stamp}.{os.urandom(3).hex()}.{number}"), data
             )
         disk.sync_folder(folder)
-        self._actions.append(f"{len(self._aside)} piece(s) set aside in {os.path.join(PRIVATE, QUARANTINE)}")
+        pieces = "1 piece" if len(self._aside) == 1 else f"{len(self._aside)} pieces"
+        self._actions.append(f"{pieces} set aside in {os.path.join(PRIVATE, QUARANTINE)}")
 
     def _act(self, name: str, line: int, what: str) -> None:
         self._actions.append(f"{os.path.join(self._reader.folder, name)}:{line}: {what}")
