@@ -115,9 +115,9 @@ SETTINGS = (
 _BY_PATH = {setting.path: setting for setting in SETTINGS}
 _BY_VARIABLE = {setting.variable: setting for setting in SETTINGS}
 _SECTIONS = {path[:at] for path in _BY_PATH for at, character in enumerate(path) if character == "."}
-_OTHER_NAMES = {"privacy.auto_redaction": "privacy.redaction.enabled"}  # as a seed has it
-_WRAPPER = "memory_config"  # the seed of the jsonl layout puts all settings inside it
-_VERSION, _KNOWN_VERSION = "version", "1.0"  # how the seeds number their config file; says nothing to us
+_OTHER_NAMES = {"privacy.auto_redaction": "privacy.redaction.enabled"}  # as a design has it
+_WRAPPER = "memory_config"  # the design of the jsonl layout puts all settings inside it
+_VERSION, _KNOWN_VERSION = "version", "1.0"  # how the designs number their config file; says nothing to us
 
 
 class Config:

@@ -1,6 +1,6 @@
 """Who took part, and with what? Everyone who wrote a memory, the busiest first, in the manner of design 003 §2.3.
 
-The seeds name the file `agents.yaml` and show no content. It has what their session head says of an agent
+The designs name the file `agents.yaml` and show no content. It has what their session head says of an agent
 (`message_count`, `last_active`) and what their topic index says of a topic (`related_memories`). An agent's state is the
 agent's own, whoever wrote it; any other memory is its author's. What nobody signed is the user's.
 """

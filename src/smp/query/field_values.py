@@ -1,6 +1,6 @@
 """What stands in a field, and how does it compare? The values behind the conditions of `smp.query.where`.
 
-A field is looked up by its own name first, then by the names of the seeds. A path that leads through a list of objects
+A field is looked up by its own name first, then by the names of the designs. A path that leads through a list of objects
 gives one value for each. A comparison puts both sides on one scale: numbers, times, levels from info to critical, or
 text; values that share no scale are neither less nor greater.
 Guarantees: reading and comparing never raise, whatever a memory holds.

@@ -1,7 +1,7 @@
 """What is there, all in all? Topics, timeline, agents and a summary of some memories. Pure: no disk, no clock, no LLM.
 
 Each takes any records, of one session or of many, skips deleted ones, and gives a result that can be gone through, has
-`to_dict()` in the shape that the seeds show, and is the same for the same records in whatever order they come.
+`to_dict()` in the shape that the designs show, and is the same for the same records in whatever order they come.
 """
 
 from __future__ import annotations

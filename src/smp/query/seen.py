@@ -117,7 +117,7 @@ def text_of(moment: datetime | None) -> str | None:
 
 
 def plural(type: str) -> str:
-    """The name for several memories of a type, as in the seeds: `turns`, `decisions`."""
+    """The name for several memories of a type: `turns`, `decisions`."""
     return _PLURALS.get(type, f"{type}s")
 
 

@@ -50,11 +50,12 @@ def _title(summary: SessionSummary) -> str:
 
 
 def _counts(summary: SessionSummary) -> str:
-    parts = [_counted(count, type) for type, count in summary.counts.items()]
+    parts = [counted(count, type) for type, count in summary.counts.items()]
     return ", ".join(parts) or "no memories"
 
 
-def _counted(count: int, type: str) -> str:
+def counted(count: int, type: str) -> str:
+    """`1 turn`, `2 agent states`."""
     if count == 1:
         return f"1 {_NAMES.get(type, type)}"
     return f"{count:,} {plural(type).replace('_', ' ')}"

@@ -9,7 +9,7 @@ Shapes that `compile_filter` reads; several conditions must all hold:
     [("severity", "equals", "critical"), ("evidence", "exists")]
     "severity=critical"  "impact.score>3"  "tags~auth"  "status!=open"  "evidence?"  "!evidence"  "path matches src/*"
 
-The names of the seeds are understood as on input (`timestamp`, `made_by`, `issue`, `decay.priority`), and `status` and
+The names of the designs are understood as on input (`timestamp`, `made_by`, `issue`, `decay.priority`), and `status` and
 `resolution.status` are one thing, open for a finding and active for a decision where nothing is said.
 
 How values compare is in `smp.query.condition`.

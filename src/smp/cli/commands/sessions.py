@@ -166,7 +166,9 @@ def _head_fields(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in {**data["context"], **data["config"]}.items():
         yield one_line(name), value_text(value)
     yield "created", time_text(data["created"]) + " UTC"
-    counts = ", ".join(f"{number:,} {kind}" for kind, number in data["by_type"].items())
+    from smp.query.summary_text import counted
+
+    counts = ", ".join(counted(number, kind) for kind, number in data["by_type"].items())
     yield "memories", f"{data['memories']:,}" + (f" ({counts})" if counts else "")
     yield "size", size_text(data["bytes"])
     yield "folder", data["folder"]
