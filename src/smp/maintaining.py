@@ -180,7 +180,7 @@ class _Maintenance:
                 continue
             report = self._memory.session(name).compact(target[1], dry_run=self._dry_run)
             if report:
-                yield f"compacted {name}: {len(report.removed):,} memories, {report.freed_bytes:,} bytes"
+                yield f"compacted {name}: {_memories(len(report.removed))}, {report.freed_bytes:,} bytes"
 
     def _decay(self) -> Iterator[str]:
         self._store.access.flush()
@@ -204,12 +204,12 @@ class _Maintenance:
     def _access(self) -> Iterator[str]:
         used, end = noted_accesses(self._store)
         if self._dry_run:
-            yield from (f"{name}: uses of {len(those):,} memories" for name, those in used.items())
+            yield from (f"{name}: uses of {_memories(len(those))}" for name, those in used.items())
             return
         for name, those in used.items():
             count = self._memory.session(name)._fold_accesses(those)
             if count:
-                yield f"{name}: uses of {count:,} memories"
+                yield f"{name}: uses of {_memories(count)}"
         if end:
             empty_log(self._store, end)
 
@@ -223,14 +223,14 @@ class _Maintenance:
             expired = retention_due(records, self._now, days, self._evidence)
             soon = upcoming(records, self._now, _ANNOUNCED, days)
             if soon:
-                yield f"{name}: {len(soon):,} memories will go to the trash by {to_text(soon[-1].due)[:10]}"
+                yield f"{name}: {_memories(len(soon))} will go to the trash by {to_text(soon[-1].due)[:10]}"
             by_reason: dict[str, list[str]] = {}
             for each in expired:
                 by_reason.setdefault(each.why, []).append(each.id)
             for why, ids in by_reason.items():
                 if not self._dry_run:
                     session.delete(ids, why, by="smp")
-                yield f"{name}: {len(ids):,} memories to the trash, {why}"
+                yield f"{name}: {_memories(len(ids))} to the trash, {why}"
 
     def _purge(self) -> Iterator[str]:
         yield from self._purge_sessions()
@@ -241,7 +241,7 @@ class _Maintenance:
                 continue
             done = self._memory.session(name).purge(now=self._now, evidence=self._evidence, by="smp")
             if done.ids:
-                yield f"purged {len(done.ids):,} memories of {name}"
+                yield f"purged {_memories(len(done.ids))} of {name}"
 
     def _note_purge(self, away: Away) -> None:
         at = to_text(self._now)
@@ -297,3 +297,7 @@ def _note_runs(store: FileStore, last: dict[str, datetime]) -> None:
         store.disk.replace(_path(store), (json.dumps(fields, indent=2) + "\n").encode())
     except (OSError, SMPError):
         pass  # a disk that can only be read: everything is due again the next time
+
+
+def _memories(number: int) -> str:
+    return "1 memory" if number == 1 else f"{number:,} memories"

@@ -333,7 +333,7 @@ def test_uses_go_into_the_files_and_outlive_the_log_and_the_index(every: World) 
         every.passes(0.01)
     every.passes(1)
     before = every.memory.session("s1").get("DEC-0001")
-    assert "s1: uses of 1 memories" in every.memory.maintain().did
+    assert "s1: uses of 1 memory" in every.memory.maintain().did
     after = every.memory.session("s1").get("DEC-0001")
     assert after.access["count"] == 3
     assert (after.updated, after.updated_by) == (before.updated, before.updated_by)

@@ -66,7 +66,7 @@ class IndexState(Check):
         self._compared += len(rows)
         ids = sorted(self._still_differing(session, ids)) if ids and not self._index.has_changed else []
         if ids:
-            message = f"The index says something else than the files about {len(ids):,} memories: {named(ids)}."
+            message = f"The index says something else than the files about {counted(len(ids), 'memory', 'memories')}: {named(ids)}."
             yield Finding(self.name, WARNING, message, _FIX, session.id, tuple(ids), self._index.folder, fix=INDEX_FIX)
 
     def store(self, subject: Subject) -> Iterator[Finding]:

@@ -77,7 +77,9 @@ class Trash(Check):
             except (ValueError, OverflowError):
                 continue
         if due:
-            message = f"{len(due):,} deleted memories of {session.id} have been in the trash for {kept.days} days: {named(due)}."
+            deleted = counted(len(due), "deleted memory", "deleted memories")
+            has = "has" if len(due) == 1 else "have"
+            message = f"{deleted} of {session.id} {has} been in the trash for {kept.days} days: {named(due)}."
             advice = "smp deleted shows them, smp restore brings them back; smp purge --all takes them out for good."
             self._due.append(Finding(self.name, NOTE, message, advice, session.id, tuple(due)))
         yield from ()

@@ -16,6 +16,7 @@ from smp.mcp.answers import Reply, recalled
 from smp.mcp.budget import AROUND_TOKENS, cost_of, fitting, lines_fitting, shortened, squeezed
 from smp.model.time import to_text
 from smp.model.types import KINDS
+from smp.query.summary_text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -110,9 +111,12 @@ def overview(caller: Caller, given: arguments.Overview) -> Reply:
     if given.what == "summary":
         lines = list(asked.summarize())
     elif given.what == "topics":
-        lines = [f"- {each.name}: {each.mentions} mentions, last {to_text(each.last)[:10]}" for each in asked.topics()]
+        lines = [
+            f"- {each.name}: {_counted(each.mentions, 'mention')}, last {to_text(each.last)[:10]}"
+            for each in asked.topics()
+        ]
     elif given.what == "agents":
-        lines = [f"- {each.name} ({each.kind}): {each.memories} memories, last {to_text(each.last)[:10]}" for each in asked.agents()]  # fmt: skip
+        lines = [f"- {each.name} ({each.kind}): {_counted(each.memories, 'memory', 'memories')}, last {to_text(each.last)[:10]}" for each in asked.agents()]  # fmt: skip
     elif given.what == "timeline":
         events = list(asked.timeline("day", time=given.time))
         lines = [f"- {to_text(each.time)[:16]} {each.id}: {one_line(each.text)[:200]}" for each in reversed(events)]
@@ -128,9 +132,13 @@ def _figures(caller: Caller, session: str | None) -> list[str]:
     lines = []
     for each in sessions:
         stats = each.stats()
-        types = ", ".join(f"{count} {name}" for name, count in stats.by_type.items())
-        lines.append(f"- {each.id}: {stats.memories} memories ({types}), {stats.deleted} in the trash, {stats.bytes:,} bytes, {stats.utilisation:.0%} of its quota")  # fmt: skip
+        types = ", ".join(counted(count, name) for name, count in stats.by_type.items())
+        lines.append(f"- {each.id}: {_counted(stats.memories, 'memory', 'memories')} ({types}), {stats.deleted} in the trash, {stats.bytes:,} bytes, {stats.utilisation:.0%} of its quota")  # fmt: skip
     return lines
+
+
+def _counted(number: int, one: str, many: str = "") -> str:
+    return f"1 {one}" if number == 1 else f"{number:,} {many or one + 's'}"
 
 
 # -- how a memory is shown

@@ -214,7 +214,10 @@ def _outlook(size: dict[str, Any]) -> Iterator[str]:
     """Where it will lead, and what can be done about it."""
     days, gain = size["predicted_days_to_quota"], size["estimated_compaction_gain_bytes"]
     if days is not None:
-        yield paint("dim", f"      full in about {days:,.0f} days, at {size_text(round(size['bytes_per_day']))} a day")
+        yield paint(
+            "dim",
+            f"      full in about {plural(round(days), 'day')}, at {size_text(round(size['bytes_per_day']))} a day",
+        )
     if size["level"] != "ok" or gain:
         yield paint("dim", f"      {size['level']}; `smp compact` could free about {size_text(gain or 0)}")
     if size["cold_bytes"]:
