@@ -258,7 +258,7 @@ def _collect(mapping: Any, prefix: str, source: str, flat: Flat, may_wrap: bool 
         _not_a_section(prefix, mapping, source)
     for key, value in mapping.items():
         path = f"{prefix}.{key}" if prefix else str(key)
-        path = _OTHER_NAMES.get(path, path)
+        path = usual_name(path)
         if path in _BY_PATH:
             if path in flat:
                 raise InvalidConfig(f"The setting '{path}' is given twice ({source}).", key=path, source=source)
@@ -361,14 +361,22 @@ def _not_a_section(path: str, value: Any, source: str) -> NoReturn:
     )
 
 
+def usual_name(path: str) -> str:
+    """The name of a setting, also if it is called otherwise."""
+    return _OTHER_NAMES.get(path, path)
+
+
 def _unknown(path: str, source: str) -> NoReturn:
     import difflib  # rare, and slow to load
 
     known = list(_BY_PATH)
     last_names = {name.rpartition(".")[2]: name for name in known}  # somebody left the section out
-    near = difflib.get_close_matches(path, known, 1) or [
-        last_names[name] for name in difflib.get_close_matches(path.rpartition(".")[2], list(last_names), 1)
-    ]
+    near = (
+        [usual_name(path)]
+        if path in _OTHER_NAMES
+        else difflib.get_close_matches(path, known, 1)
+        or [last_names[name] for name in difflib.get_close_matches(path.rpartition(".")[2], list(last_names), 1)]
+    )
     hint = (
         f"Did you mean '{near[0]}'?" if near else f"Known settings: {', '.join(known[:8])}, …; `smp config` lists all."
     )

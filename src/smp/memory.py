@@ -7,7 +7,7 @@ import os
 
 from smp.agents import GLOBAL_SESSION
 from smp.asking import Asking
-from smp.config import DEFAULT_ROOTS, Config, with_facts_outside
+from smp.config import DEFAULT_ROOTS, Config, usual_name, with_facts_outside
 from smp.errors import (
     FormatTooNew,
     InvalidConfig,
@@ -427,14 +427,24 @@ def _with_setting(stored: dict[str, Any], name: str, value: Any) -> dict[str, An
     """The settings of a file with one of them changed or, for None, taken out."""
     changed: dict[str, Any] = json.loads(json.dumps(stored))
     inner = changed["memory_config"] if isinstance(changed.get("memory_config"), dict) else changed
-    inner.pop(name, None)
-    *sections, last = name.split(".")
-    for section in sections:
-        inner = inner.setdefault(section, {})
-    inner.pop(last, None)
+    _take_out(inner, name)
     if value is not None:
+        *sections, last = name.split(".")
+        for section in sections:
+            inner = inner.setdefault(section, {})
         inner[last] = value
     return changed
+
+
+def _take_out(settings: dict[str, Any], name: str, prefix: str = "") -> None:
+    """Take a setting out, in whatever way it is written: nested, with dots, under another name."""
+    for key, value in list(settings.items()):
+        if usual_name(prefix + key) == name:
+            del settings[key]
+        elif isinstance(value, dict):
+            _take_out(value, name, f"{prefix}{key}.")
+            if not value:
+                del settings[key]
 
 
 def _layout_asked_for(config: Mapping[str, Any] | None) -> str:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,6 +98,32 @@ def test_settings_from_file_environment_and_argument(tmp_path: Path, monkeypatch
         with pytest.raises(InvalidConfig):
             smp.open(tmp_path)
         assert path.read_text() == bad
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"privacy": {"auto_redaction": False}},
+        {"privacy.auto_redaction": False},
+        {"privacy.redaction.enabled": False},
+        {"privacy.redaction": {"enabled": False, "off": ["phone"]}},
+        {"privacy": {"redaction.enabled": False}},
+        {"memory_config": {"privacy": {"redaction": {"enabled": False}}}},
+    ],
+)
+def test_a_setting_can_be_changed_in_whatever_way_the_file_has_it(tmp_path: Path, written: dict[str, Any]) -> None:
+    """Settings under another name, or with dots in the middle, were then given twice, and refused."""
+    smp.open(tmp_path).close()
+    (tmp_path / "config.json").write_text(json.dumps({"layout": "jsonl", "format": 1, **written}))
+    with smp.open(tmp_path) as memory:
+        assert memory.config["privacy.redaction.enabled"] is False
+        memory.set_config("privacy.redaction.enabled", True)
+    with smp.open(tmp_path) as memory:
+        assert memory.config.source("privacy.redaction.enabled") != "default"
+        assert memory.config["privacy.redaction.enabled"] is True
+        assert memory.config["privacy.redaction.off"] == written.get("privacy.redaction", {}).get("off", [])
+        memory.set_config("privacy.redaction.enabled", None)
+    assert smp.open(tmp_path).config.source("privacy.redaction.enabled") == "default"
 
 
 def test_a_store_of_the_future_is_not_touched(tmp_path: Path) -> None:

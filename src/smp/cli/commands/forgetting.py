@@ -68,7 +68,7 @@ def _table_of(call: Call, records: list[Record], told: str) -> Iterator[str]:
         yield "No such memory."
         return
     rows = ([record.ref if call.options.all else record.id, time_text(record.to_dict()["created"]), gist(record)] for record in records)  # fmt: skip
-    yield from table(("id", "created", "memory"), rows, call.screen.width)
+    yield from table(("id", "created (UTC)", "memory"), rows, call.screen.width)
     yield f"{plural(len(records), 'memory')} {told}"
 
 
@@ -173,7 +173,7 @@ def _trash_table(call: Call, found: list[Trashed]) -> Iterator[str]:
         goes = time_text(told["purged_from"]) if told["purged_from"] else "never by itself"
         name = each.record.ref if call.options.all else each.id
         rows.append([name, time_text(told["deleted_at"]), each.by or "", each.reason or "", goes, gist(each.record)])
-    yield from table(("id", "deleted", "by", "why", "purged from", "memory"), rows, call.screen.width)
+    yield from table(("id", "deleted (UTC)", "by", "why", "purged from", "memory"), rows, call.screen.width)
 
 
 # -- for good
