@@ -129,7 +129,7 @@ def hit_lines(
 ) -> Iterator[str]:
     """A head and a text for each, and the parts of its relevance if wanted; `bare`: ids without their session."""
     words = Words(question)
-    heads = [_head(hit.record, bare) for hit in hits]
+    heads = [_head(hit, bare) for hit in hits]
     widths = [max(map(width_of, column)) for column in zip(*heads, strict=True)]
     if columns is not None and hits and len(_INDENT) + sum(widths) + 2 * len(widths) - 2 > columns:
         heads = [[head[0], head[1][:10], *head[2:]] for head in heads]  # where it is narrow the day must do
@@ -148,11 +148,12 @@ def hit_lines(
             yield from _beside(record, bare, columns)
 
 
-def _head(record: Record, bare: bool) -> list[str]:
+def _head(hit: Hit, bare: bool) -> list[str]:
     """Name, time, type, author and state."""
+    record = hit.record
     name = record.id if bare else record.ref
     when = time_text(record["created"])[:16]
-    state = "deleted" if record.deleted else state_of(record)
+    state = "deleted" if record.deleted else "archived" if hit.archived else state_of(record)
     return [safe(one_line(cell)) for cell in (name, when, record.type, value_text(record.author or ""), state)]
 
 
@@ -183,7 +184,7 @@ def _beside(record: Record, bare: bool, columns: int | None) -> Iterator[str]:
 
 def arrival(hit: Hit, words: Words, columns: int | None, bare: bool) -> str:
     """A memory that has just come, on one line."""
-    name, when, _, author, state = _head(hit.record, bare)
+    name, when, _, author, state = _head(hit, bare)
     told = "  ".join(filter(None, (paint("dim", when[11:]), paint("cyan", name), author, _state(hit.record, state))))
     return cut(f"{told}  {words.mark(safe(one_line(gist(hit.record))))}", columns or _PIPE_COLUMNS)
 

@@ -90,7 +90,14 @@ def _next_steps(hits: Hits, asked: Asked) -> Iterator[str]:
     yield ""
     if hits.more:
         yield paint("dim", f"There is more: --offset {asked.get('offset', 0) + len(hits)}, or a larger --limit")
-    yield paint("dim", f"Read one whole: smp show {hits[0].record.ref}")
+    first = next((hit for hit in hits if not hit.archived), hits[0])
+    if not first.archived:
+        told = f"Read one whole: smp show {first.record.ref}"
+    elif first.archived.endswith(".tar.gz"):
+        told = f"Bring its session back: smp session restore {first.record.session}"
+    else:
+        told = f"Bring one back: smp restore {first.record.ref}"
+    yield paint("dim", told)
 
 
 def _nothing(call: Call, asked: Asked, ask: Ask, words: str) -> Iterator[str]:
