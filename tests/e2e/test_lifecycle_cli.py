@@ -43,7 +43,9 @@ def test_a_session_is_put_away_and_comes_back(smp_: Any) -> None:
     smp_("decide", "Use OAuth")
     assert "active" in smp_("session", "list")
     smp_("session", "archive", "review", "--reason", "released")
-    assert "review" not in smp_("session", "list")
+    for words, code in ((("session", "list"), 0), (("list",), 8)):  # and not: there is no session yet
+        assert "1 session is archived" in smp_(*words, code=code)
+        assert "smp session restore review" in smp_(*words, code=code)
     [row] = as_json(smp_, "session", "list", "--all")
     assert (row["id"], row["state"], row["reason"]) == ("review", "archived", "released")
     found = smp_("query", "OAuth", "--include-archived")

@@ -69,10 +69,19 @@ class Call:
         if not create:
             from smp.errors import SessionNotFound
 
-            raise SessionNotFound(f"There is no session in {self.memory.root} yet. Start one: smp session new")
+            raise SessionNotFound(self.without_sessions())
         session = self.memory.create_session(author=self.author)
-        self.remark(f"There was no session yet; this starts {session.id}.")
+        self.remark(f"No session was in use; this starts {session.id}.")
         return session
+
+    def without_sessions(self) -> str:
+        """What to say of a store in which no session is in use: whoever comes back after weeks finds them archived."""
+        away = self.memory.archived_sessions()
+        if away:
+            last = max(away, key=lambda each: str(each.when or "")).session
+            many = "1 session is" if len(away) == 1 else f"{len(away):,} sessions are"
+            return f"{many} archived in {self.memory.root}, none is in use. Bring the last one back: smp session restore {last}"
+        return f"There is no session in {self.memory.root} yet. Start one: smp session new"
 
     def _latest_session(self) -> str | None:
         """Looked up once: another process may write to another session while this command is at work."""

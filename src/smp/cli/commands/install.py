@@ -115,7 +115,7 @@ def _state(edits: list[Edit]) -> str:
 
 def _hosts_table(call: Call, rows: list[dict[str, Any]], project: str) -> Iterator[str]:
     cells = [(row["host"], "yes" if row["detected"] else "–", row[PROJECT], row[USER], row["about"]) for row in rows]
-    yield from table(("host", "found", "in this project", "for you", "what is installed"), cells, call.screen.width)
+    yield from table(("host", "found", "in this project", "for you", "what is put in"), cells, call.screen.width)
     yield ""
     yield f"The project is {project}. To install: smp install {rows[0]['host']}"
 

@@ -112,7 +112,7 @@ def _summary(session: SessionMemory, counts: dict[str, int]) -> dict[str, Any]:
 
 def _session_table(call: Call, rows: list[dict[str, Any]]) -> Iterator[str]:
     if not rows:
-        yield f"There is no session in {call.memory.root} yet. Start one: smp session new"
+        yield call.without_sessions()
         return
     cells = [
         (
@@ -219,7 +219,8 @@ def _outlook(size: dict[str, Any]) -> Iterator[str]:
             f"      full in about {plural(round(days), 'day')}, at {size_text(round(size['bytes_per_day']))} a day",
         )
     if size["level"] != "ok" or gain:
-        yield paint("dim", f"      {size['level']}; `smp compact` could free about {size_text(gain or 0)}")
+        could = f"`smp compact` could free about {size_text(gain)}" if gain else "nothing may go: smp compact --dry-run"
+        yield paint("dim", f"      {size['level']}; {could}")
     if size["cold_bytes"]:
         yield paint("dim", f"      {size_text(size['cold_bytes'])} more in the cold segment: smp archived")
 
