@@ -187,9 +187,12 @@ def story(memory_id: str, steps: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _difference(name: str, change: dict[str, Any], first: bool) -> Iterator[str]:
-    lines = [] if change["from"] is None else [("red", "-", line) for line in text_lines(value_text(change["from"]))]
-    if change["to"] is not None:
-        lines += [("green", "+", line) for line in text_lines(value_text(change["to"]))]
+    lines = [
+        (style, mark, line)
+        for style, mark, value in (("red", "-", change["from"]), ("green", "+", change["to"]))
+        if value is not None
+        for line in text_lines(_field_text(name, value) if isinstance(value, dict) else value_text(value))
+    ]
     if first and len(lines) == 1:
         yield f"  {paint('dim', name + ':')} {lines[0][2]}"
         return
