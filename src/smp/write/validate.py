@@ -326,7 +326,8 @@ def _check_size(kind: Kind, data: dict[str, Any], limit_bytes: int) -> None:
     size = _weight({name: value for name, value in data.items() if name not in ("id", "created")})
     if size > limit_bytes:
         raise SizeLimitExceeded(
-            f"{kind.text}: this {kind.name} has {size:,} bytes of content; {limit_bytes:,} are allowed per memory.",
+            f"{kind.text}: this {kind.name} has {size:,} bytes of content; {limit_bytes:,} are allowed per memory "
+            "(storage.max_content_kb). Split it, or keep the path of a file instead.",
             field=kind.text,
             size=size,
             limit=limit_bytes,
