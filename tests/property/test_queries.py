@@ -198,7 +198,9 @@ def meets_text(found: list[str], asked: TextQuery) -> bool:
         return False
     if asked.phrases or asked.patterns:
         return all(has(found, words) for words in asked.phrases) and all(map(means, asked.patterns))
-    return not asked.words or any(word in found for word in asked.words)
+    if not asked.words and not asked.characters:
+        return True
+    return any(word in found for word in asked.words) or any(map(means, asked.characters))
 
 
 def below(name: str, asked: str) -> bool:

@@ -197,7 +197,9 @@ class _Translation:
         if None in needed or not all(self._weights.patterns):
             return None
         weighed = [self._term(term) for term in self._boosts]
-        if wanted.terms and not needed and not weighed:
+        if self._weights.uncounted:
+            weighed.append(self._constant(self._one_of(self._weights.uncounted)))
+        if (wanted.terms or wanted.characters) and not needed and not weighed:
             return None
         parts: list[tuple[Any, Any]] = [(self._must, self._constant(query)) for query in needed]
         alone = not (wanted.labels or needed or wanted.since is not None or wanted.until is not None)

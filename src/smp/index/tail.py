@@ -102,7 +102,9 @@ class Tail:
             for doc, count in self._counts(term).items():
                 norm = _K1 * (1 - _B + _B * self._docs[doc].length / mean_length)
                 scores[doc] = scores.get(doc, 0.0) + weight * (1 + _K1) * count / (count + norm)
-        if not weights.of_term and not wanted.terms and not wanted.patterns:
+        for doc in self._having(weights.uncounted):
+            scores.setdefault(doc, 0.0)
+        if not weights.of_term and not (wanted.terms or wanted.characters or wanted.patterns):
             scores = dict.fromkeys(self._docs, 0.0)
         if weights.patterns:
             having = [self._having(group) for group in weights.patterns]

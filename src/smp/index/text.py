@@ -222,13 +222,15 @@ class Text:
         """How much each word weighs, over tantivy and the tail together."""
         patterns = [self._terms_like(pattern) for pattern in wanted.patterns]
         excluded = list({term for pattern in wanted.excluded_patterns for term in self._terms_like(pattern)})
+        characters = [self._terms_like(character) for character in wanted.characters]
         terms = dict.fromkeys(wanted.terms)
-        for group in (*wanted.phrases, *(group[:EXPANSIONS] for group in patterns)):
+        for group in (*wanted.phrases, *(group[:EXPANSIONS] for group in (*patterns, *characters))):
             terms.update(dict.fromkeys(group))
         count = self.documents
         weigh = 1 + wanted.rarity
         of_term = {term: inverse_frequency(count, self.document_frequency(term)) ** weigh for term in terms}
-        return Weights(of_term, patterns, excluded)
+        uncounted = [term for group in characters for term in group[EXPANSIONS:] if term not in of_term]
+        return Weights(of_term, patterns, excluded, uncounted)
 
     def _terms_like(self, pattern: str) -> list[str]:
         """The terms that a pattern means, the most frequent first."""

@@ -18,6 +18,7 @@ class Wanted:
     """What to search for: terms that may occur, and labels that must or must not."""
 
     __slots__ = (
+        "characters",
         "excluded",
         "excluded_patterns",
         "labels",
@@ -42,8 +43,10 @@ class Wanted:
         since: int | None = None,
         until: int | None = None,
         rarity: float = 0.0,
+        characters: Sequence[str] = (),
     ) -> None:
         self.terms = terms  # any of them
+        self.characters = characters  # or any of these: `库*`
         self.phrases = phrases  # all words of all of them; that they follow each other is not seen here
         self.patterns = patterns  # all of them: `auth*`
         self.excluded = excluded  # none of these words; phrases are not seen here
@@ -58,12 +61,15 @@ class Wanted:
 class Weights:
     """What a search needs to know of the words: how much each weighs, and which ones a pattern means."""
 
-    __slots__ = ("excluded", "of_term", "patterns")
+    __slots__ = ("excluded", "of_term", "patterns", "uncounted")
 
-    def __init__(self, of_term: dict[str, float], patterns: list[list[str]], excluded: list[str]) -> None:
+    def __init__(
+        self, of_term: dict[str, float], patterns: list[list[str]], excluded: list[str], uncounted: Sequence[str] = ()
+    ) -> None:
         self.of_term = of_term
         self.patterns = patterns  # for each pattern its terms, the most frequent first
         self.excluded = excluded  # the terms of all excluded patterns
+        self.uncounted = uncounted  # terms that match as words do, but are too many to count for the score
 
 
 if TYPE_CHECKING:

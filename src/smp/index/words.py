@@ -60,16 +60,19 @@ if TYPE_CHECKING:
     class _TextQuery(NamedTuple):
         words: tuple[str, ...] = ()  # any may match, each counted once
         phrases: tuple[tuple[str, ...], ...] = ()  # terms that follow each other in the text's stream
-        patterns: tuple[str, ...] = ()  # `auth*`, `a*b`; also for a single Han character; see `matcher`
+        patterns: tuple[str, ...] = ()  # `auth*`, `a*b`: each must be there; see `matcher`
         excluded: tuple[tuple[str, ...], ...] = ()  # words and phrases that must not be there
         excluded_patterns: tuple[str, ...] = ()
+        characters: tuple[str, ...] = ()  # `库*`: words of one character, as the pairs they begin; any may match
 
 else:  # `typing` takes a new process 5 ms to load
-    _TextQuery = namedtuple("_TextQuery", "words phrases patterns excluded excluded_patterns", defaults=[()] * 5)
+    _TextQuery = namedtuple(
+        "_TextQuery", "words phrases patterns excluded excluded_patterns characters", defaults=[()] * 6
+    )
 
 
 class TextQuery(_TextQuery):
-    """What a question asks for, in terms. Only `words` are weighed one by one; phrases and patterns are wishes."""
+    """What a question asks for, in terms. Any word or character will do; phrases and patterns are insisted on."""
 
     __slots__ = ()
 
@@ -301,6 +304,7 @@ class _Reading:
         self.patterns: dict[str, None] = {}
         self.excluded: dict[tuple[str, ...], None] = {}
         self.excluded_patterns: dict[str, None] = {}
+        self.characters: dict[str, None] = {}
 
     def take_words(self, piece: str) -> None:
         stream, wholes = _analyse(piece)
@@ -309,7 +313,7 @@ class _Reading:
             if not _is_single(term):
                 self.words[term] = None
             elif not _is_rest(term, before):
-                self.patterns[term + "*"] = None
+                self.characters[term + "*"] = None
             before = term
         self.words.update(dict.fromkeys(wholes))
 
@@ -334,9 +338,16 @@ class _Reading:
             (self.excluded_patterns if excluded else self.patterns)[text] = None
 
     def result(self) -> TextQuery:
-        others = (tuple(self.phrases), tuple(self.patterns), tuple(self.excluded), tuple(self.excluded_patterns))
+        excluded = tuple(self.excluded), tuple(self.excluded_patterns)
         rare = tuple(word for word in self.words if word not in STOP_WORDS)
-        return TextQuery(rare if rare or self.phrases or self.patterns else tuple(self.words), *others)
+        has_others = rare or self.phrases or self.patterns or self.characters
+        return TextQuery(
+            rare if has_others else tuple(self.words),
+            tuple(self.phrases),
+            tuple(self.patterns),
+            *excluded,
+            tuple(self.characters),
+        )
 
 
 def _asked_stream(text: str) -> tuple[str, ...]:

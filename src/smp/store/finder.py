@@ -78,6 +78,7 @@ class Finder:
             conditions.since,
             conditions.until,
             rarity,
+            text.characters,
         )
         return self._index.text.search(wanted, limit)
 

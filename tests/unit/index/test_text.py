@@ -80,7 +80,15 @@ class Both:
 
 def wanted_for(text: str, **more: Any) -> Wanted:
     asked = parse(text)
-    return Wanted(asked.words, asked.phrases, asked.patterns, asked.excluded, asked.excluded_patterns, **more)
+    return Wanted(
+        asked.words,
+        asked.phrases,
+        asked.patterns,
+        asked.excluded,
+        asked.excluded_patterns,
+        characters=asked.characters,
+        **more,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -203,6 +211,17 @@ def test_a_pattern_with_very_many_words_means_all_of_them(monkeypatch: pytest.Mo
     assert len(both.ask("wor*")) == 150
     assert both.ask("common -wor*") == [900]
     assert both.ask("wor* -word1*") == list(range(100))
+    both.close()
+
+
+def test_a_word_of_one_character_may_match_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {number: f"数{chr(0x4E00 + number)} common" for number in range(150)} | {900: "login", 901: "other"}
+    both = Both(texts, monkeypatch)
+    assert both.ask("数") == list(range(150))
+    assert both.ask("数 login") == [*range(150), 900]
+    assert both.ask("왜 login") == [900]
+    assert both.ask("왜") == []
+    assert both.ask('数 "login"') == [900]
     both.close()
 
 

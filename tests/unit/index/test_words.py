@@ -176,7 +176,7 @@ def test_words_of_every_script_are_found_again(word: str) -> None:
     asked = parse(word)
     found = terms(word)
     assert set(asked.words) <= set(found)
-    for pattern in asked.patterns:
+    for pattern in asked.characters:
         assert any(map(matcher(pattern), found))
 
 
@@ -187,8 +187,8 @@ def test_any_part_of_a_run_is_found(run: str, data: st.DataObject) -> None:
     found = terms(run)
     asked = parse(part)
     assert set(asked.words) <= set(found)
-    assert all(any(map(matcher(pattern), found)) for pattern in asked.patterns)
-    assert asked.words or asked.patterns
+    assert all(any(map(matcher(pattern), found)) for pattern in asked.characters)
+    assert asked.words or asked.characters
     for phrase in parse(f'"{part}"').phrases:
         assert any(tuple(found[at : at + len(phrase)]) == phrase for at in range(len(found)))
 
@@ -219,7 +219,8 @@ def test_any_part_of_a_run_is_found(run: str, data: st.DataObject) -> None:
         ("**bold** * ***", TextQuery(("bold",))),
         ("OAuth2", TextQuery(("oauth", "2", "oauth2"))),
         ("数据库", TextQuery(("数据", "据库"))),
-        ("库", TextQuery(patterns=("库*",))),
+        ("库", TextQuery(characters=("库*",))),
+        ("왜 auth* 数据", TextQuery(("数据",), patterns=("auth*",), characters=("왜*",))),
         ('"库"', TextQuery(patterns=("库*",))),
         ('"数据库 plan"', TextQuery((), (("数据", "据库", "库", "plan"),))),
         ('"数据库"', TextQuery((), (("数据", "据库"),))),
@@ -262,7 +263,7 @@ def test_patterns_mean_nothing_else(pattern: str, other: str) -> None:
 
 
 def test_in_a_plain_text_nothing_is_syntax() -> None:
-    assert plain('- item -draft "a plan" auth* 库') == TextQuery(("item", "draft", "plan", "auth"), patterns=("库*",))
+    assert plain('- item -draft "a plan" auth* 库') == TextQuery(("item", "draft", "plan", "auth"), characters=("库*",))
 
 
 @given(st.text(alphabet=st.sampled_from('ab -"*\\()[]^$|?+.{}数“”\0\ud800\n')))

@@ -143,3 +143,14 @@ def test_a_session_whose_folder_was_there_before_its_first_file(
         assert len(memory.query("alpha")) == 1
         (folder / "decisions.jsonl").write_text(by_hand("jsonl", "DEC-0001", "alpha by hand"))
         assert len(memory.query("alpha")) == 2
+
+
+def test_a_word_of_one_syllable_does_not_hide_all_that_lack_it() -> None:
+    """`왜` (why) had to be there, so that most questions in Korean, and Chinese ones with a word apart, found nothing."""
+    session = new_session()
+    session.add_finding("우리는 데이터베이스로 포스트그레스를 골랐다")
+    session.add_finding("好，我们选择数据库")
+    session.add_finding("数据库已经备份了")
+    assert session.query("왜 데이터베이스를 골랐나").ids == ["FIND-0001"]
+    assert sorted(session.query("数据库 和 缓存").ids) == ["FIND-0002", "FIND-0003"]
+    assert session.find_similar("FIND-0002").ids == ["FIND-0003"]
