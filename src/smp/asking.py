@@ -95,7 +95,7 @@ class Asking:
         question = Question(asked, self._asked_at())
         hits = self._answer(question)
         if track:
-            self._note_access([hit.record for hit in hits], question.now)
+            self._note_access([hit.record for hit in hits], self._asked_at())
         return hits
 
     def _answer(self, question: Question) -> Hits:
@@ -124,10 +124,11 @@ class Asking:
 
         return policy_in(self._asked_config())
 
-    def _note_access(self, records: list[Record], now: int) -> None:
+    def _note_access(self, records: list[Record], now: datetime) -> None:
+        """They were handed out now, whatever time the question was about."""
         config = self._asked_config()
         if config["track_access"]:
-            self._asked_store().access.note([record.ref for record in records], now / 1e6)
+            self._asked_store().access.note([record.ref for record in records], now.timestamp())
 
     def watch(
         self, text: str | None = None, *, timeout: float | None = None, pause: float = 0.1, **asked: Any

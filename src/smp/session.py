@@ -210,7 +210,7 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
     # -- reading
 
     def get(self, id: Any) -> Record:
-        """The memory with this id. Raises MemoryNotFound, also for a deleted one."""
+        """The memory with this id. Raises MemoryNotFound, also for a deleted one. It counts as use; `find` does not."""
         record = self.find(id)
         if record is None or record.deleted:
             if record is None:
@@ -218,6 +218,7 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
             raise MemoryNotFound(
                 f"{record.id} is deleted in session {self.id}; restore it first.", id=record.id, session=self.id
             )
+        self._note_access([record], self._asked_at())
         return record
 
     def find(self, id: Any) -> Record | None:

@@ -332,9 +332,9 @@ def test_uses_go_into_the_files_and_outlive_the_log_and_the_index(every: World) 
         every.memory.query("OAuth")
         every.passes(0.01)
     every.passes(1)
-    before = every.memory.session("s1").get("DEC-0001")
+    before = every.memory.session("s1").find("DEC-0001")
     assert "s1: uses of 1 memory" in every.memory.maintain().did
-    after = every.memory.session("s1").get("DEC-0001")
+    after = every.memory.session("s1").find("DEC-0001")
     assert after.access["count"] == 3
     assert (after.updated, after.updated_by) == (before.updated, before.updated_by)
     assert os.path.getsize(every.root / ".smp" / "access.log") == 0
@@ -342,7 +342,7 @@ def test_uses_go_into_the_files_and_outlive_the_log_and_the_index(every: World) 
     every.passes(1)
     every.memory.query("OAuth")
     every.memory.maintain()
-    assert every.memory.session("s1").get("DEC-0001").access["count"] == 4
+    assert every.memory.session("s1").find("DEC-0001").access["count"] == 4
 
 
 def test_uses_stay_with_their_memory_when_others_leave_the_files(every: World) -> None:

@@ -129,6 +129,7 @@ class AgentMemory(AgentWriting, Asking):
         record = self.find(id)
         if record is None or record.deleted:
             raise self._missing(id_of(id))
+        self._note_access([record], self._asked_at())
         return record
 
     def find(self, id: Any) -> Record | None:

@@ -125,9 +125,7 @@ def context(
     wanted = Wanted(checked_agent, checked_task, checked_topic, name, turns, now, memory._policy())
     text, chosen, home = _recalled(memory, wanted, max_tokens, counter)
     if track_access and chosen:
-        from smp.query.calendar import to_microseconds
-
-        memory._note_access([item.record for item in chosen], to_microseconds(now))
+        memory._note_access([item.record for item in chosen], memory.now())
     asked = {"agent": checked_agent, "task": checked_task, "topic": checked_topic, "session": home}
     return Context(text, chosen, (counter or count_tokens)(text), max_tokens, asked, to_text(now))
 

@@ -86,7 +86,9 @@ def with_archived(store: FileStore, question: Question, policy: Policy, ask: Cal
     wide = copy.copy(wide)
     wide.sessions = question.sessions
     there = _away(store, wide, policy)
-    every = sorted([*here, *there], key=_ORDERS.get(question.sort, _by_relevance))
+    from heapq import merge  # keeps the order of each: a page must not depend on how many pages there are
+
+    every = list(merge(here, there, key=_ORDERS.get(question.sort, _by_relevance)))
     hits = every[question.offset : question.offset + question.limit]
     more = here.more or there.more or len(every) > question.offset + question.limit
     return Hits(hits, more=more, counts=_added(here.counts, there.counts))
@@ -180,14 +182,14 @@ def _added(one: dict[str, dict[str, int]], other: dict[str, dict[str, int]]) -> 
 
 
 def _by_relevance(hit: Hit) -> tuple[Any, ...]:
-    return -hit.relevance, -hit.record.created.timestamp(), hit.record.ref
+    return -hit.relevance, -hit.record.created.timestamp()
 
 
 _ORDERS: dict[str, Callable[[Hit], tuple[Any, ...]]] = {
-    NEWEST: lambda hit: (-hit.record.created.timestamp(), hit.record.ref),
-    OLDEST: lambda hit: (hit.record.created.timestamp(), hit.record.ref),
-    PRIORITY: lambda hit: (-hit.priority, -hit.record.created.timestamp(), hit.record.ref),
-    IMPORTANCE: lambda hit: (-_number(hit.record.importance), -hit.record.created.timestamp(), hit.record.ref),
+    NEWEST: lambda hit: (-hit.record.created.timestamp(),),
+    OLDEST: lambda hit: (hit.record.created.timestamp(),),
+    PRIORITY: lambda hit: (-hit.priority, -hit.record.created.timestamp()),
+    IMPORTANCE: lambda hit: (-_number(hit.record.importance), -hit.record.created.timestamp()),
 }
 
 

@@ -154,3 +154,49 @@ def test_a_word_of_one_syllable_does_not_hide_all_that_lack_it() -> None:
     assert session.query("왜 데이터베이스를 골랐나").ids == ["FIND-0001"]
     assert sorted(session.query("数据库 和 缓存").ids) == ["FIND-0002", "FIND-0003"]
     assert session.find_similar("FIND-0002").ids == ["FIND-0003"]
+
+
+def test_a_question_about_another_time_is_a_use_of_today() -> None:
+    """With `at=` in the future the use was noted there: the memory did not fade till then, and no later use counted."""
+    clock = FrozenClock()
+    memory = smp.open(":memory:", clock=clock)
+    session = memory.create_session("s1")
+    session.add_turn("user", "alpha")
+    session.query("alpha", at="2036-01-01")
+    memory.context(task="alpha", at="2036-01-01")
+    assert noted(memory) == [("s1/TURN-0001", int(clock().timestamp()))]
+
+
+def test_getting_a_memory_is_a_use_of_it() -> None:
+    memory = smp.open(":memory:", clock=FrozenClock())
+    session = memory.create_session("s1")
+    session.add_decision("alpha", author="architect")
+    session.find("DEC-0001")
+    session.records()
+    assert noted(memory) == []
+    session.get("DEC-0001")
+    session.agent("architect").get("DEC-0001")
+    assert [ref for ref, _ in noted(memory)] == ["s1/DEC-0001"]
+
+
+def test_getting_a_memory_is_no_use_where_uses_are_not_counted() -> None:
+    memory = smp.open(":memory:", clock=FrozenClock(), config={"track_access": False})
+    session = memory.create_session("s1")
+    session.add_decision("alpha")
+    session.get("DEC-0001")
+    assert noted(memory) == []
+
+
+def noted(memory: smp.Memory) -> list[tuple[str, int]]:
+    """Which memories the access log knows, and when they were used."""
+    memory.store.access.flush()
+    return memory.store.access.read(0)[0]
+
+
+@pytest.mark.parametrize("asked", [{}, {"sort": "oldest"}, {"sort": "priority"}, {"text": "alpha"}])
+def test_pages_with_archived_memories_overlap_nowhere(asked: dict[str, Any]) -> None:
+    """Memories of one moment were ordered by id after their number had been cut off: each page was the first one."""
+    session = new_session()
+    session.add_many([("finding", {"finding": f"alpha {number}", "created": "2026-01-01"}) for number in range(30)])
+    pages = [session.query(limit=10, offset=first, include_archived=True, **asked).ids for first in (0, 10, 20)]
+    assert [id for page in pages for id in page] == session.query(limit=30, **asked).ids
