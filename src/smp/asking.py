@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from smp.store.finder import Finder
 
 
-_LIMIT = 10_000  # hits, see `smp.query.question`
-
-
 _loaded: list[bool] = []
 
 
@@ -86,17 +83,20 @@ class Asking:
         elif text is not None:
             asked["text"] = text
         load()
-        from smp.query.question import Question
-
         track = asked.pop("track_access", True)
-        scope = self._asked_sessions()
-        if scope is not None and asked.get("sessions") is None and asked.get("session") is None:
-            asked["sessions"] = scope
-        question = Question(asked, self._asked_at())
-        hits = self._answer(question)
+        hits = self._answer(self._question(asked))
         if track:
             self._note_access([hit.record for hit in hits], self._asked_at())
         return hits
+
+    def _question(self, asked: dict[str, Any]) -> Question:
+        """What is asked for, in these sessions unless it says otherwise."""
+        from smp.query.question import Question
+
+        scope = self._asked_sessions()
+        if scope is not None and asked.get("sessions") is None and asked.get("session") is None:
+            asked = {**asked, "sessions": scope}
+        return Question(asked, self._asked_at())
 
     def _answer(self, question: Question) -> Hits:
         from smp.query.path import Query
@@ -174,6 +174,8 @@ class Asking:
         question = Question({"at": at}, self._asked_at())
         sessions = self._asked_sessions()
         session, memory_id = _split(name, sessions[0] if sessions else "")
+        if not session:
+            raise InvalidQuery(f"id: say which session {name!r} is in: session/{name or 'ID'}.", field="id")
         store, policy = self._asked_store(), self._policy()
         store.check_open()
 
@@ -241,22 +243,31 @@ class Asking:
 
     def find_similar(self, what: Any, **asked: Any) -> Hits:
         """Memories that say much the same as a text, or as the memory with an id; best first."""
+        load()
+        from smp.index.memories import text_of
+
         record = self._record_meant(what)
-        text = record.text if record is not None else what
+        text = what if record is None else record.text or text_of(record.given)
         if not isinstance(text, str):
             raise InvalidQuery(f"find_similar: give a text or the id of a memory, not {what!r}.", field="text")
         return self._similar(text, record, asked)
 
     def _similar(self, text: str, record: Record | None, asked: dict[str, Any]) -> Hits:
-        limit = asked.pop("limit", 20)
-        if not isinstance(limit, int) or not 0 <= limit < _LIMIT:
-            return self.query(similar_words(text), limit=limit, **asked)
-        hits = self.query(similar_words(text), limit=limit + 1, **asked)
-        if record is not None:
-            hits[:] = [hit for hit in hits if hit.record.ref != record.ref]
-        hits.more = hits.more or len(hits) > limit
-        del hits[limit:]
-        return hits
+        """Nothing is similar to a text without words. A record is not similar to itself, on whichever page that is."""
+        from smp.model.hit import Hits
+
+        track = asked.pop("track_access", True)
+        question = self._question({**asked, "text": similar_words(text)})
+        if not question.text:
+            return Hits([])
+        first, end = question.offset, question.offset + question.limit
+        question.offset, question.limit = 0, end + 1
+        hits = self._answer(question)
+        others = [hit for hit in hits if record is None or hit.record.ref != record.ref]
+        page = Hits(others[first:end], more=hits.more or len(others) > end, counts=hits.counts)
+        if track:
+            self._note_access(page.records, self._asked_at())
+        return page
 
     def _record_meant(self, what: Any) -> Record | None:
         """The record, if it is one, or its id; None for any other text."""
@@ -283,30 +294,43 @@ class Asking:
     def find_related(
         self, id: Any, depth: int = 1, kinds: str | list[str] | None = None, **asked: Any
     ) -> list[Related]:
-        """Memories that this one points to or that point to it, up to so many steps away, nearest first."""
+        """Memories that this one points to or that point to it, up to so many steps away, nearest first.
+
+        With the parts of a `query` only those of them that meet it: `find_related("FIND-0001", min_priority=0.5)`.
+        """
+        load()
         from smp.model.hit import Related
-        from smp.query.question import Question
+        from smp.query.path import Query
+        from smp.query.question import LIMIT, Question
+        from smp.query.ranking import Ranking
 
         name = getattr(id, "ref", None) or id
-        asked = {"related_to": [name], "depth": depth, "kinds": kinds, **asked}
         scope = self._asked_sessions()
-        question = Question({**asked, "sessions": asked.get("sessions")}, self._asked_at())
-        store = self._asked_store()
+        if isinstance(name, str) and name and "/" not in name and scope:
+            name = f"{scope[0]}/{name}"
+        question = Question({**asked, "related_to": [name], "depth": depth, "kinds": kinds}, self._asked_at())
+        first, end = question.offset, question.offset + question.limit if "limit" in asked else None
+        question.offset, question.limit = 0, LIMIT
+        store, policy = self._asked_store(), self._policy()
         store.check_open()
 
         def look(finder: Finder) -> list[Related]:
-            near = finder.related(question.related_to, scope[0] if scope else "", question.depth, question.kinds)
-            if not near and finder.row(*_split(name, scope[0] if scope else "")) is None:
+            near = finder.related(question.related_to, "", question.depth, question.kinds)
+            if not near and finder.row(*_split(name, "")) is None:
                 raise MemoryNotFound(f"No memory {name} to start from.", id=name)
             rows = finder.rows(list(near))
             records = finder.records([rows[doc] for doc in near if doc in rows])
+            if asked:
+                hits = Query(question, finder, Ranking(question, finder, policy)).run()
+                wanted = {hit.record.ref for hit in hits}
+                records = {doc: record for doc, record in records.items() if record and record.ref in wanted}
             return [
                 Related(record, *near[doc][:2], finder.ref(near[doc][2]))
                 for doc, record in records.items()
                 if record is not None and (question.include_deleted or not record.deleted)
             ]
 
-        return store.indexer.answer(question.sessions, look, with_others=True)
+        return store.indexer.answer(question.sessions, look, with_others=True)[first:end]
 
 
 def _split(name: str, scope: str) -> tuple[str, str]:
@@ -316,4 +340,6 @@ def _split(name: str, scope: str) -> tuple[str, str]:
 
 def similar_words(text: str) -> str:
     """The words of a text without anything that a question could read as a sign."""
-    return " ".join(text.replace('"', " ").replace("*", " ").split()).replace(" -", " ").lstrip("-")
+    from smp.index.words import without_signs
+
+    return without_signs(text)

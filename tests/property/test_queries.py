@@ -271,6 +271,9 @@ def check(memory: smp.Memory, asked: dict[str, Any]) -> None:
         given["where"] = WHERE[given["where"]][0]
     if "since" in asked and "until" in asked and asked["since"] > asked["until"]:
         assert not must
+        with pytest.raises(smp.errors.InvalidQuery):
+            memory.query(**given)
+        return
     hits = memory.query(**given, limit=10_000, count_by=["type", "session", "agent", "tag", "day", "topic"])
     refs = [hit.record.ref for hit in hits]
     assert len(set(refs)) == len(refs)

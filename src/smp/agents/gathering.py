@@ -16,7 +16,7 @@ from smp.agents.fitting import Item
 from smp.agents.saying import head_of, said_by
 from smp.index.rows import POSITION_BITS, TYPE_NUMBERS, TYPES
 from smp.index.select import Conditions
-from smp.index.words import parse, terms
+from smp.index.words import parse, terms, without_signs
 from smp.lifecycle.standing import SETTLED, is_settled
 from smp.model.ids import STATE_PREFIX
 from smp.query.question import NEWEST, Question
@@ -76,8 +76,7 @@ class Wanted:
 
 
 def _words(text: str) -> str:
-    words = (word.lstrip("-") for word in text.replace('"', " ").replace("*", " ").split())
-    return " ".join(dict.fromkeys(word for word in words if word))
+    return " ".join(dict.fromkeys(without_signs(text).split()))
 
 
 class Candidate:

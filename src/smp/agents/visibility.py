@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp.model.record import Record
+    from smp.query.ranking import Judged
     from smp.query.where import Filter
 
 PRIVATE, SHARED = "private", "shared"
@@ -53,10 +54,10 @@ class Visible:
         self._viewer = viewer
         self._asked = asked
 
-    def admits(self, record: Record) -> bool:
+    def admits(self, record: Record, judged: Judged) -> bool:
         if record.type == "summary" and record.id == _OF_AN_ARCHIVE:
             return False
-        return self._viewer.sees(record) and (not self._asked or self._asked.admits(record))
+        return self._viewer.sees(record) and (not self._asked or self._asked.admits(record, judged))
 
     @property
     def refuses_many(self) -> bool:

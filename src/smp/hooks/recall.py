@@ -231,11 +231,11 @@ def meant_words(prompt: str) -> str:
     if len(prompt) < 8:
         return ""
     from smp.agents.fence import strip
-    from smp.index.words import parse
+    from smp.index.words import parse, without_signs
 
-    text = strip(prompt[:_LOOKED_AT_CHARACTERS]).replace('"', " ").replace("*", " ")
-    words = list(dict.fromkeys(word.lstrip("-") for word in text.split()))[:_MOST_WORDS]
-    asked = " ".join(word for word in words if word)
+    text = without_signs(strip(prompt[:_LOOKED_AT_CHARACTERS]))
+    words = list(dict.fromkeys(text.split()))[:_MOST_WORDS]
+    asked = " ".join(words)
     telling = sum(f" {word.strip('.,;:!?').lower()} " not in _CHATTER for word in words)
     return asked if telling >= _MIN_WORDS and len(set(parse(asked).words)) >= _MIN_WORDS else ""
 

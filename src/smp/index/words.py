@@ -34,6 +34,7 @@ _AT_ONCE = 10_000  # pieces between two looks at the memo's size
 
 _INSIDE = "._-/\\:@+#~%?&='"  # may stand inside an identifier, path, address or number
 _AROUND = ".,;:!?\"'()[] "
+_SIGNS = dict.fromkeys(map(ord, '"“”„*'), " ")
 _NEVER_INSIDE = frozenset('"(),;<>[]{}|!^`$')  # a pattern with one of these could mean no term
 _SPACELESS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\ua9e0-\ua9ff\uaa60-\uaa7f"  # Thai, Lao, Burmese, Khmer
@@ -265,6 +266,11 @@ def plain(text: str) -> TextQuery:
     for piece in text.split():
         query.take_words(piece)
     return query.result()
+
+
+def without_signs(text: str) -> str:
+    """The words of a text without anything that `parse` could read as a sign: nobody wrote it as a question."""
+    return " ".join(filter(None, (word.lstrip("-") for word in text.translate(_SIGNS).split())))
 
 
 @lru_cache(maxsize=100)  # a question is read where it is asked, where it is searched for, and where it is judged

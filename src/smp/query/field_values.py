@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from datetime import date, datetime
 
-from smp.model.time import to_moment
+from smp.model.time import to_moment, to_text
 from smp.model.types import COMMON_ALIASES, CONFIDENCE_WORDS, KINDS
-from smp.query.calendar import DAY, days, to_microseconds
+from smp.query.calendar import DAY, days, to_datetime, to_microseconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ _NAMES_IN_SEEDS = {
     "session_id": "session",
     "updated_at": "updated",
 }
+COMPUTED = frozenset(("priority", "decay", "access", "access_count", "last_accessed"))  # what `with_computed` knows
 
 
 # -- looking up
@@ -53,6 +54,16 @@ def reader_of(path: str) -> Read:
         return _walk(record, _name_here(record, path).split("."))
 
     return read
+
+
+def with_computed(record: dict[str, Any], priority: float, count: int, last: int | None) -> dict[str, Any]:
+    """A memory with what no file can say for sure: how present it is, how often it was used, and when last."""
+    used = None if last is None else to_text(to_datetime(last))
+    said = record.get("decay")
+    decay = {**(said if isinstance(said, dict) else {}), "priority": priority, "access_count": count}
+    if used is not None:
+        decay["last_accessed"] = used
+    return {"priority": priority, **record, "decay": decay, "access": {"count": count, "last": used}}
 
 
 def _name_here(record: Mapping[str, Any], path: str) -> str:

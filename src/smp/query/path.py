@@ -15,7 +15,7 @@ from smp.errors import QueryTimeout
 from smp.index.memories import text_of
 from smp.index.words import joined_terms, parse
 from smp.model.hit import Hit, Hits
-from smp.query.question import IMPORTANCE, NEWEST, OLDEST, PRIORITY, RELEVANCE
+from smp.query.question import FADED_FIRST, IMPORTANCE, NEWEST, OLDEST, PRIORITY, RELEVANCE
 from smp.query.ranking import Ranking
 from smp.query.score import CANDIDATES, RARITY
 
@@ -144,7 +144,7 @@ class Query:
         records = self._finder.records([each.row for each in block])
         for each in block:
             record = records.get(each.row.doc)
-            if record is not None and self._meets(record):
+            if record is not None and self._meets(each, record):
                 yield each, record
 
     @property
@@ -160,14 +160,14 @@ class Query:
             return False
         return bool(question.include_decayed) or not self._ranking.has_faded(judged)
 
-    def _meets(self, record: Record) -> bool:
+    def _meets(self, judged: Judged, record: Record) -> bool:
         """What the index cannot know, and what may have changed since it looked."""
         question = self._question
         if record.deleted and not question.include_deleted:
             return False
         if self._has_phrases and not self._has_right_phrases(record):
             return False
-        return not question.where or question.where.admits(record)
+        return not question.where or question.where.admits(record, judged)
 
     @property
     def _refuses_many(self) -> bool:
@@ -226,5 +226,6 @@ _ORDERS: dict[str, Any] = {
     NEWEST: lambda judged: (-judged.row.created, -judged.row.doc),
     OLDEST: lambda judged: (judged.row.created, judged.row.doc),
     PRIORITY: lambda judged: (-judged.priority, -judged.row.created, judged.row.doc),
+    FADED_FIRST: lambda judged: (judged.priority, -judged.row.created, judged.row.doc),
     IMPORTANCE: lambda judged: (-_number(judged.row.importance), -judged.row.created, judged.row.doc),
 }

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 RELEVANCE, NEWEST, OLDEST, PRIORITY, IMPORTANCE = "relevance", "newest", "oldest", "priority", "importance"
+FADED_FIRST = "priority_asc"
 _SORTS = {
     "relevance": RELEVANCE,
     "relevance_desc": RELEVANCE,
@@ -30,11 +31,11 @@ _SORTS = {
     "+time": OLDEST,
     "priority": PRIORITY,
     "priority_desc": PRIORITY,
-    "decay.priority": PRIORITY,
+    "priority_asc": FADED_FIRST,
     "importance": IMPORTANCE,
     "importance_desc": IMPORTANCE,
 }
-_FIELDS = {"timestamp": "time", "created": "time"}
+_FIELDS = {"timestamp": "time", "created": "time", "decay.priority": "priority"}
 COUNTABLE = ("type", "tag", "agent", "day", "session", "topic")
 MODES = ("default", "weighted", "product")
 LIMIT = 10_000
@@ -44,6 +45,7 @@ _DEEPEST = 10
 # The names that the designs use, and ours.
 _OTHER_NAMES = {
     "type": "types",
+    "topics": "topic",
     "tag": "tags",
     "tags_any": "tags",
     "tags_all": "all_tags",
@@ -151,6 +153,8 @@ class Question:
     def _range(self, given: dict[str, Any]) -> Range | None:
         time, since, until = (given.pop(name, None) for name in ("time", "since", "until"))
         found = parse_range(time, self.now, field="time") if time is not None else None
+        if since is not None and until is not None:
+            parse_range({"since": since, "until": until}, self.now, field="since")  # refuses what ends before it begins
         for asked, edge in ((since, "since"), (until, "until")):
             if asked is None:
                 continue
@@ -184,7 +188,7 @@ def _named(asked: Mapping[str, Any]) -> dict[str, Any]:
 def _suggestion(name: Any) -> str:
     from difflib import get_close_matches
 
-    known = [*Question.__slots__, "since", "until", "at"]
+    known = {*Question.__slots__, "topic", "since", "until", "at"} - {"topics", "now"}
     close = get_close_matches(str(name), known, 1)
     if close:
         return f"Did you mean {close[0]}?"
@@ -256,14 +260,16 @@ def _sort(value: Any, text: str) -> str:
         return RELEVANCE if text else NEWEST
     if isinstance(value, (list, tuple)) and value:
         value = value[0]
-    if isinstance(value, dict):
-        field = _FIELDS.get(str(value.get("field")), str(value.get("field")))
-        direction = str(value.get("direction", "desc"))
-        value = f"{field}_{direction}" if field == "time" else field
-    if isinstance(value, str) and value in _SORTS:
-        return _SORTS[value]
+    name = f"{value.get('field')} {value.get('direction', 'desc')}" if isinstance(value, dict) else value
+    if isinstance(name, str):
+        field, _, direction = name.partition(" ")
+        field = _FIELDS.get(field, field)
+        name = f"{field}_{direction.lower()}" if direction else field
+        if name in _SORTS:
+            return _SORTS[name]
     raise InvalidQuery(
-        f"sort: {value!r} is not an order. Use one of {RELEVANCE}, {NEWEST}, {OLDEST}, {PRIORITY}, {IMPORTANCE}.",
+        f"sort: {value!r} is not an order. Use one of {RELEVANCE}, {NEWEST}, {OLDEST}, {PRIORITY}, {FADED_FIRST}, "
+        f"{IMPORTANCE}.",
         field="sort",
     )
 

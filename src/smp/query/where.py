@@ -10,7 +10,8 @@ Shapes that `compile_filter` reads; several conditions must all hold:
     "severity=critical"  "impact.score>3"  "tags~auth"  "status!=open"  "evidence?"  "!evidence"  "path matches src/*"
 
 The names of the designs are understood as on input (`timestamp`, `made_by`, `issue`, `decay.priority`), and `status` and
-`resolution.status` are one thing, open for a finding and active for a decision where nothing is said.
+`resolution.status` are one thing, open for a finding and active for a decision where nothing is said. `priority` and
+`access` are what they are at the time of asking, not what a file says; a memory's own field `priority` comes first.
 
 How values compare is in `smp.query.condition`.
 
@@ -22,7 +23,7 @@ from __future__ import annotations
 from smp.errors import InvalidQuery, UserError
 from smp.model.types import KINDS, kind_of
 from smp.query.condition import WITHOUT_VALUE, WORDS_OF_JSON, Condition
-from smp.query.field_values import comparable
+from smp.query.field_values import COMPUTED, comparable, with_computed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from smp.model.record import Record
+    from smp.query.ranking import Judged
 
 OPERATORS = (
     "equals",
@@ -95,8 +97,16 @@ class Filter:
         """Whether a memory, as `Record.to_dict` gives it, fits."""
         return all(condition.matches(record) for condition in self.conditions)
 
-    def admits(self, record: Record) -> bool:
-        return self.matches(record.to_dict())
+    def admits(self, record: Record, judged: Judged) -> bool:
+        """Whether a memory fits that a query has judged."""
+        data = record.to_dict()
+        if self._asks_for_computed:
+            data = with_computed(data, judged.priority, judged.facts.access_count, judged.facts.last_access)
+        return self.matches(data)
+
+    @property
+    def _asks_for_computed(self) -> bool:
+        return any(condition.field.partition(".")[0] in COMPUTED for condition in self.conditions)
 
     @property
     def refuses_many(self) -> bool:

@@ -26,7 +26,7 @@ from smp.model.fold import Fold
 from smp.model.hit import Hits
 from smp.model.time import EPOCH, to_text
 from smp.query.path import Query
-from smp.query.question import IMPORTANCE, NEWEST, OLDEST, PRIORITY
+from smp.query.question import FADED_FIRST, IMPORTANCE, NEWEST, OLDEST, PRIORITY
 from smp.query.ranking import Ranking
 from smp.store.away_session import of_archive
 from smp.store.cold_memories import cold_fold, cold_path, present_path
@@ -189,6 +189,7 @@ _ORDERS: dict[str, Callable[[Hit], tuple[Any, ...]]] = {
     NEWEST: lambda hit: (-hit.record.created.timestamp(),),
     OLDEST: lambda hit: (hit.record.created.timestamp(),),
     PRIORITY: lambda hit: (-hit.priority, -hit.record.created.timestamp()),
+    FADED_FIRST: lambda hit: (hit.priority, -hit.record.created.timestamp()),
     IMPORTANCE: lambda hit: (-_number(hit.record.importance), -hit.record.created.timestamp()),
 }
 

@@ -200,3 +200,120 @@ def test_pages_with_archived_memories_overlap_nowhere(asked: dict[str, Any]) -> 
     session.add_many([("finding", {"finding": f"alpha {number}", "created": "2026-01-01"}) for number in range(30)])
     pages = [session.query(limit=10, offset=first, include_archived=True, **asked).ids for first in (0, 10, 20)]
     assert [id for page in pages for id in page] == session.query(limit=30, **asked).ids
+
+
+def test_pages_of_what_is_similar_to_a_memory_overlap_nowhere() -> None:
+    """The memory itself was left out of the first page alone: the next one began with that page's last hit."""
+    session = new_session()
+    for number in range(12):
+        session.add_finding(f"alpha beta {number}")
+    pages = [session.find_similar("FIND-0001", limit=4, offset=first) for first in (0, 4, 8)]
+    found = [id for page in pages for id in page.ids]
+    assert sorted(found) == [f"FIND-{number:04}" for number in range(2, 13)]
+    assert [page.more for page in pages] == [True, True, False]
+    assert "FIND-0001" not in session.find_similar("FIND-0001", limit=None).ids
+    assert session.find_similar("FIND-0001", limit=10_000).ids == found
+
+
+def test_nothing_is_similar_to_no_words() -> None:
+    session = new_session()
+    session.add_finding("alpha")
+    assert session.find_similar(" - ") == []
+    assert session.find_similar("") == []
+
+
+@pytest.mark.parametrize(
+    "text", ["pushed with --force today", "he said “no deploys on friday”", "„alpha“ -- again", "- alpha"]
+)
+def test_signs_in_a_text_are_no_syntax_where_it_is_no_question(text: str) -> None:
+    """`--force` excluded what says force, and what stood between typographic quotes had to be there word by word."""
+    session = new_session()
+    session.add_finding("force a deploy on friday, alpha again")
+    assert session.find_similar(text).ids == ["FIND-0001"]
+    assert "FIND-0001" in session.memory.context(task=text, turns=0).text
+
+
+def test_what_is_related_meets_the_rest_of_the_question() -> None:
+    """`find_related(id, min_priority=…)`, as one of the designs has it, took every part and looked at none."""
+    clock = FrozenClock()
+    session = smp.open(":memory:", clock=clock).create_session("s1")
+    session.add_finding("old", created="2020-01-01")
+    session.add_decision("new", references=["FIND-0001"])
+    session.add_turn("user", "old and gone", created="2020-01-01")
+    session.relate("TURN-0001", "FIND-0001")
+    near = {each.id for each in session.find_related("FIND-0001")}
+    assert near == {"DEC-0001", "TURN-0001"}
+    assert [each.id for each in session.find_related("FIND-0001", min_priority=0.5)] == ["DEC-0001"]
+    assert [each.id for each in session.find_related("FIND-0001", types="turn")] == ["TURN-0001"]
+    assert [each.id for each in session.find_related("FIND-0001", text="gone")] == ["TURN-0001"]
+    assert len(session.find_related("FIND-0001", limit=1)) == 1
+    assert len(session.find_related("FIND-0001", limit=1, offset=1)) == 1
+
+
+def test_priority_is_a_field_that_can_be_asked_for() -> None:
+    """The designs' own examples, `decay.priority` below 0.3 with the lowest first, found nothing or the wrong order."""
+    session = new_session()
+    session.add_turn("user", "faded", created="2020-01-01")
+    session.add_turn("user", "fading", created="2026-01-01")
+    session.add_decision("fresh")
+    below = [{"field": "decay.priority", "operator": "lessThan", "value": 0.8}]
+    lowest = [{"field": "decay.priority", "direction": "asc"}]
+    every = session.query(sort=lowest)
+    assert [hit.priority for hit in every] == sorted(hit.priority for hit in every)
+    assert every.ids[0] == "TURN-0001"
+    faded = [hit.id for hit in every if hit.priority < 0.8]
+    assert 0 < len(faded) < 3
+    assert session.query({"filters": below, "sort": lowest}).ids == faded
+    assert session.query({"filters": below, "sort": lowest, "include_archived": True}).ids == faded
+    assert session.agent("veritas").query({"filters": below, "sort": lowest}).ids == faded
+    assert session.query(where={"priority": {"greater_or_equal": 0.8}}, sort="priority_asc").ids == [
+        hit.id for hit in every if hit.id not in faded
+    ]
+
+
+def test_a_field_of_its_own_that_is_called_priority() -> None:
+    session = new_session()
+    session.add_decision("alpha", priority="urgent", decay={"mine": 1})
+    assert session.query(where={"priority": "urgent"}).ids == ["DEC-0001"]
+    assert session.query(where={"decay.mine": 1, "decay.priority": {"greater": 0.5}}).ids == ["DEC-0001"]
+
+
+def test_uses_are_a_field_that_can_be_asked_for() -> None:
+    clock = FrozenClock()
+    memory = smp.open(":memory:", clock=clock)
+    session = memory.create_session("s1")
+    session.add_decision("alpha")
+    session.add_decision("beta")
+    session.query("alpha")
+    memory.store.access.flush()
+    memory.store.indexer.count_all_accesses()
+    assert session.query(where={"access.count": {"greater": 0}}).ids == ["DEC-0001"]
+    assert session.query(where={"decay.access_count": 0}).ids == ["DEC-0002"]
+    assert session.query(where={"last_accessed": {"exists": True}}).ids == ["DEC-0001"]
+
+
+@pytest.mark.parametrize(
+    "sort", [{"field": "importance", "direction": "asc"}, {"field": "priority", "direction": "sideways"}]
+)
+def test_an_order_that_there_is_not_is_refused(sort: dict[str, str]) -> None:
+    """The direction was passed over in silence."""
+    with pytest.raises(smp.errors.InvalidQuery, match="sort"):
+        new_session().query(sort=sort)
+
+
+def test_since_after_until_is_refused_as_a_range_that_ends_before_it_begins_is() -> None:
+    with pytest.raises(smp.errors.InvalidQuery, match="ends before it begins"):
+        new_session().query(since="2026-05", until="2026-01")
+
+
+def test_topics_are_understood_and_never_suggested_instead_of_themselves() -> None:
+    session = new_session()
+    session.add_decision("alpha", topic="db")
+    assert session.query(topics="db").ids == ["DEC-0001"]
+    with pytest.raises(smp.errors.InvalidQuery, match=r"Did you mean topic\?"):
+        session.query(topicz="db")
+
+
+def test_the_priority_of_a_memory_without_its_session() -> None:
+    with pytest.raises(smp.errors.InvalidQuery, match="session/DEC-0001"):
+        new_session().memory.priority("DEC-0001")
