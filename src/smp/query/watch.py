@@ -2,6 +2,9 @@
 
 A look is a few system calls: has any session been written since the last one? Only then are the memories that came
 since asked the question. Memories that were there before are never yielded; neither are changes of them.
+
+What came since stands behind the last memory that was there, as long as a session only grows. Where memories left it for
+good, or a person wrote one in between, positions have shifted; then the ids tell which ones are new.
 """
 
 from __future__ import annotations
@@ -14,16 +17,15 @@ from smp.query.ranking import Ranking
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     from smp.model.hit import Hit
     from smp.store.file_store import FileStore
     from smp.store.finder import Finder
 
-    Look = tuple[dict[str, int], list[Hit]]
-
 _PAUSE_SECONDS = 0.1
+_ALL = 1 << 30
 
 
 def watch(
@@ -36,9 +38,10 @@ def watch(
 ) -> Iterator[Hit]:
     """Yield hits, oldest first, until the timeout or for ever."""
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-    question = Question({**asked, "sort": OLDEST, "limit": 10_000}, now())
-    sizes = _sizes(store, question)
-    return _follow(store, asked, now, policy, sizes, deadline, pause_seconds)
+    question = _question(asked, now)
+    seen = _Seen()
+    store.indexer.answer(question.sessions, lambda finder: seen.look(finder, question.sessions))
+    return _follow(store, asked, now, policy, seen, deadline, pause_seconds)
 
 
 def _follow(
@@ -46,33 +49,70 @@ def _follow(
     asked: dict[str, Any],
     now: Callable[[], Any],
     policy: Any,
-    sizes: dict[str, int],
+    seen: _Seen,
     deadline: float | None,
     pause_seconds: float,
 ) -> Iterator[Hit]:
     while deadline is None or time.monotonic() < deadline:
-        question = Question({**asked, "sort": OLDEST, "limit": 10_000}, now())
-        before = sizes
+        question = _question(asked, now)
 
-        def look(finder: Finder, question: Question = question, before: dict[str, int] = before) -> Look:
-            return _look(finder, question, before, policy)
+        def look(finder: Finder, question: Question = question) -> list[Hit]:
+            before = seen.copy()  # a damaged index may have the look done once more
+            fresh = before.look(finder, question.sessions)
+            query = Query(question, finder, Ranking(question, finder, policy))
+            query.only(fresh)
+            hits = query.run() if fresh else []
+            seen.sessions = before.sessions
+            return hits
 
-        sizes, hits = store.indexer.answer(question.sessions, look)
+        hits = store.indexer.answer(question.sessions, look)
         yield from hits
         if not hits:
             time.sleep(pause_seconds)
 
 
-def _look(finder: Finder, question: Question, sizes: dict[str, int], policy: Any) -> Look:
-    """How many memories there are now, and which of the new ones match."""
-    current = finder.sizes()
-    fresh = {name: sizes.get(name, 0) for name, size in current.items() if size > sizes.get(name, 0)}
-    if not fresh:
-        return current, []
-    query = Query(question, finder, Ranking(question, finder, policy))
-    query.only(finder.docs_from(fresh))
-    return current, query.run()
+def _question(asked: dict[str, Any], now: Callable[[], Any]) -> Question:
+    question = Question({**asked, "sort": OLDEST}, now())
+    question.offset, question.limit = 0, _ALL  # all that came, however much it is
+    return question
 
 
-def _sizes(store: FileStore, question: Question) -> dict[str, int]:
-    return store.indexer.answer(question.sessions, lambda finder: finder.sizes())
+class _Seen:
+    """Which memories were there at the last look: of each session its end and the ids of all before it, in one text."""
+
+    __slots__ = ("sessions",)
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, tuple[tuple[int, str | None], str]] = {}
+
+    def copy(self) -> _Seen:
+        twin = _Seen()
+        twin.sessions = dict(self.sessions)
+        return twin
+
+    def look(self, finder: Finder, sessions: list[str] | None) -> set[int]:
+        """The memories that were not there before. From now on they are."""
+        ends = finder.ends()
+        for name in [name for name in self.sessions if name not in ends]:
+            del self.sessions[name]
+        fresh: set[int] = set()
+        for name in ends if sessions is None else [name for name in sessions if name in ends]:
+            end, ids = self.sessions.get(name, ((0, None), ""))
+            if ends[name] != end:
+                new, ids = _new(finder, name, end, ids)
+                fresh.update(new)
+                self.sessions[name] = (ends[name], ids)
+        return fresh
+
+
+def _new(finder: Finder, name: str, end: tuple[int, str | None], ids: str) -> tuple[Iterable[int], str]:
+    """Those of a session's memories that are new, and the ids of all that are there."""
+    size, last = end
+    found = finder.ids_from(name, max(size - 1, 0))
+    docs = sorted(found)
+    if size and docs and found[docs[0]] == last:
+        new = docs[1:]
+        return new, "\n".join([ids, *(found[doc] for doc in new)])
+    found = finder.ids_from(name)
+    known = set(ids.split("\n"))
+    return [doc for doc, id in found.items() if id not in known], "\n".join(found.values())

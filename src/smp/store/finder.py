@@ -27,6 +27,7 @@ _SPARE = 4  # so many times as many are looked at where some may not meet the co
 _TURN = TYPE_NUMBERS["conversation"]
 _TURNS = f"SELECT doc, 0.0, created, facts FROM wanted CROSS JOIN memory ON doc = wanted.no WHERE type = {_TURN}"
 _LAST_WRITTEN = "SELECT wanted.no, last FROM wanted CROSS JOIN session ON session.no = wanted.no"
+_ENDS = f"SELECT s.id, size, m.id FROM session s LEFT JOIN memory m ON m.doc = (no << {POSITION_BITS} | (size - 1))"
 _ORDERS = {"newest": "created DESC, doc DESC", "oldest": "created, doc"}
 
 
@@ -173,19 +174,21 @@ class Finder:
         numbers = {doc >> POSITION_BITS for doc in docs}
         return dict(self._rows.of(_LAST_WRITTEN, list(numbers)))
 
-    def sizes(self) -> dict[str, int]:
-        """How many memories each session ever had."""
-        return dict(self._rows.each("SELECT id, size FROM session"))
+    def ends(self) -> dict[str, tuple[int, str | None]]:
+        """How many positions each session has given out, and the id of the memory at the last one."""
+        return {name: (size, last) for name, size, last in self._rows.each(_ENDS)}
 
-    def docs_from(self, positions: dict[str, int]) -> set[int]:
-        """The memories of some sessions from a position on."""
-        docs: set[int] = set()
-        for name, position in positions.items():
-            known = self._rows.session(name)
-            if known is not None:
-                first = known.number << POSITION_BITS
-                docs.update(range(first | position, first | known.size))
-        return docs
+    def ids_from(self, session: str, position: int = 0) -> dict[int, str]:
+        """The ids of a session's memories from a position on."""
+        known = self._rows.session(session)
+        if known is None:
+            return {}
+        first = known.number << POSITION_BITS
+        return dict(
+            self._rows.each(
+                "SELECT doc, id FROM memory WHERE doc >= ? AND doc < ?", (first | position, first | known.size)
+            )
+        )
 
     # -- counting
 

@@ -317,3 +317,43 @@ def test_topics_are_understood_and_never_suggested_instead_of_themselves() -> No
 def test_the_priority_of_a_memory_without_its_session() -> None:
     with pytest.raises(smp.errors.InvalidQuery, match="session/DEC-0001"):
         new_session().memory.priority("DEC-0001")
+
+
+@pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
+def test_a_watcher_sees_what_came_when_others_left_for_good(tmp_path: Path, layout: str) -> None:
+    """Positions shift when bytes go: as many memories as before looked like nothing new."""
+    with smp.open(tmp_path / "store", layout=layout, clock=FrozenClock()) as memory:
+        session = memory.create_session("s1")
+        for number in range(4):
+            session.add_finding(f"alpha {number}")
+        watcher = session.watch("alpha", timeout=60)
+        session.erase("FIND-0002")
+        session.add_finding("alpha and new")
+        assert next(watcher).id == "FIND-0005"
+        session.erase("FIND-0005")
+        session.add_decision("alpha, the last")
+        assert next(watcher).id == "DEC-0001"
+
+
+@pytest.mark.parametrize("layout", ["jsonl", "markdown", "log"])
+def test_a_watcher_sees_the_memory_that_a_person_typed(tmp_path: Path, layout: str) -> None:
+    """It stands before what was written later into another file: the last one of these was yielded again instead."""
+    root = tmp_path / "store"
+    with smp.open(root, layout=layout, clock=FrozenClock()) as memory:
+        session = memory.create_session("s1")
+        session.add_decision("alpha by SMP")
+        session.add_finding("alpha and later")
+        watcher = session.watch("alpha", timeout=60)
+        with decisions_file(root, layout).open("a") as file:
+            file.write(by_hand(layout, "DEC-0900", "alpha by hand"))
+        assert next(watcher).id == "DEC-0900"
+        session.add_finding("alpha at last")
+        assert next(watcher).id == "FIND-0002"
+
+
+def test_a_watcher_sees_all_that_came_at_once() -> None:
+    """What came beyond the first 10,000 was passed over."""
+    session = new_session()
+    watcher = session.watch(timeout=60, pause=0.01)
+    session.add_many([("finding", f"number {number}") for number in range(10_050)])
+    assert len({next(watcher).id for _ in range(10_050)}) == 10_050
