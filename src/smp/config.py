@@ -283,6 +283,32 @@ def with_facts_outside(stored: dict[str, Any]) -> dict[str, Any]:
     return {**facts, **stored, _WRAPPER: {name: value for name, value in inner.items() if name not in facts}}
 
 
+def with_setting(stored: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
+    """The settings of a file with one of them changed or, for None, taken out."""
+    from copy import deepcopy
+
+    changed: dict[str, Any] = deepcopy(stored)
+    inner = changed[_WRAPPER] if isinstance(changed.get(_WRAPPER), dict) else changed
+    _take_out(inner, name)
+    if value is not None:
+        *sections, last = name.split(".")
+        for section in sections:
+            inner = inner.setdefault(section, {})
+        inner[last] = value
+    return changed
+
+
+def _take_out(settings: dict[str, Any], name: str, prefix: str = "") -> None:
+    """Take a setting out, in whatever way it is written: nested, with dots, under another name."""
+    for key, value in list(settings.items()):
+        if usual_name(prefix + key) == name:
+            del settings[key]
+        elif isinstance(value, dict):
+            _take_out(value, name, f"{prefix}{key}.")
+            if not value:
+                del settings[key]
+
+
 def _from_environment(environ: Mapping[str, str], stated: Flat) -> Flat:
     flat: Flat = {}
     for variable, setting in _BY_VARIABLE.items():

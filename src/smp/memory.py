@@ -7,7 +7,7 @@ import os
 
 from smp.agents import GLOBAL_SESSION
 from smp.asking import Asking
-from smp.config import DEFAULT_ROOTS, Config, usual_name, with_facts_outside
+from smp.config import DEFAULT_ROOTS, Config, with_facts_outside, with_setting
 from smp.errors import (
     FormatTooNew,
     InvalidConfig,
@@ -361,7 +361,7 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
         lock = SessionLock(disk, os.path.join(self.root, PRIVATE), f"the store {self.root}")
         lock.acquire(self.config.lock_timeout_seconds)
         try:
-            stored = _with_setting(self._read_config(disk) or {}, name, value)
+            stored = with_setting(self._read_config(disk) or {}, name, value)
             check_settings(Config.build(stored, path))
             disk.replace(path, (json.dumps(stored, ensure_ascii=False, indent=2) + "\n").encode())
         except OSError as error:
@@ -421,30 +421,6 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
 
     def __repr__(self) -> str:
         return f"Memory({self.root!r}, layout={self.layout!r})"
-
-
-def _with_setting(stored: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
-    """The settings of a file with one of them changed or, for None, taken out."""
-    changed: dict[str, Any] = json.loads(json.dumps(stored))
-    inner = changed["memory_config"] if isinstance(changed.get("memory_config"), dict) else changed
-    _take_out(inner, name)
-    if value is not None:
-        *sections, last = name.split(".")
-        for section in sections:
-            inner = inner.setdefault(section, {})
-        inner[last] = value
-    return changed
-
-
-def _take_out(settings: dict[str, Any], name: str, prefix: str = "") -> None:
-    """Take a setting out, in whatever way it is written: nested, with dots, under another name."""
-    for key, value in list(settings.items()):
-        if usual_name(prefix + key) == name:
-            del settings[key]
-        elif isinstance(value, dict):
-            _take_out(value, name, f"{prefix}{key}.")
-            if not value:
-                del settings[key]
 
 
 def _layout_asked_for(config: Mapping[str, Any] | None) -> str:
