@@ -188,7 +188,8 @@ class Shelf:
                 self.remove(folder)  # a record whose session never came
             else:
                 self._finish_plan(folder)
-        if self.is_live(session) and self.disk.exists(self.archive_of(session)):
+        archive, summary = (self.disk.exists(path) for path in (self.archive_of(session), self.summary_of(session)))
+        if (archive or summary) and (not archive or self.is_live(session)):
             self.forget_archive(session)
         self._tidy_private(session)
 

@@ -282,6 +282,24 @@ def test_an_archive_tells_in_its_summary_what_is_left(memory: Memory, session: S
         assert json.load(inside) == after
 
 
+@pytest.mark.parametrize("where", ["back in its place", "deleted"])
+def test_a_summary_whose_archive_went_and_which_a_crash_left_is_erased_too(
+    memory: Memory, session: SessionMemory, where: str
+) -> None:
+    memory.archive_session("s", "done with it")
+    path = Path(memory.root, "archived", "s.json")
+    said = path.read_bytes()
+    assert b"zyxwombat" in said
+    if where == "deleted":
+        memory.delete_session("s")
+    else:
+        memory.restore_session("s")
+    assert not path.exists()
+    path.write_bytes(said)  # the machine stopped when the archive was taken away and its summary was not
+    memory.erase("s/DEC-0002")
+    assert not path.exists()
+
+
 def test_by_criteria_what_was_put_away_is_found(memory: Memory, session: SessionMemory) -> None:
     put_into_cold(session, "TURN-0002")
     memory.archive_session("s")
