@@ -191,6 +191,15 @@ def test_every_command_is_explained(name: str) -> None:
     assert f"**`smp {name}`**" in text("docs/cli.md")
 
 
+def test_every_operator_and_part_of_a_query_is_explained() -> None:
+    from smp.query.question import Question
+    from smp.query.where import OPERATORS
+
+    known = set(re.findall(r"`(\w+)`", text("docs/finding.md")))
+    assert sorted(set(OPERATORS) - known) == []
+    assert sorted(set(Question.__slots__) - known - {"now", "topics"}) == []  # told as at, topic
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_explained(name: str) -> None:
     from smp.cli.arguments import parser_of
