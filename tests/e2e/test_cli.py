@@ -287,6 +287,17 @@ def test_author_by_option_and_environment(cli: Terminal, monkeypatch: pytest.Mon
     assert cli.json("history", "DEC-0001")[-1]["by"] == "veritas"
 
 
+def test_a_memory_of_another_session_is_named(cli: Terminal) -> None:
+    """A newcomer who has just started another session was only told that DEC-0001 does not exist."""
+    cli.ok("decide", "Use OAuth")
+    cli.ok("session", "new", "two")
+    for words in (("show",), ("history",), ("resolve",), ("pin",), ("delete",), ("priority",)):
+        assert "Session shop has one: shop/DEC-0001" in cli.fails(11, *words, "DEC-0001")
+    assert json.loads(cli.fails(11, "show", "DEC-0001", "--json"))["error"]["session"] == "two"
+    for words in (("show", "DEC-0009"), ("show", "two/DEC-0001"), ("show", "DEC-0001", "--session", "two")):
+        assert "has one" not in cli.fails(11, *words)
+
+
 # -- sessions
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp.asking import Asking
+    from smp.errors import MemoryNotFound
     from smp.memory import Memory
     from smp.model.fold import Trail
     from smp.model.record import Record
@@ -109,6 +110,20 @@ class Call:
                 f"{memory_id} does not exist in session {session.id}.", id=memory_id, session=session.id
             )
         return record
+
+    def with_hint(self, error: MemoryNotFound) -> MemoryNotFound:
+        """What to say of a memory that is not there; if no session was named and another one has such a memory, which."""
+        memory_id, session = error.details.get("id"), error.details.get("session")
+        told = type(error)(error.message, **error.details)
+        if not isinstance(memory_id, str) or session is None or session != self._default_session:
+            return told
+        store = self.memory.store
+        others = [name for name in store.session_ids() if name != session]
+        having = store.indexer.answer(None, lambda finder: [name for name in others if finder.row(name, memory_id)])
+        if not having:
+            return told
+        where = f"Session {having[0]} has" if len(having) == 1 else f"{len(having):,} other sessions have"
+        return type(error)(f"{error.message} {where} one: {having[0]}/{memory_id}", **error.details)
 
     def trail(self, session: SessionMemory, memory_id: str) -> Trail | None:
         """All that happened to a memory; a large session is not read for it."""

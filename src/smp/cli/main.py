@@ -13,7 +13,7 @@ import sys
 
 import smp
 from smp.cli.commands import COMMANDS, FAMILIES, GROUPS
-from smp.errors import SMPError, UserError, from_os_error
+from smp.errors import MemoryNotFound, SMPError, UserError, from_os_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,7 +75,10 @@ def _run(words: list[str]) -> int:
 
     parser, run = parser_of(name)
     with Call(parser.parse_intermixed_args(rest)) as call:
-        return run(call) or 0
+        try:
+            return run(call) or 0
+        except MemoryNotFound as error:
+            raise call.with_hint(error) from error
 
 
 def split(words: list[str]) -> tuple[str, list[str]]:
