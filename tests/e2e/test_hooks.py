@@ -69,6 +69,7 @@ def test_a_prompt_gets_what_matches_it_and_nothing_twice(project: Project) -> No
     said = host.prompt(ASKED)
     assert said.startswith(OPEN)
     assert said.endswith(CLOSE)
+    assert "\n\n\n" not in said  # blank lines are paid for, too
     assert OAUTH in said
     assert "Invoices" not in said
     assert host.prompt(ASKED) == ""

@@ -165,11 +165,11 @@ def _in_order(chosen: list[Item]) -> list[Item]:
 
 
 def _written(chosen: list[Item], head: str) -> str:
-    lines = [head]
+    lines = [head] if head else []
     section = ""
     for item in _in_order(chosen):
         if item.section != section:
             section = item.section
-            lines += ["", f"## {SECTIONS[section]}"]
+            lines += ["", f"## {SECTIONS[section]}"] if lines else [f"## {SECTIONS[section]}"]
         lines.append(item.line)
     return fence("\n".join(lines))
