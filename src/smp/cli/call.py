@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp.asking import Asking
+    from smp.cli.waiting import Waiting
     from smp.errors import MemoryNotFound
     from smp.memory import Memory
     from smp.model.fold import Trail
@@ -156,6 +157,12 @@ class Call:
     def remark(self, text: str) -> None:
         """Something that a person should know and a program need not."""
         Screen(sys.stderr, may_color=not self.options.no_color).line(text)
+
+    def waiting(self, text: str) -> Waiting:
+        """A block that may take long, and what a person reads meanwhile."""
+        from smp.cli.waiting import Waiting
+
+        return Waiting(Screen(sys.stderr, may_color=not self.options.no_color), text)
 
     # -- the end
 

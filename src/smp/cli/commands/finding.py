@@ -58,7 +58,8 @@ def run_query(call: Call) -> None:
 
 def _answer(call: Call, ask: Ask, words: str) -> None:
     asked = asked_of(call)
-    hits = ask(call.asked, asked)
+    with call.waiting("Making the index from the files …"):
+        hits = ask(call.asked, asked)
     data = {"hits": [hit.to_dict() for hit in hits], "more": hits.more, "counts": hits.counts}
     call.answer(data, _told(call, hits, asked, ask, words))
 
