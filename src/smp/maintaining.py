@@ -23,7 +23,7 @@ import time
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp.errors import InvalidRecord, SMPError, StorageCorrupt
+from smp.errors import InvalidConfig, InvalidRecord, SMPError, StorageCorrupt
 from smp.files.layouts.layout import PRIVATE
 from smp.lifecycle.clock import distrust
 from smp.lifecycle.quota import Thresholds, compaction_target
@@ -40,6 +40,7 @@ from smp.store.standings import due_to_archive, marks_of, times_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from smp.config import Config
     from smp.lifecycle.clock import Evidence
     from smp.memory import Memory
     from smp.store.file_store import FileStore
@@ -171,9 +172,8 @@ class _Maintenance:
     # -- tasks: each yields what it did, or would do
 
     def _quota(self) -> Iterator[str]:
-        for name in self._store.session_ids():
+        for name, config in self._with_settings():
             files = self._store.session(name)
-            config = files.config
             used = sum(files.sizes().values())
             target = compaction_target(used, config.quota_bytes, Thresholds.of(config.section("storage")))
             if target is None or not config["compaction.enabled"]:
@@ -181,6 +181,15 @@ class _Maintenance:
             report = self._memory.session(name).compact(target[1], dry_run=self._dry_run)
             if report:
                 yield f"compacted {name}: {_memories(len(report.removed))}, {report.freed_bytes:,} bytes"
+
+    def _with_settings(self) -> Iterator[tuple[str, Config]]:
+        """The sessions and the settings that hold in each. Where these are wrong nothing happens by itself."""
+        for name in self._store.session_ids():
+            try:
+                config = self._store.session(name).config
+            except InvalidConfig:
+                continue  # `validate` and `doctor` say so
+            yield name, config
 
     def _decay(self) -> Iterator[str]:
         self._store.access.flush()
@@ -207,6 +216,8 @@ class _Maintenance:
             yield from (f"{name}: uses of {_memories(len(those))}" for name, those in used.items())
             return
         for name, those in used.items():
+            if not self._store.session(name).settings_are_right():
+                continue
             count = self._memory.session(name)._fold_accesses(those)
             if count:
                 yield f"{name}: uses of {_memories(count)}"
@@ -214,8 +225,7 @@ class _Maintenance:
             empty_log(self._store, end)
 
     def _retention(self) -> Iterator[str]:
-        for name in self._store.session_ids():
-            config = self._store.session(name).config
+        for name, config in self._with_settings():
             if not config["retention.enabled"]:
                 continue
             session, days = self._memory.session(name), config.section("retention")["days"]

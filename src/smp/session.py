@@ -110,7 +110,7 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
         except (SessionCorrupt, StorageCorrupt, OSError):
             own = {}  # an unreadable head costs the head
         config = self._memory.config
-        return config.override_session(own, self.id) if own else config
+        return self._files.settings_above(config, own) if own else config
 
     @_Once
     def _redactor(self) -> Redactor | None:
@@ -283,7 +283,7 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
 
         figures: dict[str, Any] = self._files.view(look)
         sizes = self._files.sizes()
-        quota = self.config.quota_bytes
+        quota = self._files.usable_config().quota_bytes
         total = sum(sizes.values())
         return Stats(
             {

@@ -14,6 +14,7 @@ from textwrap import dedent
 import pytest
 
 import smp
+from smp.errors import InvalidConfig
 from smp.files.layouts import NAMES
 from tests.conformance.places import (
     blocks,
@@ -596,6 +597,7 @@ def test_a_deletion_written_as_in_the_designs_is_understood(tmp_path: Path, layo
 READ = """
 import os, sys
 import smp
+from smp.errors import InvalidConfig
 
 def read(root):
     session = smp.open(root).session("s1")
@@ -646,3 +648,34 @@ def test_read_only_media_can_be_read(open_place: Path, layout: str, made: str) -
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("read-only: ")
     assert after == before
+
+
+def test_a_wrong_setting_in_a_head_costs_the_writing_of_that_session_alone(tmp_path: Path, layout: str) -> None:
+    """`session list`, `repair`, `stats` and maintenance of the whole store failed by it, and `validate` said nothing."""
+    memory = smp.open(tmp_path, layout=layout, config={"retention": {"enabled": True}})
+    old = "2020-01-01T00:00:00Z"
+    for name in ("kept", "other"):
+        memory.create_session(name, config={"retention": {"enabled": name == "other"}}).add_turn(
+            "user", "hi", created=old
+        )
+    memory.close()
+    head = next(
+        path
+        for path in tmp_path.rglob("*")
+        if path.is_file() and b"retention" in path.read_bytes() and "kept" in str(path)
+    )
+    edit(head, "enabled", "enabledd")
+    memory = smp.open(tmp_path, config={"retention": {"enabled": True}})
+    session = memory.session("kept")
+    with pytest.raises(InvalidConfig, match="enabledd.*" + head.name):
+        session.add_decision("x")
+    assert (session.stats().memories, len(memory.standings()), len(session.records())) == (1, 2, 1)
+    for report in (session.validate(), session.repair()):
+        assert [(each.code, Path(each.path)) for each in report.problems if each.severity == "error"] == [
+            ("settings", head)
+        ]
+    did = memory.maintain(only=["retention", "quota", "archive", "access"])
+    assert did.ok
+    assert (len(memory.session("kept").records()), len(memory.session("other").records())) == (1, 0)
+    memory = memory.convert("log" if layout != "log" else "single")
+    assert memory.session("kept").records()

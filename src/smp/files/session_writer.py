@@ -287,14 +287,7 @@ class SessionWriter:
             if data is None:
                 plan.removes.append(name)
                 continue
-            self._disk.make_folder(os.path.dirname(path))
-            self._disk.remove(path + TEMPORARY)
-            self._disk.write_new(path + TEMPORARY, data)
-            old = self._disk.stat(path)
-            before = old.st_mtime_ns if old is not None else written
-            if before and (old is None or old.st_size != len(data)):  # else a backup by size and time would miss it
-                self._disk.keep_time(path + TEMPORARY, before)
-            identities[name] = identity(self._disk.stat(path + TEMPORARY))
+            identities[name] = self._disk.write_beside(path, data, written)
             folders.add(os.path.dirname(path))
             plan.moves.append((name + TEMPORARY, name))
         for folder in sorted(folders):

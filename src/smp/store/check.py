@@ -11,7 +11,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from smp.errors import SessionCorrupt
+from smp.errors import InvalidConfig, SessionCorrupt
 from smp.files.codec import CONFLICT, EDITED, TORN, Piece
 from smp.files.layouts.layout import PRIVATE
 from smp.files.session_reader import SessionReader
@@ -49,9 +49,11 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
     problems += segment.verify()
     problems += _quarantine_problems(session)
     try:
-        session.info()
+        session.settings_above(store.config, session.info().config)
     except SessionCorrupt as error:
         problems.append(Problem(str(error.details.get("path", "")), 0, "head", error.message))
+    except InvalidConfig as error:
+        problems.append(Problem(str(error.details.get("path", "")), 0, "settings", error.message))
     problems.sort(key=lambda problem: (problem.path, problem.line))
     return Report(problems, len(fold.trails))
 

@@ -15,6 +15,7 @@ from functools import partial
 
 from smp.errors import (
     FormatTooNew,
+    InvalidConfig,
     InvalidFormat,
     InvalidRecord,
     SessionCorrupt,
@@ -90,7 +91,7 @@ class FileSession:
         if self._config is None:
             config = self._store.config
             info = self._info_or_none() if self._may_have_settings() else None
-            self._config = config.override_session(info.config, self.session) if info and info.config else config
+            self._config = self.settings_above(config, info.config) if info and info.config else config
             self._sync_always = self._config.durability == "always"
             self._sync_later = self._config.durability == "interval"
             self._timeout_seconds = self._config.lock_timeout_seconds
@@ -101,6 +102,24 @@ class FileSession:
             if not self._sync_always:
                 self._group.patience_seconds = 0.0  # there is no sync to share
         return self._config
+
+    def settings_above(self, config: Config, own: dict[str, Any]) -> Config:
+        """The settings with the session's own above them; a wrong one is named with the file that it stands in."""
+        try:
+            return config.override_session(own, self.session)
+        except InvalidConfig as error:
+            where = f"It stands in {self._info_path()}; correct it there. Until then the session can only be read."
+            raise InvalidConfig(f"{error.message} {where}", **{**error.details, "path": self._info_path()}) from None
+
+    def settings_are_right(self) -> bool:
+        try:
+            return self.config is not None
+        except InvalidConfig:
+            return False
+
+    def usable_config(self) -> Config:
+        """The settings for what must also work when the session's own are wrong; nothing is taken away by these."""
+        return self.config if self.settings_are_right() else self._store.config
 
     def _may_have_settings(self) -> bool:
         """Whether the head is worth a proper look: reading a YAML head costs 50 ms."""
@@ -140,7 +159,8 @@ class FileSession:
         with self._writing:
             try:
                 self._make_private()
-                return self.writer.locked(doing, self.config.lock_timeout_seconds, work, check=not while_converting)
+                timeout = self.usable_config().lock_timeout_seconds
+                return self.writer.locked(doing, timeout, work, check=not while_converting)
             except FileNotFoundError:
                 raise self._store.no_session(self.session) from None
             except OSError as error:

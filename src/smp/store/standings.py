@@ -63,6 +63,8 @@ def due_to_archive(store: FileStore, now: datetime, evidence: Evidence = NO_EVID
     """The sessions that maintenance may archive now."""
     found = []
     for name, used in usage(store).items():
+        if not store.session(name).settings_are_right():
+            continue  # nobody knows whether it may be archived
         step = due_step(used.last_used, now, Marks(created=used.created), times_of(store, name), evidence)
         if step is not None and step.state == ARCHIVED:
             found.append(Standing(name, ARCHIVED, used.last_used, step))
@@ -70,7 +72,7 @@ def due_to_archive(store: FileStore, now: datetime, evidence: Evidence = NO_EVID
 
 
 def times_of(store: FileStore, session: str | None = None) -> Times:
-    config = store.config if session is None else store.session(session).config
+    config = store.config if session is None else store.session(session).usable_config()
     return Times.of(config.section("lifecycle"))
 
 
