@@ -93,10 +93,11 @@ def convert_arguments(parser: Parser) -> None:
 
 
 def run_convert(call: Call) -> None:
-    """Change how the memories look on disk, in place; nothing is lost, and the way back gives the same memories.
+    """Change how the memories look on disk, in place; no memory is lost, and the way back gives the same ones.
 
     The new files are written beside the old ones, read back and compared before anything is replaced. A crash on the
-    way leaves the old store or the new one. Who wants to write meanwhile is told to try again.
+    way leaves the old store or the new one. Who wants to write meanwhile is told to try again. Comments that people
+    wrote into YAML files, and text above the first entry of a Markdown file, are not carried over.
 
     Examples:
       smp convert --to markdown
