@@ -254,3 +254,64 @@ def test_fork_while_threads_write(layout: str, tmp_path: Path) -> None:
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
+
+
+TORN = """
+import os, signal, sys, threading, time, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+import smp
+from smp.files.session_reader import SessionReader
+
+memory = smp.open(sys.argv[1], layout=sys.argv[2])
+session = memory.create_session("shared")
+session.add_decision("one")
+if sys.argv[1] == ":memory:":
+    system = memory.store.disk.system
+    held = threading.Event()
+
+    def hold():
+        with system._guard:  # in the middle of a call
+            held.set()
+            time.sleep(0.2)
+
+    threading.Thread(target=hold).start()
+    held.wait()
+else:
+    smp.open(sys.argv[1]).session("shared").add_many([("decision", "two"), ("decision", "three")])
+    refold, reading, forked = SessionReader._refold, threading.Event(), threading.Event()
+
+    def stopped(self, *told):
+        reading.set()
+        forked.wait()
+        refold(self, *told)
+
+    SessionReader._refold = stopped
+    threading.Thread(target=session.records).start()
+    reading.wait()
+    SessionReader._refold = refold
+pid = os.fork()
+if pid == 0:
+    signal.alarm(20)
+    print(len(session.records()), session.add_decision("more").id, flush=True)
+    os._exit(0)
+if sys.argv[1] != ":memory:":
+    forked.set()
+assert os.waitpid(pid, 0)[1] == 0, "the child failed"
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("where", ["store", ":memory:"])
+def test_a_child_does_not_rely_on_what_a_thread_was_in_the_middle_of(layout: str, where: str, tmp_path: Path) -> None:
+    """It read the new entries as read and never saw them, or waited for a thread that it does not have."""
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(TORN), where if where == ":memory:" else str(tmp_path / where), layout],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == ("1 DEC-0002\n" if where == ":memory:" else "3 DEC-0004\n")

@@ -16,9 +16,9 @@ import errno
 import os
 import stat
 import time
-from threading import RLock
 
 from smp.files.system import TYPE_CHECKING, Data
+from smp.loading import loading
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,7 +106,7 @@ class MemorySystem:
         boot: str | None = None,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
-        self._guard = RLock()
+        self._guard = loading  # no process forks while it is held: a child would wait for its holder for ever
         self._now_ns = now_ns
         self._open: dict[int, OpenFile] = {}
         self._next_fd = _FIRST_FD

@@ -73,6 +73,14 @@ class SessionReader:
         self._complete_until = 0  # entries up to this number were written whole, say the notes of this boot
         self._noted_bytes: dict[str, int] = {}  # of each file; behind them may be what could not be taken back
 
+    def forget(self) -> None:
+        """Read everything anew next time."""
+        self.states = {}
+        self.fold = Fold()
+        self._overlaid = False
+        self._complete_until = 0
+        self._noted_bytes = {}
+
     # -- the whole session
 
     def catch_up(self) -> Fold:

@@ -67,8 +67,12 @@ class FileSession:
         _open_sessions.add(self)
 
     def after_fork(self) -> None:
+        """In the child. What another thread was in the middle of when the process forked is only half there: forget it."""
         self._lock.close()
         self.writer.close_files()
+        self.writer = SessionWriter(self.reader, self._lock, self._info_or_none, self._store.check_current)
+        if not self.reader.mutex.acquire(blocking=False):
+            self.reader.forget()
         self.reader.mutex = threading.RLock()
         self._writing = threading.Lock()
         self._group = GroupCommit(self._commit_group, self._group.patience_seconds)
