@@ -43,6 +43,9 @@ _NO_WRITING = (StorageFull, StorageReadOnly)
 def convert(store: FileStore, to: str, progress: Callable[[str], None] | None = None) -> None:
     """Carry a store over to another layout, in place."""
     target = layout_named(to)
+    if target.name == store.layout.name:
+        store.check_current()  # somebody else may have converted it since it was opened
+        return
     try:
         _convert(store, target, to, progress or _no_progress)
     except OSError as error:
@@ -61,9 +64,7 @@ def _convert(store: FileStore, target: Layout, to: str, progress: Callable[[str]
     lock.sign(f"converting to {to}")
     try:
         complete(disk, root)
-        store.check_current()  # somebody else may have converted it since it was opened: then our layout finds nothing
-        if target.name == store.layout.name:
-            return
+        store.check_current()  # of a store that somebody else has converted meanwhile our layout sees no session
         disk.remove_tree(os.path.join(root, STAGING))
         disk.make_folder(os.path.join(root, STAGING))  # before the flag: who finds it knows that there may be one
         _set_flag(disk, root, True)
