@@ -77,7 +77,11 @@ def open_memory(
         return Memory("/memory", layout, config, clock, system or MemorySystem(), create)
     if where is not None and str(where).startswith(("postgresql://", "postgres://")):
         raise InvalidFormat("where: PostgreSQL stores are not available in this version.", field="where")
+    if where == "":
+        raise InvalidFormat("where: must not be empty; give a folder, such as '.', or nothing at all.", field="where")
     root = find_root(layout) if where is None else os.path.abspath(os.fspath(where))
+    if os.path.islink(root) and (where is not None or _is_store(root)):
+        root = os.path.realpath(root)  # whoever names a link means the folder; below it no link is followed
     return Memory(root, layout, config, clock, system or RealSystem(), create)
 
 

@@ -176,3 +176,25 @@ def test_a_setting_does_not_make_a_store_again_that_was_moved_away(tmp_path: Pat
     with pytest.raises(StoreNotFound):
         memory.set_config("durability", "os")
     assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("layout", NAMES)
+def test_a_store_may_be_named_by_a_link(tmp_path: Path, layout: str) -> None:
+    """A conversion was committed and then refused to go through the link; from then on nobody could open it by that name."""
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "real", target_is_directory=True)
+    memory = smp.open(link, layout=layout)
+    memory.create_session("s").add_decision("x")
+    memory = memory.convert("log" if layout != "log" else "single")
+    memory.set_config("durability", "os")
+    memory.archive_session("s")
+    assert [record.text for record in smp.open(link).session("s").records()] == ["x"]
+    assert memory.root == os.path.realpath(tmp_path / "real")
+
+
+def test_an_empty_name_is_not_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidFormat, match="where"):
+        smp.open("")
+    assert list(tmp_path.iterdir()) == []
