@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +17,8 @@ import pytest
 from hypothesis import given, settings
 
 import smp
-from smp.index.words import TextQuery, matcher, parse, terms
+from smp.index.patterns import is_loose, matcher
+from smp.index.words import TextQuery, parse, spelled, terms
 from smp.testing import FrozenClock
 from tests.crash.stories import depth
 
@@ -127,6 +129,9 @@ question_words = st.one_of(
             "auth*",
             "alph*",
             "a*a",
+            "*unning",
+            "*vice*",
+            "r*s",
             "getUser*",
             "service",
             "o_auth.py",
@@ -135,7 +140,7 @@ question_words = st.one_of(
         ]
     ),
     st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=2).map(lambda words: f'"{" ".join(words)}"'),
-    st.sampled_from(["-alpha", '-"alpha beta"', "-run*", "-数据", "-auth_service.py", "zzz"]),
+    st.sampled_from(["-alpha", '-"alpha beta"', "-run*", "-*nning", "-🙂", "-数据", "-auth_service.py", "zzz"]),
 )
 questions = st.fixed_dictionaries(
     {},
@@ -164,10 +169,10 @@ questions = st.fixed_dictionaries(
 # -- a look at every memory
 
 
-def said(record: smp.Record) -> list[str]:
-    """The terms of all that a memory says."""
+def said(record: smp.Record) -> str:
+    """All that a memory says."""
     parts = [part for name, value in record.to_dict().items() if name not in SILENT for part in spoken(name, value)]
-    return terms("\n".join([*parts, record.id]))
+    return "\n".join([*parts, record.id])
 
 
 def spoken(name: str, value: Any) -> Iterator[str]:
@@ -189,8 +194,13 @@ def has(said: list[str], words: tuple[str, ...]) -> bool:
     return any(tuple(said[start : start + len(words)]) == words for start in range(len(said)))
 
 
-def meets_text(found: list[str], asked: TextQuery) -> bool:
+def meets_text(text: str, asked: TextQuery) -> bool:
+    found = terms(text)
+
     def means(pattern: str) -> bool:
+        if is_loose(pattern):
+            fits = re.compile(".*".join(map(re.escape, pattern.split("*")))).fullmatch
+            return any(map(fits, spelled(text)))
         fits = matcher(pattern)
         return any(fits(term) for term in found)
 

@@ -35,6 +35,7 @@ MEANINGS = {
     "fading": "a little less, as it has faded",
     "session_idle": "a little less, as nobody writes",
 }
+_AROUND = "\"'()[]{}.,;:!?`*"
 _FACTORS = ("strength", "worth", "fading", "session_idle")
 
 
@@ -47,16 +48,20 @@ class Words:
     def __init__(self, question: str) -> None:
         self._terms: set[str] = set()
         self._matchers: list[Any] = []
+        self._loose: list[str] = []
         if question:
-            from smp.index.words import matcher, parse
+            from smp.index.patterns import is_loose, matcher
+            from smp.index.words import parse
 
             asked = parse(question)
             self._terms = {*asked.words, *(term for phrase in asked.phrases for term in phrase)}
-            self._matchers = [matcher(pattern) for pattern in asked.patterns]
+            patterns = (*asked.patterns, *asked.characters)
+            self._matchers = [matcher(pattern) for pattern in patterns if not is_loose(pattern)]
+            self._loose = [pattern for pattern in patterns if is_loose(pattern)]
 
     def spans(self, text: str) -> Spans:
         """Where they stand, in order and apart."""
-        if not self._terms and not self._matchers:
+        if not self._terms and not self._matchers and not self._loose:
             return []
         found: Spans = []
         for piece in re.finditer(r"\S+", text):
@@ -66,11 +71,15 @@ class Words:
     def _inside(self, piece: str, start: int) -> Spans:
         from smp.index.words import terms
 
+        if self._loose and self._is_meant(piece):
+            whole = piece.strip(_AROUND)
+            at = start + piece.find(whole)
+            return [(at, at + len(whole))]
         known = [term for term in terms(piece) if self._any([term])]
         if not known:
             return []
         found: Spans = []
-        whole = piece.strip("\"'()[]{}.,;:!?`*")
+        whole = piece.strip(_AROUND)
         if whole.casefold() in known:  # `auth_service.py`, asked for as a whole
             at = piece.find(whole)
             return [(start + at, start + at + len(whole))]
@@ -91,6 +100,13 @@ class Words:
             elif size:
                 found.append((start + at, start + at + size))
         return found
+
+    def _is_meant(self, piece: str) -> bool:
+        from smp.index.patterns import fits_spelling
+        from smp.index.words import spelled
+
+        words = spelled(piece)
+        return any(fits_spelling(pattern, words) for pattern in self._loose)
 
     def _any(self, terms: Iterable[str]) -> bool:
         return any(term in self._terms or any(fits(term) for fits in self._matchers) for term in terms)

@@ -19,10 +19,10 @@ from operator import itemgetter
 
 from smp.index import recent
 from smp.index.engine import PREFIX, Engine, is_here
+from smp.index.patterns import beginning, matcher
 from smp.index.rows import Unusable
 from smp.index.tail import Tail
 from smp.index.wanted import EXPANSIONS, Found, Wanted, Weights, inverse_frequency
-from smp.index.words import beginning, matcher
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -41,9 +41,6 @@ _SPACELESS = (
     "\u1100-\u11ff\u3005-\u3007\u3040-\u318f\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f"  # kana, bopomofo, Han
     "\uac00-\ud7ff\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U0003ffff"  # Hangul, more Han
 )
-_COMPLETIONS = ("", "e", "s", "es", "ed", "d", "ing", "ng", "g", "ion", "on", "tion", "ation", "ational", "ment", "ent",
-                "ness", "ess", "able", "le", "ly", "y", "ies", "er", "ity", "ty", "ive", "ize", "ous", "ful", "al", "ism",
-                "ist", "ance", "ence", "ications")  # fmt: skip
 STOP_WORDS = frozenset(
     """a about above after again against all also am an and ani any anyth are aren as at be becaus been befor below
     between both but by can cannot could couldn did didn do doe does doesn doing don done down dure each either els ever
@@ -61,7 +58,7 @@ if TYPE_CHECKING:
     class _TextQuery(NamedTuple):
         words: tuple[str, ...] = ()  # any may match, each counted once
         phrases: tuple[tuple[str, ...], ...] = ()  # terms that follow each other in the text's stream
-        patterns: tuple[str, ...] = ()  # `auth*`, `a*b`: each must be there; see `matcher`
+        patterns: tuple[str, ...] = ()  # `auth*`, `a*b`: each must be there; see `smp.index.patterns`
         excluded: tuple[tuple[str, ...], ...] = ()  # words and phrases that must not be there
         excluded_patterns: tuple[str, ...] = ()
         characters: tuple[str, ...] = ()  # `库*`: words of one character, as the pairs they begin; any may match
@@ -257,6 +254,17 @@ def _escape(text: str) -> str:
     return re.escape(text)
 
 
+def spelled(text: str) -> set[str]:
+    """Identifiers, paths and words as they are written, but for case and accents. What a loose pattern must fit."""
+    found: set[str] = set()
+    for piece in set(text.split()):
+        for chunk in _chunks(piece):
+            words = [word for word in _split_words(chunk) if word]
+            names = _pattern("[/\\\\:?&=@#]+").split(chunk)
+            found.update((chunk, *names, *words), *(_humps(word) for word in words if word.isascii()))
+    return {each.casefold() for each in found}
+
+
 # --- Questions -----------------------------------------------------------------------------------------------------
 
 
@@ -290,8 +298,10 @@ def parse(text: str) -> TextQuery:
 
 
 def _is_exclusion(piece: str) -> bool:
-    """`-draft`, but not `-`, `--force`, `-5` or an option such as `-v`."""
-    return piece[0] == "-" and piece[1:2].isalpha() and (piece[2:3].isalnum() or piece[1] > "\x7f")
+    """`-draft`, `-*fix` and `-🎉`, but not `-`, `--force`, `-5` or an option such as `-v`."""
+    if piece[0] != "-" or piece[1:2].isnumeric():
+        return False
+    return piece[1:2] > "\x7f" or ((piece[1:2].isalpha() or piece[1:2] == "*") and piece[2:3].isalnum())
 
 
 def _is_wild(piece: str) -> bool:
@@ -371,38 +381,6 @@ def _is_single(term: str) -> bool:
 def _is_rest(term: str, before: str) -> bool:
     """Whether it is the single character that closes a run of pairs."""
     return _is_single(term) and len(before) == 2 and before[1] == term and _is_spaceless(before)
-
-
-# --- Patterns ------------------------------------------------------------------------------------------------------
-
-
-def matcher(pattern: str) -> Callable[[str], object]:
-    """Tells of a term whether the pattern means it. Only `*` is special.
-
-    Terms are stems, so what was typed may be longer than they are: `authentica*` means `authent`, too.
-    """
-    expression = ".*".join(map(_escape, pattern.split("*")))
-    import re
-
-    return re.compile("|".join([expression, *_stems_meant(pattern)])).fullmatch
-
-
-def beginning(pattern: str) -> str:
-    """What all terms that the pattern means begin with; may be empty."""
-    begun = pattern.partition("*")[0]
-    for each in _stems_meant(pattern):
-        while not each.startswith(begun):
-            begun = begun[:-1]
-    return begun
-
-
-def _stems_meant(pattern: str) -> tuple[str, ...]:
-    """Stems of words that begin as a prefix does, but that do not begin so themselves."""
-    begun = pattern[:-1]
-    if pattern[-1:] != "*" or not (begun.isascii() and begun.isalpha()):
-        return ()
-    stems = {stem(begun + ending) for ending in _COMPLETIONS}
-    return tuple(sorted(each for each in stems if not each.startswith(begun)))
 
 
 # --- Characters beyond ASCII ---------------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ import time
 
 from smp.errors import QueryTimeout
 from smp.index.memories import text_of
-from smp.index.words import joined_terms, parse
+from smp.index.patterns import fits_spelling, is_loose
+from smp.index.words import joined_terms, parse, spelled
 from smp.model.hit import Hit, Hits
 from smp.query.question import FADED_FIRST, IMPORTANCE, NEWEST, OLDEST, PRIORITY, RELEVANCE
 from smp.query.ranking import Ranking
@@ -47,7 +48,10 @@ class Query:
         self._deadline = None if question.timeout is None else time.monotonic() + question.timeout
         self._conditions = finder.conditions(question)
         self._text = text = parse(question.text)
+        self._loose = [each for each in text.patterns if is_loose(each)]
+        self._loosely_excluded = [each for each in text.excluded_patterns if is_loose(each)]
         self._has_phrases = bool(text.phrases) or any(len(words) > 1 for words in text.excluded)
+        self._is_close = self._has_phrases or bool(self._loose or self._loosely_excluded)
 
     def only(self, docs: set[int]) -> None:
         """Ask these memories alone."""
@@ -165,25 +169,36 @@ class Query:
         question = self._question
         if record.deleted and not question.include_deleted:
             return False
-        if self._has_phrases and not self._has_right_phrases(record):
+        if self._is_close and not (self._has_right_phrases(record) and self._has_right_words(record)):
             return False
         return not question.where or question.where.admits(record, judged)
 
     @property
     def _refuses_many(self) -> bool:
         """Whether many candidates may be refused when they are looked at closely."""
-        return self._question.where.refuses_many or self._has_bounds or self._has_phrases
+        return self._question.where.refuses_many or self._has_bounds or self._is_close
 
     @property
     def _is_picky(self) -> bool:
         """Whether some candidates are refused only when they are looked at closely."""
-        return bool(self._question.where) or self._has_bounds or self._has_phrases
+        return bool(self._question.where) or self._has_bounds or self._is_close
 
     def _has_right_phrases(self, record: Record) -> bool:
         """The index knows words, not their order."""
+        if not self._has_phrases:
+            return True
         terms = f" {joined_terms(text_of(record.given))} "
         return all(f" {' '.join(words)} " in terms for words in self._text.phrases) and not any(
             f" {' '.join(words)} " in terms for words in self._text.excluded
+        )
+
+    def _has_right_words(self, record: Record) -> bool:
+        """The index knows stems, not endings."""
+        if not (self._loose or self._loosely_excluded):
+            return True
+        words = spelled(f"{text_of(record.given)}\n{record.id}")
+        return all(fits_spelling(each, words) for each in self._loose) and not any(
+            fits_spelling(each, words) for each in self._loosely_excluded
         )
 
     # -- the answer

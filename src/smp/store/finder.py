@@ -6,6 +6,7 @@ One finder serves one question: it stands for the index as it was when the quest
 from __future__ import annotations
 
 from smp.index.meaning import Unavailable
+from smp.index.patterns import is_loose
 from smp.index.rows import POSITION_BITS, TYPE_NUMBERS, Row
 from smp.index.select import Conditions, Selection, counted
 from smp.index.wanted import Found, Wanted, candidates
@@ -73,7 +74,7 @@ class Finder:
             text.phrases,
             text.patterns,
             text.excluded,
-            text.excluded_patterns,
+            [each for each in text.excluded_patterns if not is_loose(each)],  # endings are looked at in the records
             conditions.labels(),
             conditions.without(),
             conditions.since,

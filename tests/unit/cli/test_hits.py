@@ -29,6 +29,11 @@ def marked(question: str, text: str) -> list[str]:
     return [text[start:end] for start, end in Words(question).spans(text)]
 
 
+def test_what_a_pattern_means_is_marked() -> None:
+    assert marked("*service", "a (microservice) and services") == ["microservice"]
+    assert marked("왜 数", "왜 数据库 데이터") == ["왜", "数"]
+
+
 @pytest.fixture
 def session() -> smp.SessionMemory:
     return smp.open(":memory:").create_session("shop")

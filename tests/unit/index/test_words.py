@@ -10,7 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from smp.index import words
-from smp.index.words import STOP_WORDS, TextQuery, bag_of_terms, beginning, joined_terms, matcher, parse, plain, terms
+from smp.index.patterns import beginning, matcher
+from smp.index.words import STOP_WORDS, TextQuery, bag_of_terms, joined_terms, parse, plain, terms
 
 
 @pytest.mark.parametrize(

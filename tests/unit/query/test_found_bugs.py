@@ -357,3 +357,38 @@ def test_a_watcher_sees_all_that_came_at_once() -> None:
     watcher = session.watch(timeout=60, pause=0.01)
     session.add_many([("finding", f"number {number}") for number in range(10_050)])
     assert len({next(watcher).id for _ in range(10_050)}) == 10_050
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("*service*", [1, 2, 6]), ("*service", [1, 6]), ("*services", [2]), ("web*service*", [2]), ("*cation", [3]),
+        ("auth*tion", [3]), ("get*Response", [4]), ("*nning", [5]), ("r*ing", [5]), ("serv*ce", [1]), ("-*service*", [3, 4, 5]),
+        ("*ing -*nning", []), ("*-0003", [3]),
+    ],
+)  # fmt: skip
+def test_a_pattern_means_words_as_they_are_written(pattern: str, found: list[int]) -> None:
+    """The index has stems, so a pattern that goes on behind its `*` found hardly any English word."""
+    session = new_session()
+    for text in ("the service", "webservices", "authentication", "getHTTPResponse", "running", "a microservice"):
+        session.add_finding(text)
+    assert sorted(session.query(pattern).ids) == [f"FIND-{number:04}" for number in found]
+    assert session.query(pattern, count_by="type").counts == {"type": {"finding": len(found)} if found else {}}
+
+
+def test_a_sign_that_is_no_letter_can_be_excluded() -> None:
+    """`-🎉` asked for it instead."""
+    session = new_session()
+    session.add_finding("alpha 🎉")
+    session.add_finding("alpha")
+    assert session.query("alpha -🎉").ids == ["FIND-0002"]
+
+
+def test_a_pattern_with_many_stars_takes_no_longer_than_others() -> None:
+    """Each star tried every place again: this question was never answered."""
+    session = new_session()
+    session.add_finding("a" * 100)
+    session.add_finding("a" * 100_000)
+    session.add_finding("a" * 60 + "b")
+    assert session.query("*a" * 12 + "*b").ids == ["FIND-0003"]
+    assert len(session.query("a*" * 12)) == 3
