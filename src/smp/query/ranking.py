@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from smp.query.question import Question
     from smp.store.finder import Finder
 
-FADED = 0.1  # below this priority a memory counts as decayed
+FADED = 0.3  # below this priority a memory counts as decayed (002 §5, 003 §9.3)
 _IDLE_DAYS = 30
 _IDLE_SHARE = 0.02  # how far a session that nobody writes any more moves down in questions to all of them
 _DAY, _HOUR = 86_400_000_000, 3_600_000_000

@@ -392,3 +392,14 @@ def test_a_pattern_with_many_stars_takes_no_longer_than_others() -> None:
     session.add_finding("a" * 60 + "b")
     assert session.query("*a" * 12 + "*b").ids == ["FIND-0003"]
     assert len(session.query("a*" * 12)) == 3
+
+
+@pytest.mark.parametrize("policy", ["smp", "half-life", "boosted", "simple"])
+def test_what_has_faded_can_be_left_out(policy: str) -> None:
+    """A memory counted as decayed below 0.1, and hardly any rule lets one fade so far: nothing was ever left out."""
+    session = new_session(config={"decay": {"policy": policy}})
+    session.add_turn("user", "alpha", created="2020-01-01")
+    session.add_turn("user", "alpha")
+    assert sorted(session.query("alpha").ids) == ["TURN-0001", "TURN-0002"]
+    assert session.query("alpha", include_decayed=False).ids == ["TURN-0002"]
+    assert session.query(include_decayed=False).ids == ["TURN-0002"]
