@@ -234,7 +234,7 @@ def found(memory: smp.Memory) -> dict[str, list[str]]:
 
 def in_files(memory: smp.Memory) -> dict[str, list[str]]:
     records = [record for session in memory.sessions() for record in session.records(include_deleted=True)]
-    having = {record.ref: said(record) for record in records}
+    having = {record.ref: terms(said(record)) for record in records}
     return {
         word: sorted(ref for ref, there in having.items() if not set(terms(word)).isdisjoint(there))
         for word in WORDS
