@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import smp
-from smp.errors import InvalidRecord, SessionArchived, SessionExists, SessionNotFound, StorageCorrupt
+from smp.errors import Conflict, InvalidRecord, SessionArchived, SessionExists, SessionNotFound, StorageCorrupt
 from smp.files.layouts import NAMES
 from smp.store import clock_notes
 from smp.testing import FrozenClock
@@ -343,6 +343,20 @@ def test_uses_go_into_the_files_and_outlive_the_log_and_the_index(every: World) 
     every.memory.query("OAuth")
     every.memory.maintain()
     assert every.memory.session("s1").find("DEC-0001").access["count"] == 4
+
+
+def test_who_expects_a_revision_is_not_refused_because_a_use_was_noted_in_the_file(every: World) -> None:
+    session = every.session()
+    seen = session.find("DEC-0001")
+    assert seen is not None
+    every.memory.query("OAuth")
+    every.memory.maintain(only=["access"])
+    assert every.memory.session("s1").find("DEC-0001").access["count"] == 1
+    changed = session.update("DEC-0001", seen.revision, rationale="mine")
+    for stale in (seen.revision, 0, changed.revision + 1, "1"):
+        with pytest.raises(Conflict):
+            session.update("DEC-0001", stale, rationale="again")
+    assert session.update("DEC-0001", changed.revision, rationale="again").rationale == "again"
 
 
 def test_uses_stay_with_their_memory_when_others_leave_the_files(every: World) -> None:

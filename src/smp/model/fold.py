@@ -38,7 +38,7 @@ class Trail:
         self.entries.append(entry)
         if entry.op == CHANGE:
             self.revision += 1
-            if len(entry.data) != 1 or "access" not in entry.data:  # to be found is not to be changed
+            if not _is_use(entry):  # to be found is not to be changed
                 self.last = entry
         else:
             self.deletion = entry if entry.op == DELETE else None
@@ -60,6 +60,15 @@ class Trail:
             self._merged = {key: value for key, value in merged.items() if value is not None}
             self._merged_count = len(self.entries)
         return self._merged
+
+    def changed_since(self, revision: int) -> bool:
+        """Whether it is another memory than at that revision; that it was used makes no difference."""
+        if revision == self.revision:
+            return False
+        changes = [entry for entry in self.entries if entry.op in (PUT, CHANGE)]
+        return (
+            type(revision) is not int or not 0 < revision < self.revision or not all(map(_is_use, changes[revision:]))
+        )
 
     def has_key(self, key: str) -> bool:
         """Whether this is a preference that stands under this key."""
@@ -238,6 +247,11 @@ def after(time: str, other: str) -> bool:
 
 def _is_copy(entry: Entry, other: Entry) -> bool:
     return entry.seq == other.seq and entry.op == other.op and entry.at == other.at and same(entry.data, other.data)
+
+
+def _is_use(entry: Entry) -> bool:
+    """Maintenance writes how often a memory was used into its file."""
+    return len(entry.data) == 1 and "access" in entry.data
 
 
 def _number(entry: Entry) -> int:

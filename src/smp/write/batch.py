@@ -166,7 +166,7 @@ class Change(Wish):
     def resolve(self, work: Work) -> None:
         self.memory_id = name = id_of(self.target)
         trail = work.known(name)
-        if self.expected_revision is not None and trail.revision != self.expected_revision:
+        if self.expected_revision is not None and trail.changed_since(self.expected_revision):
             raise Conflict(
                 f"{name} is at revision {trail.revision}, not {self.expected_revision}: somebody was quicker. Read it again and repeat.",
                 id=name,
