@@ -7,7 +7,7 @@ import os
 
 from smp.agents import GLOBAL_SESSION
 from smp.asking import Asking
-from smp.config import DEFAULT_ROOTS, Config, with_facts_outside, with_setting
+from smp.config import Config, with_facts_outside, with_setting
 from smp.errors import (
     FormatTooNew,
     InvalidConfig,
@@ -30,7 +30,7 @@ from smp.keeping import Keeping
 from smp.model import ids
 from smp.model.session_info import FORMAT, SessionInfo
 from smp.model.time import parse, system_clock, system_text, to_text
-from smp.ownership import is_ours
+from smp.nearest import find_root, is_store
 from smp.recalling import RecallingStore
 from smp.redacting import check_settings, note_head, without_secrets
 from smp.session import SessionMemory
@@ -71,6 +71,12 @@ def open_memory(
     clock   returns the time as an aware datetime, for tests and imports.
     create  False: a folder without a store is StoreNotFound, and nothing is created.
     """
+    if not (where is None or hasattr(where, "__fspath__") or type(where) is str) or "\0" in str(where):
+        raise InvalidFormat(f"where: must be a folder, not {validate.shown(where)}.", field="where")
+    if config is not None and not hasattr(config, "items"):
+        raise InvalidConfig(f"config: must be a dictionary of settings, not {validate.shown(config)}.", field="config")
+    if clock is not None and not callable(clock):
+        raise InvalidConfig("clock: must be callable and return an aware datetime.", field="clock")
     if where is not None and str(where) == ":memory:":
         from smp.files.memory_system import MemorySystem
 
@@ -80,44 +86,9 @@ def open_memory(
     if where == "":
         raise InvalidFormat("where: must not be empty; give a folder, such as '.', or nothing at all.", field="where")
     root = find_root(layout) if where is None else os.path.abspath(os.fspath(where))
-    if os.path.islink(root) and (where is not None or _is_store(root)):
+    if os.path.islink(root) and (where is not None or is_store(root)):
         root = os.path.realpath(root)  # whoever names a link means the folder; below it no link is followed
     return Memory(root, layout, config, clock, system or RealSystem(), create)
-
-
-def find_root(layout_name: str | None, start: str | None = None) -> str:
-    """The store in the nearest `.bmad/` upwards from a folder, as git finds `.git`. Somebody else's must be named."""
-    begun = folder = os.path.abspath(start or os.getcwd())
-    wanted = [layout_name] if layout_name in NAMES else list(NAMES)
-    while True:
-        roots = list(dict.fromkeys(os.path.join(folder, DEFAULT_ROOTS[name]) for name in wanted))
-        for root in roots:
-            if _is_store(root):
-                if is_ours(root, begun):
-                    return root
-                raise StoreNotFound(
-                    f"The nearest store, {root}, belongs to another user. "
-                    "If you mean it, say so: --root, SMP_ROOT, smp.open(folder).",
-                    path=root,
-                )
-        if os.path.isdir(os.path.join(folder, ".bmad")):
-            return roots[0]
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            raise StoreNotFound(
-                "No .bmad folder here or above. Make a store with `smp init`, or say where it is (--root, SMP_ROOT, smp.open(folder))."
-            )
-        folder = parent
-
-
-def _is_store(root: str) -> bool:
-    """Whether a folder says that it is a store; a `memory/config.json` may be anybody's."""
-    try:
-        with open(os.path.join(root, CONFIG_FILE), "rb") as file:
-            stored = json.load(file)
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(stored, dict) and with_facts_outside(stored).get("layout") in NAMES
 
 
 class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):

@@ -21,7 +21,7 @@ from smp.store.file_store import last_written_ns
 from smp.tending import Tending
 from smp.write import validate
 from smp.write.batch import Wish, id_of
-from smp.writing import Writing, WritingFor, given_fields
+from smp.writing import Writing, WritingFor, each_of, given_fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
         """
         wishes: list[Wish] = []
         item: Any
-        for item in items:
+        for item in each_of(items):
             if not isinstance(item, (tuple, list)) or len(item) != 2:
                 raise InvalidRecord("items: each must be a type and its data, (type, data).", field="items")
             kind = kind_of(item[0])
@@ -238,6 +238,8 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
     ) -> list[Record]:
         """All memories, or those of one type, oldest first; `last=20` gives the newest 20 without reading a large session."""
         kind = kind_of(type).name if type is not None else None
+        if last is not None and not (hasattr(last, "__index__") and last >= 0):
+            raise InvalidRecord(f"last: must be a whole number from 0 on, not {validate.shown(last)}.", field="last")
 
         def look(fold: Fold) -> list[Record]:
             return _records(fold, self.id, kind, include_deleted, last)

@@ -15,7 +15,7 @@ from smp.write.validate import Draft
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
     from typing import Any
 
@@ -219,6 +219,13 @@ def given_fields(kind: Kind, data: Any) -> dict[str, Any]:
     raise InvalidRecord(
         f"data: give the fields of a {kind.name}, or its text, not {type(data).__name__}.", field="data"
     )
+
+
+def each_of(items: Any) -> Iterable[Any]:
+    """What `add_many` is given, one by one."""
+    if not hasattr(items, "__iter__"):
+        raise InvalidRecord(f"items: must be a list of (type, data), not {validate.shown(items)}.", field="items")
+    return items  # type: ignore[no-any-return]
 
 
 def id_or_wish(target: Any) -> Wish | str:

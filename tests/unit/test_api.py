@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -198,3 +199,24 @@ def test_an_empty_name_is_not_this_folder(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(InvalidFormat, match="where"):
         smp.open("")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_folder_no_list_and_no_number_is_refused_by_name(tmp_path: Path) -> None:
+    with smp.open(tmp_path) as memory:
+        session = memory.create_session("s")
+        calls: list[tuple[str, Callable[[], Any]]] = [
+            ("where", lambda: smp.open(5)),  # type: ignore[arg-type]
+            ("where", lambda: smp.open("a\0b")),
+            ("config", lambda: smp.open(tmp_path, config=["a"])),  # type: ignore[arg-type]
+            ("clock", lambda: smp.open(tmp_path, clock=5)),  # type: ignore[arg-type]
+            ("items", lambda: session.add_many(None)),  # type: ignore[arg-type]
+            ("items", lambda: session.agent("architect").add_many(7)),  # type: ignore[arg-type]
+            ("last", lambda: session.records(last="3")),  # type: ignore[arg-type]
+            ("last", lambda: session.records("turn", last=-1)),
+        ]
+        for field, call in calls:
+            with pytest.raises(smp.errors.SMPError) as caught:
+                call()
+            assert caught.value.field == field
+            assert str(caught.value).startswith(f"{field}: must be ")
+        assert session.records(last=0) == []

@@ -12,7 +12,7 @@ from smp.agents.visibility import PRIVATE
 from smp.errors import DuplicateId, InvalidRecord, MemoryNotFound, NotAllowed
 from smp.model.types import KINDS, kind_of
 from smp.write.batch import Add, Change, Delete, Relate, Wish
-from smp.writing import WritingFor, given_fields
+from smp.writing import WritingFor, each_of, given_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -131,7 +131,7 @@ class AgentWriting(WritingFor):
         """Add many memories with one sync per file; see `SessionMemory.add_many`."""
         wishes: list[Wish] = []
         item: Any
-        for item in items:
+        for item in each_of(items):
             if not isinstance(item, (tuple, list)) or len(item) != 2:
                 raise InvalidRecord("items: each must be a type and its data, (type, data).", field="items")
             kind = kind_of(item[0])

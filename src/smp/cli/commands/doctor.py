@@ -114,7 +114,7 @@ class Progress:
 def _root(call: Call) -> str:
     """The store's folder. One whose config.json is broken is not recognised by anybody else, but this is its doctor."""
     from smp.errors import StoreNotFound
-    from smp.memory import find_root
+    from smp.nearest import find_root
 
     root = os.path.abspath(call.root) if call.root else find_root(None)
     if call.root is None and not os.path.isfile(os.path.join(root, "config.json")):

@@ -1,0 +1,47 @@
+"""Which store is meant when none is named? The nearest one upwards, as git finds `.git`; never somebody else's."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from smp.config import DEFAULT_ROOTS, with_facts_outside
+from smp.errors import StoreNotFound
+from smp.files.layouts import NAMES
+from smp.ownership import is_ours
+from smp.store.file_store import CONFIG_FILE
+
+
+def find_root(layout_name: str | None, start: str | None = None) -> str:
+    """The store in the nearest `.bmad/` upwards from a folder, as git finds `.git`. Somebody else's must be named."""
+    begun = folder = os.path.abspath(start or os.getcwd())
+    wanted = [layout_name] if layout_name in NAMES else list(NAMES)
+    while True:
+        roots = list(dict.fromkeys(os.path.join(folder, DEFAULT_ROOTS[name]) for name in wanted))
+        for root in roots:
+            if is_store(root):
+                if is_ours(root, begun):
+                    return root
+                raise StoreNotFound(
+                    f"The nearest store, {root}, belongs to another user. "
+                    "If you mean it, say so: --root, SMP_ROOT, smp.open(folder).",
+                    path=root,
+                )
+        if os.path.isdir(os.path.join(folder, ".bmad")):
+            return roots[0]
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            raise StoreNotFound(
+                "No .bmad folder here or above. Make a store with `smp init`, or say where it is (--root, SMP_ROOT, smp.open(folder))."
+            )
+        folder = parent
+
+
+def is_store(root: str) -> bool:
+    """Whether a folder says that it is a store; a `memory/config.json` may be anybody's."""
+    try:
+        with open(os.path.join(root, CONFIG_FILE), "rb") as file:
+            stored = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(stored, dict) and with_facts_outside(stored).get("layout") in NAMES
