@@ -238,8 +238,8 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
     ) -> list[Record]:
         """All memories, or those of one type, oldest first; `last=20` gives the newest 20 without reading a large session."""
         kind = kind_of(type).name if type is not None else None
-        if last is not None and not (hasattr(last, "__index__") and last >= 0):
-            raise InvalidRecord(f"last: must be a whole number from 0 on, not {validate.shown(last)}.", field="last")
+        if last is not None and not hasattr(last, "__index__"):
+            raise InvalidRecord(f"last: must be a whole number, not {validate.shown(last)}.", field="last")
 
         def look(fold: Fold) -> list[Record]:
             return _records(fold, self.id, kind, include_deleted, last)

@@ -212,7 +212,7 @@ def test_what_is_no_folder_no_list_and_no_number_is_refused_by_name(tmp_path: Pa
             ("items", lambda: session.add_many(None)),  # type: ignore[arg-type]
             ("items", lambda: session.agent("architect").add_many(7)),  # type: ignore[arg-type]
             ("last", lambda: session.records(last="3")),  # type: ignore[arg-type]
-            ("last", lambda: session.records("turn", last=-1)),
+            ("last", lambda: session.records("turn", last=1.5)),  # type: ignore[arg-type]
         ]
         for field, call in calls:
             with pytest.raises(smp.errors.SMPError) as caught:
