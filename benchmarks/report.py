@@ -146,7 +146,7 @@ def markdown(rows: list[Row], facts: dict[str, str], quick: bool, image: str = "
         "430 bytes in the mean. Rows without a target are for information.",
         "",
         "Groups: [writing](benchmarks.md), [finding](benchmarks-finding.md), [forgetting](benchmarks-forgetting.md), "
-        "[agents](benchmarks-agents.md); redaction is in [privacy.md](privacy.md#what-it-costs).",
+        "[agents](benchmarks-agents.md); quality of retrieval is in [benchmarks-retrieval.md](benchmarks-retrieval.md), redaction in [privacy.md](privacy.md#what-it-costs).",
     ]
     lines += ["", f"![The cost of a query against the size of the store]({image})"] if image else []
     for figure in dict.fromkeys(row.figure for row in rows):

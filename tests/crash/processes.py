@@ -6,12 +6,27 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 import threading
 from pathlib import Path
 from typing import Any
 
 WORKER = Path(__file__).with_name("worker.py")
 SOURCE = Path(__file__).parents[2] / "src"
+
+
+def run_script(script: str, *arguments: str) -> str:
+    """A program in a process of its own; what it printed. It must end well."""
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), *arguments],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
 
 
 class Worker:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 from collections import Counter
 from pathlib import Path
@@ -16,7 +13,7 @@ import pytest
 
 import smp
 from smp.errors import LockTimeout
-from tests.crash.processes import SOURCE, Worker, run_all
+from tests.crash.processes import Worker, run_all, run_script
 from tests.crash.stories import LAYOUTS, depth
 
 pytestmark = pytest.mark.crash
@@ -245,15 +242,7 @@ assert session.validate().ok
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.parametrize("layout", ["jsonl", "single"])
 def test_fork_while_threads_write(layout: str, tmp_path: Path) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(FORK), str(tmp_path / "store"), layout],
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
+    run_script(FORK, str(tmp_path / "store"), layout)
 
 
 TORN = """
@@ -305,13 +294,5 @@ assert os.waitpid(pid, 0)[1] == 0, "the child failed"
 @pytest.mark.parametrize("where", ["store", ":memory:"])
 def test_a_child_does_not_rely_on_what_a_thread_was_in_the_middle_of(layout: str, where: str, tmp_path: Path) -> None:
     """It read the new entries as read and never saw them, or waited for a thread that it does not have."""
-    ended = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(TORN), where if where == ":memory:" else str(tmp_path / where), layout],
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout == ("1 DEC-0002\n" if where == ":memory:" else "3 DEC-0004\n")
+    said = run_script(TORN, where if where == ":memory:" else str(tmp_path / where), layout)
+    assert said == ("1 DEC-0002\n" if where == ":memory:" else "3 DEC-0004\n")

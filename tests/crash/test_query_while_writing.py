@@ -16,7 +16,7 @@ import pytest
 import smp
 from smp.files.marks import slot_of
 from tests.conformance.places import decisions_file
-from tests.crash.processes import SOURCE
+from tests.crash.processes import SOURCE, run_script
 from tests.crash.stories import depth
 from tests.crash.test_index import Asker, no_process_is_left
 
@@ -284,15 +284,7 @@ assert not failed, failed
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_fork_while_a_thread_asks(root: Path) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(FORK), str(root)],
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
+    run_script(FORK, str(root))
 
 
 MARKS_AFTER_FORK = """
@@ -318,12 +310,4 @@ assert len(reader.query("qparentq")) == 1
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_parent_and_child_leave_different_marks(root: Path) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(MARKS_AFTER_FORK), str(root)],
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
+    run_script(MARKS_AFTER_FORK, str(root))

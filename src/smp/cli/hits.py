@@ -27,13 +27,13 @@ MEANINGS = {
     "text": "its own words",
     "context": "the words beside it",
     "session": "the best of its session",
-    "author": "the question names who wrote it",
+    "author": "the question names who",
     "time": "the question names when",
     "meaning": "it means the same",
-    "strength": "how much of it the best one has",
+    "strength": "how much the best one has",
     "worth": "few words, or a machine's",
-    "fading": "a little less, as it has faded",
-    "session_idle": "a little less, as nobody writes",
+    "fading": "less, as it has faded",
+    "session_idle": "less, as nobody writes",
 }
 _AROUND = "\"'()[]{}.,;:!?`*"
 _FACTORS = ("strength", "worth", "fading", "session_idle")

@@ -34,10 +34,9 @@ class Form:
 
     __slots__ = ("has_author", "has_role", "has_tags", "names", "of_texts", "values")
 
-    def __init__(self, plan: list[validate.Planned]) -> None:
+    def __init__(self, plan: list[validate.Planned], texts: list[str]) -> None:
         self.names = [target for _, target, _ in plan]  # SMP's own, in the order of writing
         self.values: Getter = _getter([name for name, _, _ in plan])
-        texts = [target for target in self.names if target not in ("role", "tags")]
         self.of_texts: Getter = _getter(texts)
         self.has_tags = "tags" in self.names
         self.has_role = "role" in self.names
@@ -56,23 +55,19 @@ def fields(
     texts = form.of_texts(data)
     if set(map(type, texts)) != _TEXT or "" in texts or (form.has_role and data["role"] not in validate.ROLES):
         return None
-    if form.has_tags:
-        try:
+    try:
+        if form.has_tags:
             data["tags"] = tags = validate.tag_list("tags", data["tags"])
-        except InvalidRecord:
-            return None
-        texts += (*tags,)
-    if not form.has_author:
-        author = default_author(data.get("role"))
-        if author is not None:
-            data = {"author": author, **data}
-            texts += (author,)
-    said = "\n".join(texts)
-    if (
-        4 * (len(said) + _NAME_BYTES * len(data)) > limit_bytes
-        or MARK in said
-        or not (said.isascii() or _is_utf8(said))
-    ):
+            texts += (*tags,)
+        if not form.has_author:
+            author = default_author(data.get("role"))
+            if author is not None:
+                data = {"author": author, **data}
+                texts += (author,)
+        said = validate.utf8("text", "\n".join(texts))
+    except InvalidRecord:
+        return None
+    if 4 * (len(said) + _NAME_BYTES * len(data)) > limit_bytes or MARK in said:  # as if every character took four bytes
         return None
     return data if redactor is None or not redactor.may_be_in(said) else None
 
@@ -83,8 +78,8 @@ def form_of(kind: Kind, names: tuple[str, ...]) -> Form | None:
     plan = validate.plan(kind, names)
     if not all(_is_simple(target, check) for _, target, check in plan):
         return None
-    texts = {target for _, target, _ in plan if target not in ("role", "tags")}
-    return Form(plan) if all(texts.intersection(group) for group in kind.required) else None
+    texts = [target for _, target, _ in plan if target not in ("role", "tags")]
+    return Form(plan, texts) if all(set(group).intersection(texts) for group in kind.required) else None
 
 
 def _is_simple(target: str, check: validate.Check) -> bool:
@@ -92,14 +87,6 @@ def _is_simple(target: str, check: validate.Check) -> bool:
         from smp.privacy.redact import is_text_alone  # only who writes needs the rules
 
     return target in ("role", "tags") or (check in validate.OF_TEXT and is_text_alone(target))
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _getter(names: list[str]) -> Getter:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from datetime import date, datetime
 from functools import lru_cache
 from math import isfinite
-from types import NoneType
 
 from smp.errors import InvalidRecord, SizeLimitExceeded
 from smp.model import ids
@@ -64,23 +63,9 @@ def says_something(kind: Kind, data: Mapping[str, Any]) -> None:
 
 def fields(kind: Kind, given: Mapping[str, Any], limit_bytes: int) -> dict[str, Any]:
     """SMP's names in their order, checked values; None means not given."""
-    if NoneType in map(type, given.values()):
-        given = {name: value for name, value in given.items() if value is not None}
-    data: dict[str, Any] = {}
-    characters = 0
-    for name, target, check in plan(kind, tuple(given)):
-        value = given[name]
-        if check is not _text or type(value) is not str or not value.isascii():  # few fields of most memories
-            value = check(target, value)
-        data[target] = value
-        if type(value) is str:
-            characters += len(value)
-        else:
-            characters += ids.LIMIT * len(value) if check is tag_list else len(repr(value))
-        if check is plain:
-            characters += len(target)
-    if 4 * (characters + 25 * len(data)) > limit_bytes:  # as if every character took four bytes
-        _check_size(kind, data, limit_bytes)
+    given = {name: value for name, value in given.items() if value is not None}
+    data = {target: check(target, given[name]) for name, target, check in plan(kind, tuple(given))}
+    _check_size(kind, data, limit_bytes)
     return data
 
 
@@ -138,7 +123,7 @@ def _says(kind: Kind, given: Mapping[str, Any], besides: str) -> bool:
 def plain(field: str, value: Any, depth: int = 0) -> Any:
     """A JSON value equal to the given one; times become text, tuples and sets become lists."""
     if type(value) is str:
-        return _utf8(field, value)
+        return utf8(field, value)
     if value is None or type(value) is bool:
         return value
     if type(value) is int:
@@ -161,14 +146,14 @@ def plain(field: str, value: Any, depth: int = 0) -> Any:
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, str):  # a str of another class, such as an enum
-        return _utf8(field, str(value.value) if hasattr(value, "value") else str(value))
+        return utf8(field, str(value.value) if hasattr(value, "value") else str(value))
     raise InvalidRecord(
         f"{field}: cannot store a {type(value).__name__}. Give text, numbers, true/false, lists or dictionaries.",
         field=field,
     )
 
 
-def _utf8(field: str, text: str) -> str:
+def utf8(field: str, text: str) -> str:
     if not text.isascii():
         try:
             text.encode()
@@ -182,7 +167,7 @@ def _utf8(field: str, text: str) -> str:
 def _key(field: str, key: object) -> str:
     if not isinstance(key, str):
         raise InvalidRecord(f"{field}: must be text, not {shown(key)}.", field=field)
-    return _utf8(field, key)
+    return utf8(field, key)
 
 
 def _text(field: str, value: Any) -> str:
@@ -190,7 +175,7 @@ def _text(field: str, value: Any) -> str:
         value = plain(field, value)
         if not isinstance(value, str):
             raise InvalidRecord(f"{field}: must be text, not {type(value).__name__}.", field=field)
-    return value if value.isascii() else _utf8(field, value)
+    return value if value.isascii() else utf8(field, value)
 
 
 def shown(value: object) -> str:
