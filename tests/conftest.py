@@ -14,9 +14,14 @@ settings.register_profile("ci", max_examples=500, print_blob=True, **_CALM)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def user_state_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
+    os.environ["SMP_STATE_DIR"] = str(tmp_path_factory.getbasetemp() / "user-state")
+
+
 @pytest.fixture(autouse=True)
 def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("SMP_")]:
+    for name in [name for name in os.environ if name.startswith("SMP_") and name != "SMP_STATE_DIR"]:
         monkeypatch.delenv(name)
 
 

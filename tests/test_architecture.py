@@ -16,7 +16,14 @@ import smp.errors
 
 SOURCE = Path(smp.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
-TOUCH_BYTES = {"files/disk.py", "files/system.py", "files/memory_system.py", "files/lock.py", "files/notes.py"}
+TOUCH_BYTES = {
+    "files/disk.py",
+    "files/system.py",
+    "files/memory_system.py",
+    "files/lock.py",
+    "files/notes.py",
+    "files/path_walk.py",
+}
 TOUCH_BYTES |= {"files/marks.py", "files/access_log.py"}  # hints beside the files
 TOUCH_BYTES |= {
     "index/index.py",
@@ -29,9 +36,10 @@ OS_CALLS = {"open", "write", "pwrite", "replace", "rename", "renames", "unlink",
 PATH_CALLS = {"write_text", "write_bytes", "touch", "symlink_to", "hardlink_to"}
 LINES = 450
 MAY_BE_LONGER = {
-    "files/memory_system.py": 480,
+    "files/memory_system.py": 490,
+    "memory.py": 480,
     "files/session_writer.py": 520,
-    "store/indexer.py": 510,
+    "store/indexer.py": 530,
     "contract/writing.py": 560,
 }
 

@@ -5,7 +5,7 @@ BMAD left dot folders because agents overlook them. The store may stay in one; t
 Guarantees: decisions that hold, open findings, preferences, learnings and the last sessions, each with id and date; only what
 everybody may see. The same memories give the same bytes, and an unchanged file is not written. It is replaced as a whole. It
 is fenced (`smp.agents.fence`): read back by an agent, it is never stored as something new. A file that is not ours is left
-alone unless `force`. Where digests were written is noted in `.smp/digests.json`, so that maintenance can renew them.
+alone unless `force`. Where digests were written is noted in the user's state, so that maintenance can renew them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from smp.model.record import Record
 
 MARK = "<!-- Made by `smp digest` from the memories of this project. It is replaced as a whole: edits are lost. -->"
-NOTES = ".smp/digests.json"
+NOTES = "digests.json"  # in the user's state
 MOST = {"decision": 60, "finding": 60, "preference": 40, "learning": 40}
 _TITLES = {"decision": "Decisions", "finding": "Open findings", "preference": "Preferences", "learning": "Learned"}
 _LOOKED_AT = 5  # times as many are looked at, because some are settled
@@ -175,22 +175,21 @@ def _sessions(memory: Memory) -> list[str]:
 
 def _noted(memory: Memory) -> list[str]:
     """Their paths. They are noted relative to the store: a project may be moved."""
-    disk, root = memory.store.disk, memory.store.root
+    root = memory.store.root
     try:
-        names: Any = json.loads(disk.read(os.path.join(root, *NOTES.split("/"))))
+        names: Any = json.loads(memory.store.state.read(NOTES))
     except (OSError, SMPError, ValueError, RecursionError):
         return []
     return [os.path.normpath(os.path.join(root, name)) for name in names if isinstance(name, str)] if isinstance(names, list) else []  # fmt: skip
 
 
 def _note(memory: Memory, path: str) -> None:
-    disk, root = memory.store.disk, memory.store.root
+    root = memory.store.root
     known = _noted(memory)
     if path in known or not memory.store.root or not os.path.isdir(root):  # a store in RAM has no place for it
         return
     try:
-        disk.make_folder(os.path.join(root, ".smp"))
         names = [os.path.relpath(each, root) for each in [*known, path]]
-        disk.replace(os.path.join(root, *NOTES.split("/")), (json.dumps(names, indent=2) + "\n").encode())
+        memory.store.state.write(NOTES, (json.dumps(names, indent=2) + "\n").encode())
     except (OSError, SMPError, ValueError):
         pass  # only a note: nothing but the renewal is lost

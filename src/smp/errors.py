@@ -211,11 +211,19 @@ class DurabilityUnknown(StorageError):
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
+_LEADS_OUT = {errno.ELOOP}
 
 
-def from_os_error(error: OSError, path: str, doing: str) -> StorageError:
+def from_os_error(error: OSError, path: str, doing: str) -> StorageError | StorageCorrupt:
     """Map what the operating system said to the error a caller can act on."""
     reason = error.strerror or str(error)
+    if error.errno in _LEADS_OUT:
+        return StorageCorrupt(
+            f"Refused while {doing}: {error.filename or path}: {reason}. Nothing was changed. "
+            "SMP uses plain files and folders below the store only; put the real file or folder in its place.",
+            path=str(error.filename or path),
+            errno=error.errno,
+        )
     if error.errno in _FULL:
         return StorageFull(
             f"No room left while {doing}: {path} ({reason}). Nothing was half-written; free some space and repeat.",

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import time
 
-from smp.files.layouts.layout import PRIVATE
 from smp.model.time import to_text
 
 TYPE_CHECKING = False
@@ -128,9 +127,11 @@ class Keeping:
 
     def _look_after(self) -> None:
         """As `git gc --auto` does: if nobody has looked for six hours, run what is due and cheap, in the background."""
-        disk, root = self._store.disk, self._store.root
-        found = disk.stat(os.path.join(root, PRIVATE, "maintenance.json")) or disk.stat(
-            os.path.join(root, "config.json")
+        state = self._store.state
+        if not state.is_trusted():
+            return
+        found = state.disk.stat(state.path("maintenance.json")) or self._store.disk.stat(
+            os.path.join(self._store.root, "config.json")
         )
         if found is None or time.time() - found.st_mtime < _LOOK_SECONDS or not self.config["maintenance.auto"]:
             return

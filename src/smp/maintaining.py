@@ -18,13 +18,11 @@ When a task ran last is in `.smp/maintenance.json`; if it is lost, everything is
 from __future__ import annotations
 
 import json
-import os
 import time
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp.errors import InvalidConfig, InvalidRecord, SMPError, StorageCorrupt
-from smp.files.layouts.layout import PRIVATE
 from smp.lifecycle.clock import distrust
 from smp.lifecycle.quota import Thresholds, compaction_target
 from smp.lifecycle.retention import due as retention_due
@@ -288,13 +286,9 @@ def _with_deleted(finder: Finder) -> list[str]:
 # -- when it ran last
 
 
-def _path(store: FileStore) -> str:
-    return os.path.join(store.root, PRIVATE, FILE)
-
-
 def _last_runs(store: FileStore) -> dict[str, datetime]:
     try:
-        noted = json.loads(store.disk.read(_path(store)))["tasks"]
+        noted = json.loads(store.state.read(FILE))["tasks"]
         return {name: to_moment(noted[name]) for name in EVERY if name in noted}
     except (OSError, StorageCorrupt, ValueError, KeyError, TypeError, RecursionError):
         return {}
@@ -303,8 +297,7 @@ def _last_runs(store: FileStore) -> dict[str, datetime]:
 def _note_runs(store: FileStore, last: dict[str, datetime]) -> None:
     fields = {"tasks": {name: to_text(when) for name, when in last.items()}}
     try:
-        store.disk.make_folder(os.path.dirname(_path(store)))
-        store.disk.replace(_path(store), (json.dumps(fields, indent=2) + "\n").encode())
+        store.state.write(FILE, (json.dumps(fields, indent=2) + "\n").encode())
     except (OSError, SMPError):
         pass  # a disk that can only be read: everything is due again the next time
 

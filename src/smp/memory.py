@@ -15,6 +15,7 @@ from smp.errors import (
     InvalidRecord,
     LayoutMismatch,
     SessionArchived,
+    SMPError,
     StorageReadOnly,
     StoreNotFound,
     from_os_error,
@@ -62,6 +63,7 @@ def open_memory(
     clock: Callable[[], datetime] | None = None,
     system: System | None = None,
     create: bool = True,
+    trust: bool = True,
 ) -> Memory:
     """Open a store, creating it if need be.
 
@@ -70,6 +72,7 @@ def open_memory(
     config  settings above those in the store's config.json, e.g. `{"durability": "os"}`.
     clock   returns the time as an aware datetime, for tests and imports.
     create  False: a folder without a store is StoreNotFound, and nothing is created.
+    trust   False: naming a folder does not count as trusting its store; hooks use trusted stores only (`smp trust`).
     """
     if not (where is None or hasattr(where, "__fspath__") or type(where) is str) or "\0" in str(where):
         raise InvalidFormat(f"where: must be a folder, not {validate.shown(where)}.", field="where")
@@ -85,10 +88,11 @@ def open_memory(
         raise InvalidFormat("where: PostgreSQL stores are not available in this version.", field="where")
     if where == "":
         raise InvalidFormat("where: must not be empty; give a folder, such as '.', or nothing at all.", field="where")
-    root = find_root(layout) if where is None else os.path.abspath(os.fspath(where))
+    found_as = root = find_root(layout) if where is None else os.path.abspath(os.fspath(where))
     if os.path.islink(root) and (where is not None or is_store(root)):
         root = os.path.realpath(root)  # whoever names a link means the folder; below it no link is followed
-    return Memory(root, layout, config, clock, system or RealSystem(), create)
+    trust = trust and where is not None  # one that was only found may have come with a repository
+    return Memory(root, layout, config, clock, system or RealSystem(root), create, found_as, trust=trust)
 
 
 class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
@@ -102,8 +106,12 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
         clock: Callable[[], datetime] | None,
         system: System,
         create: bool = True,
+        found_as: str = "",
+        *,
+        trust: bool = False,
     ) -> None:
         self.root = root
+        self._found_as = found_as or root
         self._clock = clock or system_clock
         self._arguments = {name: value for name, value in (config or {}).items() if name != "layout"}
         disk = Disk(system)
@@ -116,7 +124,8 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
                 stored = self._read_config(disk)
                 if stored:
                     stored.pop(FLAG, None)
-            if stored is None and not create and _recognise(disk, root) is None:
+            is_new = stored is None and _recognise(disk, root) is None
+            if is_new and not create:
                 raise StoreNotFound(f"There is no store in {root}. `smp init` makes one.", path=root)
             name = self._layout_name(disk, stored, layout_name, _layout_asked_for(config))
             self.config = Config.build(
@@ -131,12 +140,21 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
         except OSError as error:
             raise from_os_error(error, root, "opening the store") from error
         self._store = FileStore(root, layout_named(name), system, self.config, admit)
-        if disk.exists(os.path.join(root, PRIVATE, "erasing.json")):
-            from smp.store.erasing import finish_erasing
-
-            finish_erasing(self._store)
+        if trust or is_new:
+            self._trust_quietly()
+        self._finish_erasing()
         if clock is None and type(system) is RealSystem:
             self._look_after()
+
+    def _finish_erasing(self) -> None:
+        try:
+            if not self._store.state.has("erasing.json"):
+                return
+        except OSError:
+            return  # the user's state cannot be reached; memories can be read and written all the same
+        from smp.store.erasing import finish_erasing
+
+        finish_erasing(self._store)
 
     def _read_config(self, disk: Disk) -> dict[str, Any] | None:
         path = os.path.join(self.root, CONFIG_FILE)
@@ -199,6 +217,38 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
     @property
     def layout(self) -> str:
         return self._store.layout.name
+
+    # -- trust
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether this user made this store, opened it by its path, or said `smp trust`. Hooks use no other."""
+        return self._store.state.is_trusted(self._found_as)
+
+    def trust(self) -> None:
+        """Let hooks recall from this store and record to it, for this user on this machine."""
+        try:
+            self._store.state.trust(self._found_as)
+        except OSError as error:
+            raise from_os_error(error, self._store.state.folder, "trusting the store") from error
+
+    def distrust(self) -> None:
+        """Take that back; the user's index of the store and notes of hooks go with it."""
+        self._store.indexer.close()
+        self._store.state.distrust()
+
+    def was_told_of_trust(self) -> bool:
+        """Whether the user was told before that this store is not trusted."""
+        try:
+            return self._store.state.was_told()
+        except (OSError, SMPError):
+            return False
+
+    def _trust_quietly(self) -> None:
+        try:
+            self._store.state.trust(self._found_as)
+        except (OSError, SMPError):
+            pass  # no place for the user's state: `smp doctor` says so, and memories can be read and written all the same
 
     @property
     def store(self) -> FileStore:

@@ -14,7 +14,7 @@ from smp.store.file_store import CONFIG_FILE
 
 def find_root(layout_name: str | None, start: str | None = None) -> str:
     """The store in the nearest `.bmad/` upwards from a folder, as git finds `.git`. Somebody else's must be named."""
-    begun = folder = os.path.abspath(start or os.getcwd())
+    begun = folder = os.path.realpath(start or os.getcwd())  # so that what is found is a link only below this folder
     wanted = [layout_name] if layout_name in NAMES else list(NAMES)
     while True:
         roots = list(dict.fromkeys(os.path.join(folder, DEFAULT_ROOTS[name]) for name in wanted))

@@ -23,6 +23,7 @@ import smp
 from smp.errors import SMPError
 from tests.crash.processes import SOURCE
 from tests.crash.stories import SOAK, depth
+from tests.user_state import state_folder
 
 pytestmark = pytest.mark.crash
 
@@ -139,7 +140,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(template: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(template, tmp_path / "store", copy_function=shutil.copy2))
+    copy = Path(shutil.copytree(template, tmp_path / "store", copy_function=shutil.copy2))
+    smp.open(copy).close()
+    shutil.copytree(state_folder(template) / "index", state_folder(copy) / "index")
+    return copy
 
 
 ALL = SESSIONS * EACH + 1 - 1
@@ -165,11 +169,11 @@ def check_hits(memory: smp.Memory, hits: Any) -> None:
 
 
 def index_files(root: Path) -> list[Path]:
-    return sorted(path for path in (root / ".smp/index").rglob("*") if path.is_file())
+    return sorted(path for path in (state_folder(root) / "index").rglob("*") if path.is_file())
 
 
 def rows_file(root: Path) -> Path:
-    (path,) = (root / ".smp/index").rglob("rows.sqlite")
+    (path,) = (state_folder(root) / "index").rglob("rows.sqlite")
     return path
 
 
@@ -177,7 +181,7 @@ def rows_file(root: Path) -> Path:
 
 
 def test_a_deleted_index_is_made_anew(root: Path) -> None:
-    shutil.rmtree(root / ".smp/index")
+    shutil.rmtree(state_folder(root) / "index")
     check_right(root)
 
 
@@ -292,10 +296,10 @@ def test_an_index_of_another_version(root: Path, version: int) -> None:
 
 
 def test_something_else_in_the_place_of_the_index(root: Path) -> None:
-    shutil.rmtree(root / ".smp/index")
-    (root / ".smp/index").write_bytes(b"not a folder")
+    shutil.rmtree(state_folder(root) / "index")
+    (state_folder(root) / "index").write_bytes(b"not a folder")
     check_right(root)
-    (root / ".smp/index").unlink()
+    (state_folder(root) / "index").unlink()
     check_right(root)
 
 
@@ -305,7 +309,7 @@ def test_something_else_in_the_place_of_the_index(root: Path) -> None:
 @pytest.mark.parametrize("pause", [0.0, 0.05, 0.3])
 def test_killed_while_it_is_built(root: Path, pause: float) -> None:
     for _ in range(depth(1, 5)):
-        shutil.rmtree(root / ".smp/index", ignore_errors=True)
+        shutil.rmtree(state_folder(root) / "index", ignore_errors=True)
         builder = Asker("build", root)
         builder.wait_for("taken")
         time.sleep(pause)
@@ -330,7 +334,7 @@ def test_locked_by_another_process(root: Path) -> None:
 
 
 def _delete(root: Path) -> None:
-    shutil.rmtree(root / ".smp/index", ignore_errors=True)
+    shutil.rmtree(state_folder(root) / "index", ignore_errors=True)
 
 
 def _delete_files(root: Path) -> None:
@@ -340,7 +344,7 @@ def _delete_files(root: Path) -> None:
 
 def _delete_text(root: Path) -> None:
     try:
-        found = list((root / ".smp/index").rglob("text-*"))
+        found = list((state_folder(root) / "index").rglob("text-*"))
     except FileNotFoundError:
         return  # the folder itself went meanwhile
     for path in found:
@@ -363,7 +367,7 @@ def _rebuild(root: Path) -> None:
 
 
 def _old_version(root: Path) -> None:
-    for path in (root / ".smp/index").rglob("rows.sqlite"):
+    for path in (state_folder(root) / "index").rglob("rows.sqlite"):
         rows = sqlite3.connect(path, timeout=1)
         try:
             rows.execute("PRAGMA user_version = 77")
@@ -374,7 +378,7 @@ def _old_version(root: Path) -> None:
 
 
 def _lock(root: Path) -> None:
-    for path in (root / ".smp/index").rglob("rows.sqlite"):
+    for path in (state_folder(root) / "index").rglob("rows.sqlite"):
         rows = sqlite3.connect(path, timeout=1, isolation_level=None)
         try:
             rows.execute("BEGIN EXCLUSIVE")
@@ -446,7 +450,7 @@ def test_a_store_that_may_only_be_read(root: Path, with_index: bool) -> None:
     if sys.platform == "win32":
         pytest.skip("needs POSIX permissions")
     if not with_index:
-        shutil.rmtree(root / ".smp/index")
+        shutil.rmtree(state_folder(root) / "index")
     for folder, _, files in os.walk(root, topdown=False):
         for name in files:
             os.chmod(os.path.join(folder, name), 0o444)

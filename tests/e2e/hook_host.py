@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import smp
 from smp.hooks import note as notes
+from tests.user_state import state_folder
 
 BYTECODE = tempfile.mkdtemp(prefix="smp-bytecode-")  # as installed: compiled once, whatever the environment says
 atexit.register(shutil.rmtree, BYTECODE, ignore_errors=True)
@@ -94,7 +95,7 @@ class Project:
 
     @property
     def failures(self) -> list[dict[str, str]]:
-        path = self.root / ".smp" / "hooks.log"
+        path = state_folder(self.root) / "hooks.log"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def note(self, host_session: str) -> notes.Note:

@@ -18,6 +18,7 @@ import smp
 from smp.cli.commands import COMMANDS
 from smp.cli.main import main
 from tests.unit.health.planted import QUICKLY, TOKEN, digest, made, memories
+from tests.user_state import state_folder
 
 NOT_WELL = 1
 
@@ -124,7 +125,7 @@ def test_a_quick_look(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_hostile_texts_do_nothing_to_the_terminal(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = store / ".smp/hooks.log"
+    path = state_folder(store) / "hooks.log"
     path.touch(0o600)
     path.write_text(
         json.dumps({"at": "never", "client": "x", "event": "\x1b]0;title\x07", "error": "a\nb\u202ec"}) + "\n"
@@ -203,7 +204,7 @@ def test_a_fix_does_not_run_what_opening_a_store_may_run(store: Path, capsys: py
     for path in (store, *store.rglob("*")):
         os.utime(path, (long_ago, long_ago))
     os.chmod(store / "sessions/review/decisions.jsonl", 0o644)
-    (store / ".smp/index/gone-0a1b2c3d").mkdir(mode=0o700)
-    os.utime(store / ".smp/index/gone-0a1b2c3d", (long_ago, long_ago))
+    (state_folder(store) / "index/gone-0a1b2c3d").mkdir(mode=0o700)
+    os.utime(state_folder(store) / "index/gone-0a1b2c3d", (long_ago, long_ago))
     assert [fixed["name"] for fixed in json.loads(run(capsys, "--fix", "--json"))["fixed"]] == ["permissions", "index"]
-    assert not (store / ".smp/maintenance.json").exists()
+    assert not (state_folder(store) / "maintenance.json").exists()

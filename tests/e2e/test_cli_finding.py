@@ -17,6 +17,7 @@ import pytest
 
 import smp
 from tests.e2e.terminal import Terminal
+from tests.user_state import state_folder
 
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.startswith("SMP_")},
@@ -355,7 +356,7 @@ def test_reindex(cli: Asker, tmp_path: Path) -> None:
         path.stat().st_size for path in (tmp_path / ".bmad/memory").rglob("*.json*") if ".smp" not in path.parts
     )
     assert cli.ok("reindex").startswith("✓ 5 memories indexed in ")
-    shutil.rmtree(tmp_path / ".bmad/memory/.smp/index")
+    shutil.rmtree(state_folder(tmp_path / ".bmad/memory") / "index")
     assert cli.ids("database")[0] == "DEC-0001"
 
 

@@ -20,6 +20,7 @@ from smp.files.lock import SessionLock
 from smp.files.system import RealSystem
 from smp.hooks import note as notes
 from tests.e2e.hook_host import ENVIRONMENT, HOOK, Codex, Cursor, Gemini, Host, Project, until
+from tests.user_state import state_folder
 
 OAUTH = "Customers log in with OAuth 2.0"
 ASKED = "How do customers log in to the shop with OAuth?"
@@ -114,7 +115,7 @@ def test_a_session_that_is_continued_days_later_stays_one(project: Project) -> N
     host.prompt("We go on with the login page")
     host.reply("Fine.")
     assert project.sessions() == [name]
-    Path(notes.folder_of(str(project.root)), notes.name_of(host.session)).unlink()  # even without its note
+    Path(state_folder(project.root), notes.FOLDER, notes.name_of(host.session)).unlink()  # even without its note
     host.prompt("And on and on with the login page")
     assert project.sessions() == [name]
     assert len(project.turns()) == 5
@@ -303,7 +304,7 @@ def test_the_end_of_a_session_does_not_wait_for_what_it_records(project: Project
     host = Host(project)
     host.prompt("A question just before the end")
     host.write_reply("An answer just before the end.")
-    lock = SessionLock(Disk(RealSystem()), notes.folder_of(str(project.root)), "the notes")
+    lock = SessionLock(Disk(RealSystem()), str(state_folder(project.root) / notes.FOLDER), "the notes")
     lock.acquire(5)
     try:
         done = project.call(host.payload("end", reason="other"))  # comes back although nothing can be recorded now
@@ -420,7 +421,7 @@ def test_a_damaged_store_does_not_stop_the_host(project: Project, damage: str) -
     elif damage == "newer format":
         (project.root / "config.json").write_text('{"layout": "jsonl", "format": 99}')
     elif damage == "index":
-        for path in (project.root / ".smp" / "index").rglob("*"):
+        for path in (state_folder(project.root) / "index").rglob("*"):
             if path.is_file():
                 path.write_bytes(b"damaged" * 100)
     elif damage == "sessions":
@@ -430,7 +431,7 @@ def test_a_damaged_store_does_not_stop_the_host(project: Project, damage: str) -
         (project.root / ".smp").rename(project.folder / "away")
         (project.root / ".smp").write_text("in the way")
     else:
-        for path in (project.root / ".smp" / "hooks").glob("*.json"):
+        for path in (state_folder(project.root) / "hooks").glob("*.json"):
             path.write_bytes(b"\x00damaged")
     host = Host(project, "another")
     for payload in (

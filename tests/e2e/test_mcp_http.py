@@ -13,6 +13,7 @@ pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
 
 import smp
 from tests.e2e.mcp_web import WebServer
+from tests.user_state import state_folder
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def server(root: Path) -> Iterator[WebServer]:
 
 
 def test_the_token_is_in_a_file_of_its_owner_alone_and_never_printed(server: WebServer, root: Path) -> None:
-    assert server.token_file == root / ".smp" / "mcp-token"
+    assert server.token_file == state_folder(root) / "mcp-token"
     assert server.token_file.stat().st_mode & 0o777 == 0o600
     assert len(server.token) >= 43
     assert server.token not in server.said

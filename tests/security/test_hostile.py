@@ -357,7 +357,7 @@ def test_content_stands_in_the_data_files_only(tmp_path: Path, layout: str) -> N
     session.update("FIND-0001", recommendation=NEEDLE)
     session.add_many([("learning", NEEDLE)] * 3)
     private = [path for path in tmp_path.rglob("*") if ".smp" in path.parts and path.is_file()]
-    assert {path.name for path in private} <= {"lock", "queue", "changes"}
+    assert {path.name for path in private} <= {"lock", "queue", "changes", "id"}
     for path in private:
         assert NEEDLE.encode() not in path.read_bytes()
 

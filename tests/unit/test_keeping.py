@@ -15,6 +15,7 @@ from smp.errors import Conflict, InvalidRecord, SessionArchived, SessionExists, 
 from smp.files.layouts import NAMES
 from smp.store import clock_notes
 from smp.testing import FrozenClock
+from tests.user_state import state_folder
 
 LAYOUTS = pytest.mark.parametrize("layout", NAMES)
 
@@ -337,7 +338,7 @@ def test_uses_go_into_the_files_and_outlive_the_log_and_the_index(every: World) 
     after = every.memory.session("s1").find("DEC-0001")
     assert after.access["count"] == 3
     assert (after.updated, after.updated_by) == (before.updated, before.updated_by)
-    assert os.path.getsize(every.root / ".smp" / "access.log") == 0
+    assert os.path.getsize(state_folder(every.root) / "access.log") == 0
     every.memory.reindex()
     every.passes(1)
     every.memory.query("OAuth")
@@ -413,7 +414,7 @@ def test_opening_a_store_runs_what_is_due_and_cheap(world: World) -> None:
     store = world.root / "sessions" / "s1" / "decisions.jsonl"
     before = store.exists()
     smp.open(world.root, config={"maintenance": {"auto": False}}).close()
-    assert not (world.root / ".smp" / "maintenance.json").exists()
+    assert not (state_folder(world.root) / "maintenance.json").exists()
     smp.open(world.root).close()  # closing waits for it
-    assert (world.root / ".smp" / "maintenance.json").exists()
+    assert (state_folder(world.root) / "maintenance.json").exists()
     assert before

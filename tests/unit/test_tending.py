@@ -319,14 +319,14 @@ def test_a_session_of_which_nothing_may_go_is_not_read_by_each_new_process(
     ],
 )
 def test_a_note_that_nobody_can_read_keeps_no_compaction_back(tmp_path: Path, noted: bytes) -> None:
-    from smp.store.compaction_pause import FILE, ended, pause, seconds_left
+    from smp.store.compaction_pause import ended, pause, seconds_left
 
     session, clock = old_session(tmp_path)
     files = session._files
     assert seconds_left(files, clock()) == 0
     pause(files, clock())
     assert seconds_left(files, clock()) == 60
-    (Path(files.reader.private) / FILE).write_bytes(noted)
+    files.store.state.write(f"compaction/{files.session}.json", noted)
     assert seconds_left(files, clock()) == 0
     assert ended(files, clock(), freed=False) == seconds_left(files, clock()) == 600
 

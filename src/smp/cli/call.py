@@ -31,6 +31,7 @@ class Call:
         self.screen = Screen(sys.stdout, may_color=not options.no_color)
         self._memory: Memory | None = None
         self._default_session: str | None = None
+        self.tells_of_trust = True
 
     # -- the store
 
@@ -46,7 +47,16 @@ class Call:
             from smp.memory import open_memory
 
             self._memory = open_memory(self.root, create=False)
+            self._tell_of_trust(self._memory)
         return self._memory
+
+    def _tell_of_trust(self, memory: Memory) -> None:
+        """Say once that hooks do not use a store that came with the folder."""
+        if self.tells_of_trust and not memory.is_trusted and not memory.was_told_of_trust():
+            self.remark(
+                "This store is new to you, so hooks neither recall from it nor record to it. "
+                "If it is yours or your team's, say so once: smp trust"
+            )
 
     def use(self, memory: Memory) -> None:
         """From now on it is this store; the other one is closed."""

@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from smp.files.disk import Disk
+    from smp.files.user_state import UserState
 
 FILE = "access.log"
 _PAUSE_SECONDS = 60.0
@@ -28,9 +28,10 @@ _REMEMBERED = 20_000
 
 
 class AccessLog:
-    def __init__(self, disk: Disk, folder: str) -> None:
-        self._disk = disk
-        self.path = os.path.join(folder, FILE)
+    def __init__(self, state: UserState) -> None:
+        self._state = state
+        self._disk = state.disk
+        self.path = state.path(FILE)
         self._noted: dict[str, float] = {}
         self._lines: list[str] = []
         self._flushed = 0.0
@@ -55,12 +56,13 @@ class AccessLog:
             return
         system = self._disk.system
         try:
+            self._state.make()
             descriptor = system.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
                 system.write(descriptor, "".join(lines).encode())
             finally:
                 system.close(descriptor)
-        except OSError:
+        except (OSError, SMPError):
             pass  # a disk that is full or can only be read
 
     def read(self, offset: int) -> tuple[list[tuple[str, int]], int]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 
-from smp.files.digest import sha256_hex
+from smp.files.sha256 import sha256_hex
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

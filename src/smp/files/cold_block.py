@@ -20,8 +20,8 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp.errors import StorageCorrupt
-from smp.files.digest import sha256_hex
 from smp.files.json_lines import to_json
+from smp.files.sha256 import sha256_hex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

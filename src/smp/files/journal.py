@@ -1,26 +1,32 @@
-"""How do several files change together? A plan on disk, written before the first of them is touched.
+"""Write-ahead journal: a plan on disk, written before the first of several files is touched.
 
-    {"appends":[["decisions.jsonl",1204,"…"],["findings.jsonl",0,"…"]],"moves":[["a.smp-new","a"]],"removes":["b"],"checksum":"…"}
+    {"appends":[["decisions.jsonl",1204,"…"],["findings.jsonl",0,"…"]],"moves":[["a.smp-new","a"]],"removes":["b"],"checksum":"…","mac":"…"}
 
 The plan counts from the moment its file and the file's folder entry are synced: that is the commit point of a
 transaction over several files, of a rewrite and of a conversion. Carrying it out may be interrupted and repeated at
 any point: an append knows its offset, a move whose source is gone was done. A plan that is not whole was never
 committed and is thrown away. Readers that meet a plan read as if it had been carried out already.
+
+A plan is signed (`smp.files.authentication`). One that is whole but was not written by a user of this machine came with
+a repository: it is not read, and the next writer moves it into quarantine with the files that it names.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import time
 
+from smp.files.authentication import code, is_authentic
 from smp.files.codec import signature
-from smp.files.disk import Disk
+from smp.files.disk import TEMPORARY, Disk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+QUARANTINE = "quarantine"
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
 
@@ -38,10 +44,13 @@ class Plan:
 class Journal:
     """The one plan that may be under way in a folder."""
 
-    def __init__(self, disk: Disk, path: str, folder: str) -> None:
+    def __init__(self, disk: Disk, path: str, folder: str, purpose: str) -> None:
         self._disk = disk
         self.path = path
         self._folder = folder
+        self._purpose = f"journal of {purpose}"
+        self.is_foreign = False  # whether the last `load` met a plan that was not written on this machine
+        self._unused: list[str] = []  # the files that it wants to put into place
 
     def exists(self) -> bool:
         return self._disk.exists(self.path)
@@ -50,25 +59,53 @@ class Journal:
         """Make the plan durable; from here on it will be carried out, come what may."""
         appends = [[name, offset, data.decode()] for name, offset, data in plan.appends]
         body = _encode({"appends": appends, "moves": plan.moves, "removes": plan.removes})
+        data = body.encode()
+        mac = code(self._disk.system.secret(), self._purpose, data)
         self._disk.remove(self.path)
-        self._disk.write_new(self.path, f'{body[:-1]},"checksum":"{signature(body.encode())}"}}\n'.encode())
+        self._disk.write_new(self.path, f'{body[:-1]},"checksum":"{signature(data)}","mac":"{mac}"}}\n'.encode())
         self._disk.sync_folder(os.path.dirname(self.path))
 
     def load(self) -> Plan | None:
-        """The plan under way, None if there is none or it was never committed."""
+        """The plan under way, None if there is none, it was never committed, or it is not ours."""
+        self.is_foreign = False
         try:
             fields: dict[str, Any] = json.loads(self._disk.read(self.path))
-            signed = fields.pop("checksum")
-            if signature(_encode(fields).encode()) != signed:
+            mac, checksum = fields.pop("mac", None), fields.pop("checksum")
+            body = _encode(fields).encode()
+            if signature(body) != checksum:
                 return None
-        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
+            plan = _decoded(fields)
+        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
-        plan = Plan()
-        plan.appends = [(name, offset, data.encode()) for name, offset, data in fields["appends"]]
-        plan.moves = [(source, target) for source, target in fields["moves"]]
-        plan.removes = list(fields["removes"])
-        names = [*plan.removes, *(name for name, _, _ in plan.appends), *(name for move in plan.moves for name in move)]
-        return plan if all(_is_inside(name) for name in names) else None
+        self.is_foreign = plan is None or not is_authentic(self._disk, self.path, self._purpose, body, mac)
+        if not self.is_foreign:
+            return plan
+        self._unused = [source for source, _ in plan.moves] if plan is not None else []
+        return None
+
+    def recover(self, already_there: Callable[[str, bytes], bool]) -> Plan | None:
+        """Carry out a committed plan. One that was never committed is removed, a foreign one set aside."""
+        plan = self.load()
+        if plan is not None:
+            self.carry_out(plan, already_there)
+        if self.is_foreign:
+            self._set_aside()
+        elif self.exists():
+            self.clear()
+        return plan
+
+    def _set_aside(self) -> None:
+        """Move a foreign plan into quarantine, with the unfinished files that it names: somebody may still want them."""
+        quarantine = os.path.join(os.path.dirname(self.path), QUARANTINE)
+        self._disk.make_folder(quarantine)
+        stamp = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.urandom(2).hex()}"
+        unfinished = [self._at(name) for name in self._unused if name.endswith(TEMPORARY)]
+        for number, path in enumerate([self.path, *unfinished]):
+            if self._disk.exists(path) and not self._disk.is_folder(path):
+                name = f"foreign-{os.path.basename(path)}.{stamp}.{number}"
+                self._disk.move(path, os.path.join(quarantine, name))
+        self._disk.sync_folder(quarantine)
+        self._disk.sync_folder(os.path.dirname(self.path))
 
     def carry_out(self, plan: Plan, already_there: Callable[[str, bytes], bool]) -> None:
         """Do what the plan says, as often as need be. `already_there` finds appended entries after a hand edit."""
@@ -121,9 +158,22 @@ class Journal:
         return os.path.join(self._folder, name) if name else self._folder
 
 
-def _is_inside(name: str) -> bool:
+def _decoded(fields: dict[str, Any]) -> Plan | None:
+    """A plan from its fields; None if a name in it leads out of the folder."""
+    plan = Plan()
+    plan.appends = [(name, offset, data.encode()) for name, offset, data in fields["appends"]]
+    plan.moves = [(source, target) for source, target in fields["moves"]]
+    plan.removes = list(fields["removes"])
+    names = [*plan.removes, *(name for name, _, _ in plan.appends), *(name for move in plan.moves for name in move)]
+    offsets = all(type(offset) is int and offset >= 0 for _, offset, _ in fields["appends"])
+    return plan if offsets and all(_is_inside(name) for name in names) else None
+
+
+def _is_inside(name: object) -> bool:
     """Whether a name stays below the folder; a plan that says otherwise is not one of ours."""
-    return bool(name) and not os.path.isabs(name) and ".." not in name.replace("\\", "/").split("/")
+    if not isinstance(name, str) or not name:
+        return False
+    return not os.path.isabs(name) and ".." not in name.replace("\\", "/").split("/")
 
 
 def _is_part(there: bytes, data: bytes) -> bool:

@@ -303,6 +303,9 @@ class MemorySystem:
             self._gate("unlock", False)
             _release(self._opened(fd))
 
+    def secret(self) -> bytes:
+        return b"in RAM"  # there is nobody else
+
     def boot_id(self) -> str:
         with self._guard:
             self._gate("boot_id", False)

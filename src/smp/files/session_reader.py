@@ -65,7 +65,7 @@ class SessionReader:
         self.session = session
         self.folder = layout.folder(root, session)
         self.private = layout.private(root, session)
-        self.journal = Journal(disk, os.path.join(self.private, "journal.json"), self.folder)
+        self.journal = Journal(disk, os.path.join(self.private, "journal.json"), self.folder, session)
         self.mutex = threading.RLock()
         self.states: dict[str, FileState] = {}
         self.fold = Fold()

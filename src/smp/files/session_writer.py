@@ -373,12 +373,7 @@ class SessionWriter:
 
     def recover(self) -> None:
         """Finish what a dead writer left: carry out a committed plan, throw away the rest, replace suspect files."""
-        journal = self._reader.journal
-        plan = journal.load()
-        if plan is not None:
-            journal.carry_out(plan, self.holds)
-        if journal.exists():
-            journal.clear()
+        self._reader.journal.recover(self.holds)
         for name in self._notes.suspects:
             if self._disk.exists(self._path(name)):
                 self._disk.replace(self._path(name), self._disk.read(self._path(name)))

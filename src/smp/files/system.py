@@ -1,7 +1,13 @@
-"""What are the bytes, and who may touch them? The primitives between a store and the operating system.
+"""The primitives between a store and the operating system.
 
 All store code reads, changes and locks files through one object, the *system*. `RealSystem` is the machine;
 `smp.files.memory_system.MemorySystem` is a tree in RAM; `smp.testing` has systems that lose power or run full.
+
+Paths below a root. `RealSystem(root)` resolves every path below `root` one component at a time (`openat` with
+O_NOFOLLOW), for every primitive that opens, lists or changes something. A symbolic link or a `..` below the root is an OSError (ELOOP), and a path
+outside the root cannot be opened or changed. So files that somebody else put into a store cannot lead SMP out of it,
+also if they change while SMP works. `openat2` would do the same in one call, but Python reaches it through `ctypes`
+only, which takes 9 ms to load; the walk takes 2 µs (docs/adr/0019-hostile-stores.md).
 
 Guarantees: a primitive does one thing, fails with the `OSError` that the operating system gives, and never retries;
 `open` neither follows a link at the end of the path nor waits for the other end of a pipe, and no child process
@@ -9,20 +15,33 @@ inherits its result; a lock belongs to one `open`, excludes every other one (of 
 its descriptor is closed or its process dies.
 Non-guarantees: `write` and `pwrite` may write less than they were given; nothing but `sync` (content and size of a
 file) and `sync_dir` (the names in a folder) makes anything durable; after a failed `sync` nobody knows what the disk
-holds; where a link or a name in the middle of a path leads is the caller's care; `pwrite` on a descriptor opened
-with O_APPEND differs between systems (Linux appends, `MemorySystem` refuses), as does a second `lock` of one
-descriptor (granted on POSIX, refused on Windows). Windows neither replaces nor unlinks a file that is
-open, and follows links.
+holds; links above the root, and all links without a root, are followed (but for the last component); `pwrite` on a
+descriptor opened with O_APPEND differs between systems (Linux appends, `MemorySystem` refuses), as does a second `lock`
+of one descriptor (granted on POSIX, refused on Windows). Windows neither replaces nor unlinks a file that is open, and
+has no `openat`: there each component is checked before the path is used, which a racing process could outrun.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import stat as modes
 import sys
+
+from smp.files.path_walk import (
+    FOLDER,
+    HAS_OPENAT,
+    NOFOLLOW,
+    check_components,
+    close_folder,
+    link_error,
+    open_component,
+    walk,
+)
 
 TYPE_CHECKING = False  # `import typing` costs several milliseconds at each start of a hook
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Protocol
 else:
     Protocol = object
@@ -126,6 +145,9 @@ class System(Protocol):
     def boot_id(self) -> str:
         """Differs after each start of the machine. Equal ids of two processes mean: no power loss between them."""
 
+    def secret(self) -> bytes:
+        """The key with which this user's journals are signed; it lies outside every store."""
+
     def yield_cpu(self) -> None:
         """Let other threads and processes run."""
 
@@ -134,7 +156,6 @@ _ALWAYS = 0
 for _flag in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY", "O_NOINHERIT"):
     _ALWAYS |= getattr(os, _flag, 0)
 
-_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_DIR_SYNC = {errno.EINVAL, errno.EBADF, errno.ENOSYS, getattr(errno, "ENOTSUP", errno.EINVAL)}
 _REAL_FAILURE = {errno.EIO, errno.ENOSPC, errno.EBADF, errno.EROFS, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _LOCK_AT = 2**31 - 2  # Windows: the locked byte is unreadable to others, so it lies far beyond any content
@@ -158,37 +179,144 @@ else:
 
 
 class RealSystem:
-    """The machine. Stateless: all instances are alike and may be shared between threads."""
+    """The machine. Threads may share it; it has no state but the root below which no link is followed."""
+
+    root = _prefix = ""
+
+    def __init__(self, root: str = "") -> None:
+        self.root = root
+        self._prefix = root if root.endswith(os.sep) or not root else root + os.sep
 
     def open(self, path: str, flags: int, /, mode: int = 0o600) -> int:
-        return os.open(path, flags | _ALWAYS, mode)
+        folder, name = self._resolve(path)
+        if folder is None:
+            return os.open(name, flags | _ALWAYS, mode)
+        try:
+            return os.open(name, flags | _ALWAYS, mode, dir_fd=folder)
+        finally:
+            os.close(folder)
 
     def mkdir(self, path: str, /, mode: int = 0o700) -> None:
-        os.mkdir(path, mode)
+        folder, name = self._resolve(path, outside=True)
+        try:
+            os.mkdir(name, mode, dir_fd=folder)
+        finally:
+            close_folder(folder)
+
+    def rmdir(self, path: str, /) -> None:
+        folder, name = self._resolve(path)
+        try:
+            os.rmdir(name, dir_fd=folder)
+        finally:
+            close_folder(folder)
+
+    def unlink(self, path: str, /) -> None:
+        folder, name = self._resolve(path)
+        try:
+            os.unlink(name, dir_fd=folder)
+        finally:
+            close_folder(folder)
+
+    def replace(self, src: str, dst: str, /) -> None:
+        self._both(os.replace, src, dst)
+
+    def link(self, src: str, dst: str, /) -> None:
+        self._both(os.link, src, dst)
+
+    def _both(self, act: Callable[..., None], src: str, dst: str) -> None:
+        source, old = self._resolve(src)
+        try:
+            target, new = self._resolve(dst)
+            try:
+                act(old, new, src_dir_fd=source, dst_dir_fd=target)
+            finally:
+                close_folder(target)
+        finally:
+            close_folder(source)
+
+    def chmod(self, path: str, mode: int, /) -> None:
+        folder, name = self._resolve(path)
+        try:
+            if modes.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                raise link_error(path)
+            os.chmod(name, mode, dir_fd=folder)
+        finally:
+            close_folder(folder)
+
+    def set_modified(self, path: str, time_ns: int, /) -> None:
+        folder, name = self._resolve(path)
+        try:
+            if folder is None:
+                os.utime(name, ns=(time_ns, time_ns), follow_symlinks=os.utime not in os.supports_follow_symlinks)
+            else:
+                os.utime(name, ns=(time_ns, time_ns), dir_fd=folder, follow_symlinks=False)
+        finally:
+            close_folder(folder)
+
+    def listdir(self, path: str, /) -> list[str]:
+        if not HAS_OPENAT or not self._is_below(path):
+            self._resolve(path, outside=True)
+            return os.listdir(path)
+        folder = self._open_folder(path)
+        try:
+            return os.listdir(folder)
+        finally:
+            os.close(folder)
+
+    # -- paths below the root
+
+    def _is_below(self, path: str) -> bool:
+        return bool(self._prefix) and path.startswith(self._prefix)
+
+    def _resolve(self, path: str, *, outside: bool = False) -> tuple[int | None, str]:
+        """The folder of a path, opened without following links below the root, and the name in it.
+
+        The folder is None, and the name the whole path, where there is nothing to walk. The caller closes the folder.
+        `outside`: the root itself and what lies above it may be looked at and made, too.
+        """
+        prefix = self._prefix
+        if not prefix:
+            return None, path
+        if not path.startswith(prefix):
+            if outside or path == self.root:
+                return None, path
+            raise OSError(errno.ELOOP, f"lies outside the store {self.root}", path)
+        parts = path[len(prefix) :].rstrip(os.sep).split(os.sep)
+        if ".." in parts or "" in parts or "." in parts:
+            raise OSError(errno.ELOOP, "is not a plain path below the store", path)
+        if not HAS_OPENAT:
+            check_components(prefix, parts, path)
+            return None, path
+        return (None, path) if len(parts) == 1 else (walk(prefix, parts[:-1], path), parts[-1])
+
+    def _open_folder(self, path: str) -> int:
+        """A descriptor of a folder below the root, for listing and syncing."""
+        folder, name = self._resolve(path)
+        try:
+            return open_component(name, folder, FOLDER | NOFOLLOW, path)
+        finally:
+            close_folder(folder)
 
     _boot = ""
+    _secret = b""
     close = staticmethod(os.close)
     write = staticmethod(os.write)
     ftruncate = staticmethod(os.ftruncate)
     sync = staticmethod(_sync)
     fstat = staticmethod(os.fstat)
-    lstat = staticmethod(os.lstat)
-    replace = staticmethod(os.replace)
-    link = staticmethod(os.link)
-    unlink = staticmethod(os.unlink)
-    rmdir = staticmethod(os.rmdir)
-    chmod = staticmethod(os.chmod)
-
-    def listdir(self, path: str, /) -> list[str]:
-        return os.listdir(path)
-
-    def set_modified(self, path: str, time_ns: int, /) -> None:
-        os.utime(path, ns=(time_ns, time_ns))
+    lstat = staticmethod(
+        os.lstat
+    )  # opens nothing and tells sizes and times only: the walk would cost readers more than it gains
 
     def boot_id(self) -> str:
         if not RealSystem._boot:
             RealSystem._boot = _boot_id()
         return RealSystem._boot
+
+    def secret(self) -> bytes:
+        if not RealSystem._secret:
+            RealSystem._secret = _secret()
+        return RealSystem._secret
 
     if sys.platform == "win32":
         _seeking = allocate_lock()
@@ -247,7 +375,7 @@ class RealSystem:
         yield_cpu = staticmethod(os.sched_yield)  # 1 µs; time.sleep(0) takes 100 µs on Linux
 
         def sync_dir(self, path: str, /) -> None:
-            fd = os.open(path, _FOLDER)
+            fd = self._open_folder(path) if self._is_below(path) else os.open(path, FOLDER)
             try:
                 (_sync if sys.platform == "darwin" else os.fsync)(fd)
             except OSError as error:
@@ -265,6 +393,18 @@ class RealSystem:
 
         def unlock(self, fd: int, /) -> None:
             flock(fd, _UNLOCK)
+
+
+def _secret() -> bytes:
+    """This user's key; where none can be kept, one of this process alone."""
+    from smp.files.user_state import user_key
+
+    try:
+        return user_key() or os.urandom(32)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT):
+            raise
+        return os.urandom(32)
 
 
 def _boot_id() -> str:

@@ -23,11 +23,12 @@ from smp.store.shelf import ARCHIVED, DELETED
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from smp.files.disk import Disk
     from smp.health.subject import Subject
 
 _MOST = 5
 _SHARED = ("shared", "global", "archive")
-_IN_INDEX = f"{os.sep}{PRIVATE}{os.sep}{INDEX}{os.sep}"
+_IN_INDEX = f"{os.sep}{INDEX}{os.sep}"
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 
 
@@ -57,7 +58,9 @@ def places(subject: Subject) -> Iterator[Place]:
     yield Place(subject.root, found)
     for name in subject.disk.names(subject.root):
         if _is_ours(name, subject.store.layout.sessions, subject.layout_name):
-            yield from _below(subject, os.path.join(subject.root, name))
+            yield from _below(subject, subject.disk, os.path.join(subject.root, name))
+    if subject.state.on_disk:
+        yield from _below(subject, subject.state.disk, subject.state.folder)
 
 
 def _is_ours(name: str, sessions: str, layout: str) -> bool:
@@ -68,17 +71,17 @@ def _is_ours(name: str, sessions: str, layout: str) -> bool:
     return layout == "single" and name.endswith(".jsonl") and ids.is_valid(name.removesuffix(".jsonl"))
 
 
-def _below(subject: Subject, path: str) -> Iterator[Place]:
-    found = subject.disk.stat(path)
+def _below(subject: Subject, disk: Disk, path: str) -> Iterator[Place]:
+    found = disk.stat(path)
     if found is None:
         return
     yield Place(path, found)
     if modes.S_ISDIR(found.st_mode):
         is_index = _IN_INDEX in path
-        for name in subject.disk.names(path):
+        for name in disk.names(path):
             if is_index and subject.is_young(os.path.join(path, name)):
                 continue  # whoever makes an index sets the rights of its files last; its folder is closed
-            yield from _below(subject, os.path.join(path, name))
+            yield from _below(subject, disk, os.path.join(path, name))
 
 
 class AccessRights(Check):

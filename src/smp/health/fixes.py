@@ -124,7 +124,7 @@ def _make_index(memory: Memory) -> Iterator[str]:
     indexer = memory.store.indexer
     with indexer.mutex:
         indexer.close()
-        if isinstance(memory.store.disk.system, RealSystem) and os.path.isdir(indexer.folder):
+        if memory.store.state.on_disk and os.path.isdir(indexer.folder):
             discard_all(indexer.folder)
         count = memory.reindex()
     yield f"made anew from the files: {count:,} memories"

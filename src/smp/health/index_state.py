@@ -13,8 +13,6 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from smp.files.layouts.layout import PRIVATE
-from smp.files.system import RealSystem
 from smp.health.check import Check
 from smp.health.report import NOTE, WARNING, Finding, counted, named
 from smp.index.memories import Shape, microseconds
@@ -71,7 +69,7 @@ class IndexState(Check):
 
     def store(self, subject: Subject) -> Iterator[Finding]:
         self._open(subject)
-        base = os.path.join(subject.root, PRIVATE, FOLDER)
+        base = subject.state.path(FOLDER)
         if not self._wrong and self._index is not None and not subject.quick:
             self._wrong = self._lasting_damage(base)
         if self._wrong:
@@ -116,10 +114,10 @@ class IndexState(Check):
         if self._opened:
             return
         self._opened = True
-        if not isinstance(subject.system, RealSystem):
+        if not subject.state.on_disk:
             return  # it is in RAM, and made from the files each time
         try:
-            self._index = stored_in(os.path.join(subject.root, PRIVATE, FOLDER))
+            self._index = stored_in(subject.state.path(FOLDER))
             if self._index is not None and self._index.is_current:
                 self._known = self._index.sessions()
                 self._names = {name: number for number, name in self._index.names().items()}
@@ -147,7 +145,7 @@ class IndexState(Check):
         """What differs when both are read once more: others may write to either while we look."""
         time.sleep(_PAUSE_SECONDS)
         again = session.subject.session(session.id)
-        index = stored_in(os.path.join(session.subject.root, PRIVATE, FOLDER))
+        index = stored_in(session.subject.state.path(FOLDER))
         if index is None:
             return set()
         try:

@@ -11,8 +11,11 @@ import errno
 import os
 from typing import TYPE_CHECKING, NoReturn
 
+from smp.files.disk import Disk
+
 if TYPE_CHECKING:
     from smp.files.system import Data, Stat, System
+    from smp.files.user_state import UserState
 
 _CHANGES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
@@ -30,6 +33,7 @@ class Looking:
         self.lock = system.lock
         self.unlock = system.unlock
         self.boot_id = system.boot_id
+        self.secret = system.secret
         self.yield_cpu = system.yield_cpu
 
     def open(self, path: str, flags: int, /, mode: int = 0o600) -> int:
@@ -72,6 +76,12 @@ class Looking:
 
     def set_modified(self, path: str, time_ns: int, /) -> None:
         _refuse(path)
+
+
+def looked_at(state: UserState) -> UserState:
+    """The user's state of a store, for looking only."""
+    state.disk = Disk(Looking(state.disk.system))
+    return state
 
 
 def _refuse(path: str = "") -> NoReturn:

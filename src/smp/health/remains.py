@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from smp.files.disk import TEMPORARY
 from smp.files.journal import Journal
 from smp.files.layouts.layout import PRIVATE
-from smp.files.system import RealSystem
 from smp.health.check import Check
 from smp.health.report import NOTE, WARNING, Finding, named
 from smp.model import ids
@@ -81,7 +80,7 @@ class Remains(Check):
 
     def _whole_store(self, subject: Subject) -> Iterator[Finding]:
         private = os.path.join(subject.root, PRIVATE)
-        plan = Journal(subject.disk, os.path.join(private, _PLAN), subject.root)
+        plan = Journal(subject.disk, os.path.join(private, _PLAN), subject.root, "the store")
         staging = os.path.join(private, FLAG)
         flag = (subject.stored or {}).get(FLAG)
         if (plan.exists() or subject.disk.exists(staging) or flag) and not subject.is_young(subject.config_path):
@@ -90,8 +89,8 @@ class Remains(Check):
             yield Finding(
                 self.name, WARNING, message, "smp doctor --fix, or any other command.", path=private, fix=RECOVERY
             )
-        erasing = os.path.join(private, _ERASING)
-        if subject.disk.exists(erasing) and not subject.is_young(erasing):
+        erasing = subject.state.path(_ERASING)
+        if subject.state.has(_ERASING) and not subject.is_young(erasing):
             message = "An erasure or a redaction was interrupted; the rest is done when the store is next opened."
             yield Finding(
                 self.name, WARNING, message, "smp doctor --fix, or any other command.", path=erasing, fix=RECOVERY
@@ -116,10 +115,10 @@ class Remains(Check):
                 yield Finding(self.name, NOTE, message, advice, lost[0], path=path)
 
     def _old_indexes(self, subject: Subject) -> Iterator[Finding]:
-        base = os.path.join(subject.root, PRIVATE, FOLDER)
-        if not isinstance(subject.system, RealSystem) or not subject.disk.is_folder(base):
+        base, disk = subject.state.path(FOLDER), subject.state.disk
+        if not subject.state.on_disk or not disk.is_folder(base):
             return
-        names = subject.disk.names(base)
+        names = disk.names(base)
         kept = next((name for name in names if name.startswith("index-")), "")
         old = [os.path.join(base, name) for name in names if name != kept]
         old = [path for path in old if not subject.is_young(path)]

@@ -19,7 +19,8 @@ from smp.files.disk import Disk
 from smp.files.layouts import NAMES, layout_named
 from smp.files.session_reader import SessionReader
 from smp.files.system import RealSystem
-from smp.health.looking import Looking
+from smp.files.user_state import state_of
+from smp.health.looking import Looking, looked_at
 from smp.health.report import PROBLEM, WARNING, Finding
 from smp.model.session_info import FORMAT
 from smp.store.file_session import FileSession
@@ -72,7 +73,8 @@ class Subject:
             )
         self.config = self._config(environ, arguments)
         layout = layout_named(self.layout_name)
-        self.store = FileStore(root, layout, self.disk.system, self.config, _nothing_is_written)
+        self.state = looked_at(state_of(root, Disk(system)))
+        self.store = FileStore(root, layout, self.disk.system, self.config, _nothing_is_written, self.state)
 
     def session_ids(self) -> list[str]:
         return [] if self.is_too_new else self.store.session_ids()

@@ -78,7 +78,7 @@ class Maintenance(Check):
 
 def _last_runs(subject: Subject) -> dict[str, datetime]:
     try:
-        noted = json.loads(subject.disk.read(os.path.join(subject.root, PRIVATE, FILE)))["tasks"]
+        noted = json.loads(subject.state.read(FILE))["tasks"]
         return {name: to_moment(noted[name]) for name in EVERY if name in noted}
     except (OSError, SMPError, ValueError, KeyError, TypeError, RecursionError):
         return {}
@@ -106,12 +106,12 @@ class HookFailures(Check):
 
     def store(self, subject: Subject) -> Iterator[Finding]:
         yield from self._left_nothing(subject)
-        path = os.path.join(subject.root, PRIVATE, HOOKS_LOG)
-        found = subject.disk.stat(path)
+        disk, path = subject.state.disk, subject.state.path(HOOKS_LOG)
+        found = disk.stat(path)
         if found is None:
             return
         start = max(0, found.st_size - _TAIL_BYTES)
-        lines = subject.disk.read(path, start).decode(errors="replace").splitlines()[1 if start else 0 :]
+        lines = disk.read(path, start).decode(errors="replace").splitlines()[1 if start else 0 :]
         failures = [failure for line in lines if (failure := _failure(line)) is not None]
         self.said = counted(len(failures), "failure")
         if not failures:
@@ -128,9 +128,8 @@ class HookFailures(Check):
 
     def _left_nothing(self, subject: Subject) -> Iterator[Finding]:
         """A session that was recorded and of which nothing will last, because nobody wrote anything down."""
-        path = os.path.join(subject.root, PRIVATE, *LEFT_NOTHING)
         try:
-            known = json.loads(subject.disk.read(path, 0, _TAIL_BYTES))
+            known = json.loads(subject.state.disk.read(subject.state.path(*LEFT_NOTHING), 0, _TAIL_BYTES))
             name, turns = known["session"], int(known["turns"])
         except (OSError, SMPError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return

@@ -2,7 +2,7 @@
 
 Guarantees: whatever comes in (nothing, no JSON, megabytes, an event that nobody knows) and whatever state the store is in
 (none, locked, damaged, only readable), the exit code is 0, and nothing is printed but an answer. Failures go to
-`.smp/hooks.log`. The host does not wait for what is recorded: that goes on behind (`smp.hooks.behind`).
+`hooks.log` in the user's state. The host does not wait for what is recorded: that goes on behind (`smp.hooks.behind`).
 
 Speed: this is started for every prompt. So the collector stays off, events without an answer are told by their bytes, and
 the process ends without taking itself apart.
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 _LIMIT_BYTES = 32 << 20
 _SILENCE_SECONDS = 3.0  # after which a host that does not close our input has said all it has to say
 _ANSWER_SECONDS = 4.0  # later than this nobody waits for an answer: what is behind makes the next one faster
+_UNTRUSTED = (
+    "SMP: this project comes with a memory store that the user has not trusted. Nothing is recalled from it and nothing is "
+    "recorded to it. If the user trusts it, they can run `smp trust` in the project once."
+)
 _HELP = """\
 smp hook is called by a coding agent, which writes an event as JSON to its standard input.
 `smp install` writes it into the settings of Claude Code, Codex, Gemini CLI or Cursor.
@@ -62,6 +66,9 @@ def _run(arguments: list[str]) -> None:
     root = place.store_of(event.cwd, os.environ) if event is not None else None
     if event is None or root is None:
         return
+    if not place.is_trusted(root, os.environ):
+        _print(_untrusted(event))
+        return
     given = _answer(event, root)
     behind.go_on(lambda is_behind: _record(event, root, given, is_behind), wait=wait)
 
@@ -69,8 +76,16 @@ def _run(arguments: list[str]) -> None:
 def _work(raw: bytes, client: str, is_behind: bool) -> None:
     event = events.read(raw, client, os.environ)
     root = place.store_of(event.cwd, os.environ) if event is not None else None
-    if event is not None and root is not None:
+    if event is not None and root is not None and place.is_trusted(root, os.environ):
         _record(event, root, None, is_behind)
+
+
+def _untrusted(event: Event) -> bytes:
+    """What to say of a store that came with the project; nothing of it is told, and nothing is recorded to it."""
+    from smp.hooks.answers import answer, takes_context
+
+    says = event.kind == events.START and takes_context(event)
+    return answer(event, _UNTRUSTED if says else "")
 
 
 def _answer(event: Event, root: str) -> list[str] | None:
@@ -87,7 +102,7 @@ def _answer(event: Event, root: str) -> list[str] | None:
 
             _set_timer()
             reader = Reader(root, os.environ)
-            found = recalled(reader, event, name_for(root, event))
+            found = recalled(reader, event, name_for(reader.store.state, event))
             text, given = found.text, found.refs
     except BaseException as error:
         _note_failure(root, event, error)

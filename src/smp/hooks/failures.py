@@ -1,4 +1,4 @@
-"""What went wrong in a hook? One line of JSON for each failure in `.smp/hooks.log`, which `smp doctor` shows.
+"""What went wrong in a hook? One line of JSON for each failure in `hooks.log` of the user's state; `smp doctor` shows it.
 
     {"at": "2026-01-31T14:00:00Z", "client": "claude-code", "event": "Stop", "error": "LockTimeout E_LOCK_TIMEOUT"}
 
@@ -27,12 +27,13 @@ def _note(root: str, client: str, event: str, error: BaseException) -> None:
 
     from smp.files.disk import Disk
     from smp.files.system import RealSystem
+    from smp.files.user_state import state_of
 
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     line = json.dumps({"at": at, "client": client, "event": event, "error": described(error)}).encode() + b"\n"
-    disk, private = Disk(RealSystem()), os.path.join(root, ".smp")
-    path = os.path.join(private, FILE)
-    disk.make_folder(private)
+    state = state_of(root, Disk(RealSystem(root)))
+    state.make()
+    disk, path = state.disk, state.path(FILE)
     found = disk.stat(path)
     if found is not None and found.st_size + len(line) > LIMIT_BYTES:
         kept = disk.read(path, max(found.st_size - LIMIT_BYTES // 2, 0))

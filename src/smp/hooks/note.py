@@ -1,4 +1,4 @@
-"""What do hooks know of a host's session? A small note for each in `.smp/hooks/`, and one lock for all of them.
+"""What do hooks know of a host's session? A small note for each in the user's state, and one lock for all of them.
 
 A note says which SMP session it belongs to, which memories were injected, and how far its transcript was read. It holds ids,
 places and digests, nothing that anybody said.
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp.files.disk import Disk
+    from smp.files.user_state import UserState
 
 FOLDER = "hooks"
 LEFT_NOTHING = "left-nothing"  # the file that says which session ended without a memory
@@ -98,38 +99,36 @@ def name_of(host_session: str) -> str:
 
 
 def digest(text: str) -> str:
-    from smp.files.digest import sha256_hex
+    from smp.files.sha256 import sha256_hex
 
     return sha256_hex(text.encode("utf-8", "surrogatepass"))[:32]
 
 
-def folder_of(root: str) -> str:
-    return os.path.join(root, ".smp", FOLDER)
-
-
-def read(root: str, host_session: str) -> Note:
+def read(state: UserState, host_session: str) -> Note:
     """The note as it is now, without a lock."""
-    return _read(os.path.join(folder_of(root), name_of(host_session)))
+    return _read(state.disk, state.path(FOLDER, name_of(host_session)))
 
 
-def _read(path: str) -> Note:
+def _read(disk: Disk, path: str) -> Note:
     import json
 
+    from smp.errors import SMPError
+
     try:
-        with open(path, "rb") as file:
-            return Note(json.loads(file.read(1 << 20)))
-    except (OSError, ValueError, RecursionError):
+        return Note(json.loads(disk.read(path, 0, 1 << 20)))
+    except (OSError, SMPError, ValueError, RecursionError):
         return Note()
 
 
-def left_nothing(root: str) -> dict[str, Any] | None:
+def left_nothing(state: UserState) -> dict[str, Any] | None:
     """The session that ended last without a decision, a finding or a learning, if nobody was told of it yet."""
     import json
 
+    from smp.errors import SMPError
+
     try:
-        with open(os.path.join(folder_of(root), LEFT_NOTHING), "rb") as file:
-            known = json.loads(file.read(1 << 16))
-    except (OSError, ValueError, RecursionError):
+        known = json.loads(state.disk.read(state.path(FOLDER, LEFT_NOTHING), 0, 1 << 16))
+    except (OSError, SMPError, ValueError, RecursionError):
         return None
     if not isinstance(known, dict) or not isinstance(known.get("turns"), int):
         return None
@@ -139,14 +138,14 @@ def left_nothing(root: str) -> dict[str, Any] | None:
 class Notes:
     """All notes of a store, under their lock: a context manager."""
 
-    def __init__(self, disk: Disk, root: str, timeout_seconds: float) -> None:
+    def __init__(self, state: UserState, timeout_seconds: float) -> None:
         from smp.files.lock import SessionLock
 
-        self._disk = disk
-        self._folder = folder_of(root)
-        disk.make_folder(os.path.dirname(self._folder))
-        disk.make_folder(self._folder)
-        self._lock = SessionLock(disk, self._folder, "the notes of the hooks")
+        self._disk = state.disk
+        self._folder = state.path(FOLDER)
+        state.make()
+        state.disk.make_folder(self._folder)
+        self._lock = SessionLock(state.disk, self._folder, "the notes of the hooks")
         self._timeout_seconds = timeout_seconds
 
     def __enter__(self) -> Notes:
@@ -160,7 +159,7 @@ class Notes:
         self._lock.close()
 
     def of(self, host_session: str) -> Note:
-        note = _read(os.path.join(self._folder, name_of(host_session)))
+        note = _read(self._disk, os.path.join(self._folder, name_of(host_session)))
         note.host_session = host_session
         return note
 
@@ -182,7 +181,7 @@ class Notes:
             else:
                 found.append((state.st_mtime, name))
         for _, name in sorted(found, reverse=True):
-            known = _read(os.path.join(self._folder, name))
+            known = _read(self._disk, os.path.join(self._folder, name))
             if known.client and known.host_session:
                 yield known
 
@@ -204,7 +203,7 @@ def _mark(role: str, text: str) -> str:
 
 
 def _id(value: Any) -> str:
-    """The name of a session; empty if it is none. It is told outside of the fence, and a note may come with a project."""
+    """The name of a session; empty if it is none. It is told outside of the fence."""
     if not isinstance(value, str) or not value:
         return ""
     from smp.model.ids import is_valid

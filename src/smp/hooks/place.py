@@ -25,7 +25,7 @@ def store_of(cwd: str, environ: Mapping[str, str]) -> str | None:
         root = os.path.abspath(named)
         return root if os.path.exists(os.path.join(root, "config.json")) else None
     try:
-        folder = os.path.abspath(cwd or os.getcwd())
+        folder = os.path.realpath(cwd or os.getcwd())  # what is found is a link only below this folder
     except OSError:  # the folder is gone
         return None
     while True:
@@ -37,6 +37,26 @@ def store_of(cwd: str, environ: Mapping[str, str]) -> str | None:
         if parent == folder or os.path.isdir(os.path.join(folder, ".bmad")):
             return None
         folder = parent
+
+
+def is_trusted(root: str, environ: Mapping[str, str]) -> bool:
+    """Whether the user trusts the store; one that is named is trusted."""
+    if environ.get("SMP_ROOT"):
+        return True
+    from smp.files.disk import Disk
+    from smp.files.system import RealSystem
+    from smp.files.user_state import state_of
+
+    return state_of(root, Disk(RealSystem(root))).is_trusted(root)
+
+
+def trust(root: str) -> None:
+    """The user installs hooks for the project of this store, so the store is trusted."""
+    from smp.files.disk import Disk
+    from smp.files.system import RealSystem
+    from smp.files.user_state import state_of
+
+    state_of(root, Disk(RealSystem(root))).trust(root)
 
 
 def project_of(root: str, cwd: str) -> str:

@@ -53,16 +53,16 @@ class Reader(Asking):
         import json
 
         from smp.config import Config
+        from smp.files.disk import Disk
         from smp.files.layouts import layout_named
         from smp.files.system import RealSystem
         from smp.store.file_store import FileStore
 
-        path = os.path.join(root, "config.json")
-        with open(path, "rb") as file:
-            stored = json.loads(file.read().decode("utf-8-sig"))
+        path, system = os.path.join(root, "config.json"), RealSystem(root)
+        stored = json.loads(Disk(system).read(path).decode("utf-8-sig"))
         self.root = root
         self.config = Config.build(stored, path, environ=environ, arguments={"track_access": False})
-        self.store = FileStore(root, layout_named(self.config.layout), RealSystem(), self.config, _never)
+        self.store = FileStore(root, layout_named(self.config.layout), system, self.config, _never)
 
     def now(self) -> datetime:
         from smp.model.time import system_clock
@@ -113,7 +113,7 @@ def recalled(reader: Reader, event: Event, session: str) -> Recalled:
     """What to tell at this event; `session` is how this conversation is called here, or will be."""
     if not reader.config["hooks.recall"]:
         return Recalled()
-    note = notes.read(reader.root, event.session)
+    note = notes.read(reader.store.state, event.session)
     if event.kind == START:
         return _at_start(reader, event, note, session)
     if event.kind == PROMPT:
@@ -137,7 +137,7 @@ def _at_start(reader: Reader, event: Event, note: Note, session: str) -> Recalle
         text, chosen = _laid_out([_named(item) for item in found.items if item.record.ref not in given], tokens)
     remarks = [] if goes_on else [_how_to_remember(session) if reader.config["hooks.record"] else ""]
     if event.source in ("", "startup", "clear"):
-        remarks.append(_what_was_left(reader.root))
+        remarks.append(_what_was_left(reader))
     return Recalled("\n\n".join(part for part in (text, *remarks) if part), chosen)
 
 
@@ -148,8 +148,8 @@ def _how_to_remember(session: str) -> str:
     )
 
 
-def _what_was_left(root: str) -> str:
-    left = notes.left_nothing(root)
+def _what_was_left(reader: Reader) -> str:
+    left = notes.left_nothing(reader.store.state)
     if left is None:
         return ""
     return (

@@ -44,8 +44,8 @@ def record(event: Event, root: str, given: list[str] | None, *, is_behind: bool)
 
     seconds = _BEHIND_SECONDS if is_behind else _HERE_SECONDS
     settings = {"concurrency": {"lock_timeout_ms": int(seconds * 1000)}}
-    with open_memory(root, config=settings, create=False) as memory:
-        with notes.Notes(memory.store.disk, memory.root, seconds) as kept:
+    with open_memory(root, config=settings, create=False, trust=False) as memory:
+        with notes.Notes(memory.store.state, seconds) as kept:
             _Recording(event, memory, kept, given).run()
         if event.kind == events.END:
             from smp.digest import renew_digests

@@ -16,12 +16,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from smp.files.user_state import UserState
     from smp.hooks.events import Event
 
 
-def name_for(root: str, event: Event) -> str:
+def name_for(state: UserState, event: Event) -> str:
     """The session's name as its note has it, else the one that it would get today."""
-    return notes.read(root, event.session).session or new_name(event)
+    return notes.read(state, event.session).session or new_name(event)
 
 
 def new_name(event: Event) -> str:

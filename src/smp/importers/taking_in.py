@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from smp.errors import InvalidRecord, SessionExists, SizeLimitExceeded
-from smp.files.digest import sha256_hex
+from smp.files.sha256 import sha256_hex
 from smp.importers.found import ANYWHERE, Found, Source, Unread
 from smp.importers.line_times import LineTimes
 from smp.lifecycle.standing import SETTLED, is_settled

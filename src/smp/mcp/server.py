@@ -21,7 +21,7 @@ from mcp.shared.exceptions import MCPError
 import smp
 from smp.errors import SMPError, from_os_error
 from smp.mcp import resources
-from smp.mcp.toolset import INSTRUCTIONS, TOOLS
+from smp.mcp.toolset import INSTRUCTIONS, TOOLS, UNTRUSTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,7 @@ def server_for(desk: Desk) -> Server[Any]:
         "smp",
         version=smp.__version__,
         title="Session Memory Persistence",
-        instructions=INSTRUCTIONS,
+        instructions=INSTRUCTIONS if desk.memory.is_trusted else f"{INSTRUCTIONS}\n\n{UNTRUSTED}",
         **_tool_handlers(desk, Threads()),
         **_resource_handlers(desk, Threads()),
     )

@@ -59,12 +59,11 @@ def serve(memory: Memory, wanted: Wanted) -> None:
     if not wanted.http:
         anyio.run(_serve_stdio, made_for(memory, wanted))
         return
-    from smp.files.layouts.layout import PRIVATE
     from smp.mcp.http import check_host, serve_http
     from smp.mcp.token import FILE, token_in
 
     check_host(wanted.host, wanted.remote)
-    path = wanted.token_file or os.path.join(memory.root, PRIVATE, FILE)
+    path = wanted.token_file or memory.store.state.path(FILE)
     token = token_in(path)
     serve_http(made_for(memory, wanted), token, path, wanted.host, wanted.port, wanted.names)
 

@@ -146,7 +146,7 @@ def _reader_of(disk: Disk, layout: Layout, folder: str, session: str) -> Session
     """A reader of a session that is not in its place."""
     reader = SessionReader(disk, layout, folder, session)
     reader.folder, reader.private = folder, os.path.join(folder, PRIVATE)
-    reader.journal = Journal(disk, os.path.join(reader.private, PLAN), folder)
+    reader.journal = Journal(disk, os.path.join(reader.private, PLAN), folder, reader.session)
     return reader
 
 

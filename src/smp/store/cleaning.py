@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any
 from smp.files import cold_segment
 from smp.files.cold_segment import ColdSegment
 from smp.files.layouts import NAMES, layout_named
-from smp.files.layouts.layout import OVERVIEWS, PRIVATE
-from smp.files.system import RealSystem
+from smp.files.layouts.layout import OVERVIEWS
 from smp.index.index import discard_all
 from smp.model.entry import Entry
 from smp.store.check import QUARANTINE
 from smp.store.cold_memories import cold_path, decoded
-from smp.store.erasing import INDEX, INTENT
+from smp.store.erasing import INTENT
 from smp.store.overview_files import FILES
 from smp.store.rewriting import Edit, copy_of, private_name, rewrite_under_lock
 from smp.store.shelf import Shelf
@@ -117,22 +116,22 @@ def _clean(session: FileSession, redactor: Redactor) -> Redaction:
     session.exclusively("redacting", under_lock)
     if work.found:
         _take_index_away(store)
-        store.disk.remove(os.path.join(store.root, PRIVATE, INTENT))
+        store.state.remove(INTENT)
     return work.found
 
 
 def _take_index_away(store: FileStore) -> None:
     """Nobody can say what is in the free pages of one that is kept; the next question makes a new one."""
-    index = os.path.join(store.root, PRIVATE, INDEX)
+    index = store.indexer.folder
     with store.indexer.mutex:
         store.indexer.close()
-        if isinstance(store.disk.system, RealSystem) and os.path.isdir(index):
+        if store.state.on_disk and os.path.isdir(index):
             discard_all(index)
 
 
 def _intend(store: FileStore, session: str) -> None:
     """If the process dies in between, whoever opens the store next takes the index away."""
-    store.disk.replace(os.path.join(store.root, PRIVATE, INTENT), json.dumps({"ids": {session: []}}).encode() + b"\n")
+    store.state.write(INTENT, json.dumps({"ids": {session: []}}).encode() + b"\n")
 
 
 class _Cleaning:

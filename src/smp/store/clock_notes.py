@@ -1,4 +1,4 @@
-"""What did the clock say when somebody last looked? Evidence for `lifecycle.clock`, kept in `.smp/clock.json`.
+"""What did the clock say when somebody last looked? Evidence for `lifecycle.clock`, kept in the user's state.
 
     {"seen": "2026-01-31T14:30:05Z", "boot": "…", "uptime_seconds": 86400.5}
 
@@ -9,13 +9,11 @@ so a clock that was set back is noticed; whoever was refused notes the new time,
 from __future__ import annotations
 
 import json
-import os
 import time
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from smp.errors import SMPError
-from smp.files.layouts.layout import PRIVATE
 from smp.lifecycle.clock import NO_EVIDENCE, Evidence
 from smp.model.time import to_moment, to_text
 
@@ -34,7 +32,7 @@ def uptime_seconds() -> float:
 def evidence(store: FileStore) -> Evidence:
     """What is known of the clock."""
     try:
-        noted = json.loads(store.disk.read(_path(store)))
+        noted = json.loads(store.state.read(FILE))
         seen, boot, uptime = to_moment(noted["seen"]), noted["boot"], float(noted["uptime_seconds"])
     except (OSError, SMPError, ValueError, KeyError, TypeError, RecursionError):
         return NO_EVIDENCE
@@ -51,11 +49,6 @@ def note(store: FileStore, now: datetime) -> None:
         "uptime_seconds": round(uptime_seconds(), 3),
     }
     try:
-        store.disk.make_folder(os.path.dirname(_path(store)))
-        store.disk.replace(_path(store), (json.dumps(fields) + "\n").encode())
+        store.state.write(FILE, (json.dumps(fields) + "\n").encode())
     except (OSError, SMPError):
         pass
-
-
-def _path(store: FileStore) -> str:
-    return os.path.join(store.root, PRIVATE, FILE)

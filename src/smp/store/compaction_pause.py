@@ -1,4 +1,4 @@
-"""When may a session be compacted by itself again? `compaction.json` in its private folder tells all processes.
+"""When may a session be compacted by itself again? A note in the user's state tells all processes.
 
     {"again": "2026-01-31T14:30:05Z", "pause_seconds": 600}
 
@@ -14,7 +14,6 @@ nothing to do.
 from __future__ import annotations
 
 import json
-import os
 from datetime import datetime, timedelta
 
 from smp.errors import SMPError
@@ -24,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp.store.file_session import FileSession
 
-FILE = "compaction.json"
+FOLDER = "compaction"
 SHORT_SECONDS = 60.0  # after one that freed something, or has just begun
 _FIRST_SECONDS, _LONGEST_SECONDS = 600.0, 6 * 3600.0  # after those that did not
 
@@ -51,7 +50,7 @@ def ended(session: FileSession, now: datetime, freed: bool) -> float:
 
 def _noted(session: FileSession) -> tuple[datetime, float]:
     try:
-        noted = json.loads(session.store.disk.read(_path(session)))
+        noted = json.loads(session.store.state.read(_name(session)))
         again, seconds = to_moment(noted["again"]), float(noted["pause_seconds"])
         return again, seconds if 0 <= seconds <= _LONGEST_SECONDS else 0.0
     except (OSError, SMPError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
@@ -62,10 +61,10 @@ def _note(session: FileSession, again: datetime, seconds: float) -> None:
     """Tell the others. A failure is no failure of what was done."""
     fields = {"again": to_text(again), "pause_seconds": seconds}
     try:
-        session.store.disk.replace(_path(session), (json.dumps(fields) + "\n").encode())
+        session.store.state.write(_name(session), (json.dumps(fields) + "\n").encode())
     except (OSError, SMPError):
         pass
 
 
-def _path(session: FileSession) -> str:
-    return os.path.join(session.reader.private, FILE)
+def _name(session: FileSession) -> str:
+    return f"{FOLDER}/{session.session}.json"

@@ -115,12 +115,7 @@ def finish_conversion(disk: Disk, root: str, timeout_seconds: float = 5.0) -> No
 
 def complete(disk: Disk, root: str) -> None:
     """The same under the root's lock, which whoever converts holds to the end."""
-    journal = _root_journal(disk, root)
-    plan = journal.load()
-    if plan is not None:
-        journal.carry_out(plan, _nothing_to_append)
-    if journal.exists():
-        journal.clear()
+    plan = _root_journal(disk, root).recover(_nothing_to_append)
     if plan is not None:
         _tidy(disk, root, plan)
     _discard(disk, root)
@@ -139,7 +134,7 @@ def _root_lock(disk: Disk, root: str) -> SessionLock:
 
 
 def _root_journal(disk: Disk, root: str) -> Journal:
-    return Journal(disk, os.path.join(root, JOURNAL), root)
+    return Journal(disk, os.path.join(root, JOURNAL), root, "the store")
 
 
 def _nothing_to_append(name: str, data: bytes) -> bool:

@@ -18,13 +18,11 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from smp.errors import MemoryNotFound, SMPError, from_os_error
-from smp.files.access_log import FILE as ACCESS_FILE
+from smp.errors import InvalidRecord, MemoryNotFound, SMPError, from_os_error
 from smp.files.cold_segment import FILE as COLD
-from smp.files.layouts.layout import PRIVATE
-from smp.files.system import RealSystem
 from smp.index.index import discard_all
 from smp.index.scrubbing import scrub
+from smp.model.ids import check
 from smp.store import erasure
 from smp.store.shelf import Shelf
 from smp.store.traces import holds, look_for, open_elsewhere
@@ -60,9 +58,9 @@ def erase(store: FileStore, wanted: dict[str, list[str]], receipt: Receipt, note
         note()
         if clean:  # not before: if we die, somebody else must be able to note it
             try:
-                store.disk.remove(_intent_path(store.root))
+                store.state.remove(INTENT)
             except OSError as error:
-                receipt.pending.append(f"{PRIVATE}/{INTENT} is taken away when the store is next opened ({error})")
+                receipt.pending.append(f"{INTENT} is taken away when the store is next opened ({error})")
 
 
 def _erase_in(shelf: Shelf, session: str, ids: list[str], receipt: Receipt) -> set[bytes]:
@@ -106,9 +104,7 @@ def _clean_up(store: FileStore, wanted: dict[str, list[str]], receipt: Receipt) 
         store.access.flush()
         changed = _clean_index(store, wanted)
         left = _take_away_what_was_said_of_it(store, wanted)
-        (receipt.rewritten if changed == "rewritten" else receipt.removed).extend(
-            [f"{PRIVATE}/{INDEX}"] * bool(changed)
-        )
+        (receipt.rewritten if changed == "rewritten" else receipt.removed).extend([INDEX] * bool(changed))
         receipt.pending += left
         return True
     except (OSError, SMPError) as error:
@@ -120,15 +116,14 @@ def _clean_up(store: FileStore, wanted: dict[str, list[str]], receipt: Receipt) 
 
 def _take_away_what_was_said_of_it(store: FileStore, wanted: dict[str, list[str]]) -> list[str]:
     """The notes of use, and reasons in the audit log, which may repeat what was said. What could not be done."""
-    disk, root = store.disk, store.root
-    log = os.path.join(root, PRIVATE, ACCESS_FILE)
+    disk, log = store.state.disk, store.access.path
     names = {f"{session}/{memory_id}".encode() for session, ids in wanted.items() for memory_id in ids}
     if disk.exists(log):
         lines = disk.read(log).splitlines(keepends=True)
         left = [_blank(line) if line.strip().partition(b" ")[2] in names else line for line in lines]
         if left != lines:
             disk.replace(log, b"".join(left))  # as long as it was: the index knows up to where it was counted
-    if not disk.exists(store.audit.path):
+    if not store.disk.exists(store.audit.path):
         return []
     done = [store.audit.forget_reasons(session, ids) for session, ids in wanted.items()]
     return [] if all(done) else ["the audit log is not as SMP wrote it, so the reasons given there were left in it"]
@@ -140,10 +135,10 @@ def _blank(line: bytes) -> bytes:
 
 def _clean_index(store: FileStore, wanted: dict[str, list[str]]) -> str:
     """Let nothing of it be in the index; what became of it: rewritten, removed, or nothing if there was none."""
-    base = os.path.join(store.root, PRIVATE, INDEX)
+    base = store.indexer.folder
     with store.indexer.mutex:
         store.indexer.close()
-        if not isinstance(store.disk.system, RealSystem) or not os.path.isdir(base):
+        if not store.state.on_disk or not os.path.isdir(base):
             return ""
         if any(wanted.values()) and scrub(base, wanted):
             return "rewritten"
@@ -159,7 +154,7 @@ def finish_erasing(store: FileStore) -> None:
     shelf = Shelf(store)
     try:
         with shelf.held("finishing an erasure", 0.0):
-            if store.disk.exists(_intent_path(store.root)):
+            if was_interrupted(store):
                 _finish(shelf)
     except (OSError, SMPError):
         pass  # somebody is at it, or a disk that can only be read: the next one
@@ -168,9 +163,9 @@ def finish_erasing(store: FileStore) -> None:
 def _finish(shelf: Shelf) -> None:
     store = shelf.store
     try:
-        stored = json.loads(store.disk.read(_intent_path(store.root)))["ids"]
-        wanted = {str(session): [str(id) for id in ids] for session, ids in stored.items()}
-    except (ValueError, KeyError, TypeError, AttributeError):
+        stored = json.loads(store.state.read(INTENT))["ids"]
+        wanted = {check(str(session), "session"): [str(id) for id in ids] for session, ids in stored.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidRecord):
         wanted = {}
     gone: dict[str, list[str]] = {}
     for session, ids in wanted.items():
@@ -187,7 +182,12 @@ def _finish(shelf: Shelf) -> None:
     for session, ids in gone.items():
         if ids:
             store.audit.note("erase", session=session, ids=ids, interrupted=True)
-    store.disk.remove(_intent_path(store.root))
+    store.state.remove(INTENT)
+
+
+def was_interrupted(store: FileStore) -> bool:
+    """Whether an erasure of this user began and did not end."""
+    return store.state.has(INTENT)
 
 
 def _gone(shelf: Shelf, session: str, ids: list[str]) -> list[str]:
@@ -202,12 +202,7 @@ def _gone(shelf: Shelf, session: str, ids: list[str]) -> list[str]:
 
 
 def _intend(store: FileStore, wanted: dict[str, list[str]]) -> None:
-    store.disk.make_folder(os.path.join(store.root, PRIVATE))
-    store.disk.replace(_intent_path(store.root), (json.dumps({"ids": wanted}) + "\n").encode())
-
-
-def _intent_path(root: str) -> str:
-    return os.path.join(root, PRIVATE, INTENT)
+    store.state.write(INTENT, (json.dumps({"ids": wanted}) + "\n").encode())
 
 
 # -- is it gone?
@@ -221,7 +216,7 @@ def verify(store: FileStore, pieces: list[bytes], receipt: Receipt) -> None:
     except (OSError, SMPError) as error:
         receipt.pieces = 0
         receipt.pending.append(f"the files could not be looked through ({error})")
-    for process in open_elsewhere(store.root) if isinstance(store.disk.system, RealSystem) else ():
+    for process in open_elsewhere(store.root, store.state.folder) if store.state.on_disk else ():
         receipt.pending.append(f"process {process} still has an old file open; it lets go when it next asks, or ends")
 
 
@@ -232,6 +227,8 @@ def _look_through(store: FileStore, pieces: list[bytes], receipt: Receipt) -> No
         )
     else:
         looked = look_for(store.disk, store.root, pieces)
+        if store.state.on_disk:
+            looked = looked.with_(look_for(store.state.disk, store.state.folder, pieces))
         receipt.searched_files, receipt.searched_bytes = looked.files, looked.bytes
         memories = _files_of_memories(store)
         for path in looked.found:
@@ -272,4 +269,6 @@ def _others(store: FileStore, receipt: Receipt, pieces: list[bytes]) -> list[str
 
 
 def _shown(store: FileStore, path: str) -> str:
+    if path.startswith(store.state.folder + os.sep) and store.state.on_disk:
+        return path  # it lies outside the store
     return os.path.relpath(path, store.root).replace(os.sep, "/")

@@ -123,16 +123,12 @@ def _put_back(shelf: Shelf, copy: Copy, content: str) -> list[str]:
 def finish_plan(disk: Disk, content: str) -> None:
     """Carry out what was committed for a deleted session's files, and take away what came to nothing."""
     journal = _journal(disk, content)
-    if not journal.exists():
-        return
-    plan = journal.load()
-    if plan is not None:
-        journal.carry_out(plan, lambda name, data: True)
-    journal.clear()
+    if journal.exists():
+        journal.recover(lambda name, data: True)
 
 
 def _journal(disk: Disk, content: str) -> Journal:
-    return Journal(disk, os.path.join(content, PRIVATE, ERASING), content)
+    return Journal(disk, os.path.join(content, PRIVATE, ERASING), content, "a deleted session")
 
 
 # -- after a crash

@@ -27,6 +27,7 @@ from smp.files.access_log import AccessLog
 from smp.files.disk import TEMPORARY, Disk, identity
 from smp.files.layouts.layout import PRIVATE
 from smp.files.marks import Marks
+from smp.files.user_state import state_of
 from smp.model import ids
 from smp.store.file_session import FileSession
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from smp.config import Config
     from smp.files.layouts.layout import Layout
     from smp.files.system import System
+    from smp.files.user_state import UserState
     from smp.model.session_info import SessionInfo
     from smp.privacy.audit import Audit
     from smp.store.indexer import Indexer
@@ -51,7 +53,15 @@ JOURNAL = os.path.join(PRIVATE, "journal.json")  # its plan
 class FileStore:
     """Sessions below one folder."""
 
-    def __init__(self, root: str, layout: Layout, system: System, config: Config, admit: Callable[..., None]) -> None:
+    def __init__(
+        self,
+        root: str,
+        layout: Layout,
+        system: System,
+        config: Config,
+        admit: Callable[..., None],
+        state: UserState | None = None,
+    ) -> None:
         self.root = root
         self.layout = layout
         self.disk = Disk(system)
@@ -65,7 +75,8 @@ class FileStore:
         self.closed = False
         self._config_seen: list[int] = []
         self.marks = Marks(system, os.path.join(root, PRIVATE))
-        self.access = AccessLog(self.disk, os.path.join(root, PRIVATE))
+        self.state = state or state_of(root, self.disk)
+        self.access = AccessLog(self.state)
         self._indexer: Indexer | None = None
         self._audit: Audit | None = None
         self._workers: list[threading.Thread] = []

@@ -21,9 +21,7 @@ import time
 from smp.errors import SMPError, from_os_error
 from smp.files.disk import Spans
 from smp.files.increment import TICK_NS, IncrementReader
-from smp.files.layouts.layout import PRIVATE
 from smp.files.marks import changed_slots, slot_of
-from smp.files.system import RealSystem
 from smp.index.index import Index, current_folder, discard
 from smp.index.rows import Busy, Unusable
 from smp.model import ids
@@ -84,7 +82,7 @@ class Indexer:
 
     @property
     def folder(self) -> str:
-        return os.path.join(self._store.root, PRIVATE, FOLDER)
+        return self._store.state.path(FOLDER)
 
     @property
     def mutex(self) -> threading.RLock:
@@ -170,13 +168,22 @@ class Indexer:
         if self._index is not None and not self._index.is_there:
             self.close()  # another process threw it away
         if self._index is None:
-            on_disk = isinstance(self._store.disk.system, RealSystem)
-            self._index = Index(current_folder(self.folder) if on_disk else None, meanings.embedder(self._store.config))
+            self._index = Index(self._folder_in_use(), meanings.embedder(self._store.config))
             self._indexed = set(self._index.rows.sessions())
             self._counted_at = _NEVER
             self._looks = Looks(self._store)
             self._names, self._marks, self._looked_at, self._seen_version = [], b"", -1e9, -1
         return self._index
+
+    def _folder_in_use(self) -> str | None:
+        """Where the index lies now; None if it lives in RAM."""
+        if not self._store.state.on_disk:
+            return None
+        try:
+            self._store.state.make()
+        except (OSError, SMPError) as error:
+            raise Unusable(f"no place for the index: {error}") from error
+        return current_folder(self.folder)
 
     def _private(self, sessions: list[str] | None) -> Index:
         """An index in RAM of what is asked for, made on the spot."""

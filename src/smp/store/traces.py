@@ -69,6 +69,14 @@ class Looked(NamedTuple):
     found: list[str]  # paths
     unreadable: list[str]
 
+    def with_(self, other: Looked) -> Looked:
+        return Looked(
+            self.files + other.files,
+            self.bytes + other.bytes,
+            self.found + other.found,
+            self.unreadable + other.unreadable,
+        )
+
 
 def pieces_of(values: Iterable[Any]) -> list[bytes]:
     """Pieces of these fields' texts by which they can be recognised, the longest first; none if they are too short."""
@@ -172,9 +180,10 @@ def _is_inside(data: bytes, pieces: list[bytes]) -> bool:
     return False
 
 
-def open_elsewhere(root: str) -> list[int]:
-    """Processes that still have a removed file of this store open, where the system tells (Linux)."""
+def open_elsewhere(*folders: str) -> list[int]:
+    """Processes that still have a removed file below these folders open, where the system tells (Linux)."""
     found = set()
+    below = tuple(folder + os.sep for folder in folders)
     own = os.getpid()
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
         if not name.isdigit() or int(name) == own:
@@ -182,7 +191,7 @@ def open_elsewhere(root: str) -> list[int]:
         try:
             for each in os.listdir(f"/proc/{name}/fd"):
                 target = os.readlink(f"/proc/{name}/fd/{each}")
-                if target.endswith(" (deleted)") and target.startswith(root + os.sep):
+                if target.endswith(" (deleted)") and target.startswith(below):
                     found.add(int(name))
         except OSError:
             continue  # another user's, or gone

@@ -179,7 +179,7 @@ def serve(root: str, layout: str) -> None:
     import gc
 
     gc.disable()  # entries hold no cycles
-    disk, kind = Disk(RealSystem()), layout_named(layout)
+    disk, kind = Disk(RealSystem(root)), layout_named(layout)
     for line in sys.stdin.buffer:
         answer = json.dumps(_answer(IncrementReader(disk, kind, root, line.decode().rstrip("\n")))).encode()
         sys.stdout.buffer.write(len(answer).to_bytes(_LENGTH, "big") + answer)

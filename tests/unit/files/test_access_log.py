@@ -9,12 +9,17 @@ import pytest
 from smp.files.access_log import FILE, AccessLog
 from smp.files.disk import Disk
 from smp.files.system import RealSystem
+from smp.files.user_state import UserState
 from smp.testing import FaultySystem
+
+
+def in_folder(disk: Disk, folder: str) -> UserState:
+    return UserState(disk, folder, disk, folder, on_disk=False)
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> AccessLog:
-    return AccessLog(Disk(RealSystem()), str(tmp_path))
+    return AccessLog(in_folder(Disk(RealSystem()), str(tmp_path)))
 
 
 def test_noted_and_read_on(log: AccessLog) -> None:
@@ -90,7 +95,7 @@ def test_an_offset_behind_the_end(log: AccessLog, tmp_path: Path) -> None:
 
 def test_a_disk_that_does_not_take_it_fails_nobody() -> None:
     system = FaultySystem(fail_at=1, sticky=True)
-    log = AccessLog(Disk(system), "/")
+    log = AccessLog(in_folder(Disk(system), "/"))
     log.note(["s1/a"], 5)
     log.flush()
     assert log.read(0) == ([], 0)

@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import smp
-from smp.files.layouts.layout import PRIVATE
 from smp.files.system import RealSystem
 from smp.health.doctor import doctor
 from smp.health.report import Finding, HealthReport
 from smp.index.stored import stored_in
-from smp.store.indexer import FOLDER
 
 QUICKLY = {"durability": "os"}
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"  # of the shape of a token, of nobody
@@ -57,7 +55,7 @@ def made(folder: Path, layout: str = "jsonl", **config: Any) -> smp.Memory:
 
 def _index_trusts_what_it_read(memory: smp.Memory) -> bool:
     """A file that is as new as the look at it may have changed since; the index says so, and doctor then says nothing."""
-    index = stored_in(os.path.join(memory.root, PRIVATE, FOLDER))
+    index = stored_in(memory.store.indexer.folder)
     assert index is not None
     try:
         return all(cursor[8] for known in index.sessions().values() for cursor in known.files.values())

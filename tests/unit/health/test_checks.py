@@ -19,6 +19,7 @@ from smp.files.lock import SessionLock
 from smp.files.system import RealSystem
 from smp.health.doctor import CHECKS
 from tests.unit.health.planted import QUICKLY, TOKEN, aged, fill, in_days, looked, made, only, unchanged
+from tests.user_state import state_folder
 
 every_layout = pytest.mark.parametrize("layout", NAMES)
 
@@ -334,7 +335,7 @@ def test_a_session_that_will_be_full_soon(tmp_path: Path) -> None:
 
 def rows_of(memory: smp.Memory) -> sqlite3.Connection:
     memory.store.indexer.close()
-    return sqlite3.connect(next(Path(memory.root).glob(".smp/index/index-*/rows.sqlite")))
+    return sqlite3.connect(next(state_folder(memory.root).glob("index/index-*/rows.sqlite")))
 
 
 @pytest.mark.parametrize(
@@ -366,7 +367,7 @@ def test_an_index_of_another_version(memory: smp.Memory) -> None:
 
 def test_an_index_whose_rows_are_damaged(memory: smp.Memory) -> None:
     rows_of(memory).close()
-    path = next(Path(memory.root).glob(".smp/index/index-*/rows.sqlite"))
+    path = next(state_folder(memory.root).glob("index/index-*/rows.sqlite"))
     data = bytearray(path.read_bytes())
     data[4096:] = b"\x55" * len(data[4096:])
     path.write_bytes(data)
@@ -384,7 +385,7 @@ def test_an_index_whose_words_are_damaged(tmp_path: Path) -> None:
         session.add_many([("turn", {"role": "user", "content": f"Later line {line}"}) for line in range(1600)])
         memory.query("line")  # now tantivy has deletions, too
         assert memory.doctor().findings == []
-        path = next(path for path in Path(memory.root).glob(".smp/index/index-*/text-*/*.term"))
+        path = next(path for path in state_folder(memory.root).glob("index/index-*/text-*/*.term"))
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 1
         path.write_bytes(data)
@@ -419,7 +420,7 @@ def test_no_index_or_one_that_is_behind_is_no_fault(memory: smp.Memory) -> None:
     with unchanged(memory.root):
         assert memory.doctor().findings == []
     memory.store.indexer.close()
-    for path in sorted(Path(memory.root, ".smp/index").rglob("*"), reverse=True):
+    for path in sorted(Path(state_folder(memory.root), "index").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     with unchanged(memory.root):
         assert memory.doctor().findings == []
@@ -495,7 +496,7 @@ def test_a_conversion_that_was_interrupted(memory: smp.Memory) -> None:
 
 
 def test_an_erasure_that_was_interrupted(memory: smp.Memory) -> None:
-    path = Path(memory.root, ".smp/erasing.json")
+    path = Path(state_folder(memory.root), "erasing.json")
     path.touch(0o600)
     path.write_text('{"ids": {"review": []}}\n')
     aged(path)
@@ -514,7 +515,7 @@ def test_an_archive_beside_its_session(memory: smp.Memory) -> None:
 
 
 def test_an_index_that_nobody_uses(memory: smp.Memory) -> None:
-    old = Path(memory.root, ".smp/index/gone-0a1b2c3d")
+    old = Path(state_folder(memory.root), "index/gone-0a1b2c3d")
     old.mkdir(mode=0o700)
     aged(old)
     assert only(memory.doctor(), "leftovers").fix == "index"
@@ -574,7 +575,7 @@ def test_maintenance_that_does_not_run(memory: smp.Memory) -> None:
     assert memory.doctor().of("maintenance") == []
     [finding] = looked(memory.root, now=in_days(20)).of("maintenance")
     assert (finding.severity, finding.fix) == ("note", "maintenance")
-    path = Path(memory.root, ".smp/access.log")
+    path = Path(state_folder(memory.root), "access.log")
     path.write_text("1768138200 review/DEC-0001\n" * 50_000)
     assert memory.doctor().of("maintenance")[0].fix == "access"
 
@@ -586,7 +587,7 @@ def test_an_audit_log_that_was_changed(memory: smp.Memory) -> None:
 
 
 def test_a_session_that_left_no_memory(memory: smp.Memory) -> None:
-    path = Path(memory.root, ".smp/hooks/left-nothing")
+    path = Path(state_folder(memory.root), "hooks/left-nothing")
     path.parent.mkdir(mode=0o700, parents=True)
     path.touch(0o600)
     path.write_text('{"session": "codex-2026-01-31-5f0c1a7e", "turns": 12, "at": "2026-01-31T14:00:00Z"}')
@@ -599,7 +600,7 @@ def test_a_session_that_left_no_memory(memory: smp.Memory) -> None:
 
 
 def test_hooks_that_failed(memory: smp.Memory) -> None:
-    path = Path(memory.root, ".smp/hooks.log")
+    path = Path(state_folder(memory.root), "hooks.log")
     path.touch(0o600)
     at = datetime.now(UTC).isoformat()
     failures = [{"at": at, "client": "agent", "event": f"stop{n}", "error": f"no: {TOKEN}"} for n in range(5)]

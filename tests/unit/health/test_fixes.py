@@ -14,6 +14,7 @@ from smp.errors import InvalidRecord
 from smp.files.journal import Journal
 from smp.files.layouts import NAMES
 from tests.unit.health.planted import QUICKLY, TOKEN, aged, digest, in_days, looked, made, memories
+from tests.user_state import state_folder
 
 every_layout = pytest.mark.parametrize("layout", NAMES)
 
@@ -28,7 +29,7 @@ def test_permissions(tmp_path: Path, layout: str) -> None:
         before = memories(memory)
         for path in (Path(memory.root), *Path(memory.root).rglob("*")):
             os.chmod(path, 0o755 if path.is_dir() else 0o644)
-        aged(*Path(memory.root, ".smp/index").rglob("*"))
+        aged(*Path(state_folder(memory.root), "index").rglob("*"))
         contents = {path: found[3] for path, found in digest(memory.root).items()}
         report = memory.doctor(fix=True)
         assert [fixed.name for fixed in report.fixed] == ["permissions"]
@@ -124,7 +125,7 @@ def test_the_index_is_made_anew(tmp_path: Path) -> None:
     with made(tmp_path) as memory:
         before = memories(memory)
         memory.store.indexer.close()
-        path = next(Path(memory.root).glob(".smp/index/index-*/rows.sqlite"))
+        path = next(state_folder(memory.root).glob("index/index-*/rows.sqlite"))
         database = sqlite3.connect(path)
         with database:
             database.execute("UPDATE memory SET deleted = 1")
@@ -138,7 +139,7 @@ def test_the_index_is_made_anew(tmp_path: Path) -> None:
 
 def test_uses_are_folded_into_the_files(tmp_path: Path) -> None:
     with made(tmp_path) as memory:
-        Path(memory.root, ".smp/access.log").write_text("1768138200 review/DEC-0001\n" * 50_000)
+        Path(state_folder(memory.root), "access.log").write_text("1768138200 review/DEC-0001\n" * 50_000)
         report = memory.doctor(fix=True)
         assert [fixed.name for fixed in report.fixed] == ["access"]
         assert report.findings == []
@@ -186,8 +187,8 @@ def test_a_fix_that_fails_says_so_and_the_others_run(tmp_path: Path) -> None:
     with made(tmp_path) as memory:
         pass
     os.chmod(memory.root, 0o755)
-    Path(memory.root, ".smp/index/gone-0a1b2c3d").mkdir(mode=0o700)
-    aged(Path(memory.root, ".smp/index/gone-0a1b2c3d"))
+    Path(state_folder(memory.root), "index/gone-0a1b2c3d").mkdir(mode=0o700)
+    aged(Path(state_folder(memory.root), "index/gone-0a1b2c3d"))
     config = Path(memory.root, "config.json")
     config.write_text('{"layout": "jsonl", "format": 1, "durabilty": "os"}')
     report = looked(memory.root, fix=True)

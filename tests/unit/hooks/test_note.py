@@ -11,12 +11,17 @@ import pytest
 from smp.errors import InvalidRecord
 from smp.files.disk import Disk
 from smp.files.system import RealSystem
+from smp.files.user_state import UserState, state_of
 from smp.hooks import note as notes
 from smp.hooks.failures import FILE, LIMIT_BYTES, note_failure
 
 
+def state(root: Path) -> UserState:
+    return state_of(str(root), Disk(RealSystem(str(root))))
+
+
 def kept(root: Path) -> notes.Notes:
-    return notes.Notes(Disk(RealSystem()), str(root), 1.0)
+    return notes.Notes(state(root), 1.0)
 
 
 def test_a_note_comes_back_as_it_was_kept(tmp_path: Path) -> None:
@@ -26,7 +31,7 @@ def test_a_note_comes_back_as_it_was_kept(tmp_path: Path) -> None:
         note.client, note.session, note.offset, note.given = "codex", "codex-1", 42, ["a/DEC-0001"]
         note.expect("user", "Hello  there", "k1")
         all_notes.keep(note)
-    again = notes.read(str(tmp_path), "host-1")
+    again = notes.read(state(tmp_path), "host-1")
     assert not again.is_new
     assert again.to_dict() == note.to_dict()
     assert "Hello" not in json.dumps(note.to_dict())
@@ -36,10 +41,10 @@ def test_a_note_comes_back_as_it_was_kept(tmp_path: Path) -> None:
     "content", [b"", b"{", b"[]", b"null", b'{"offset": "x", "given": [1, null], "ahead": {"a": 1}}']
 )
 def test_a_damaged_note_counts_as_empty(tmp_path: Path, content: bytes) -> None:
-    folder = Path(notes.folder_of(str(tmp_path)))
+    folder = Path(state(tmp_path).path(notes.FOLDER))
     folder.mkdir(parents=True)
     (folder / notes.name_of("host-1")).write_bytes(content)
-    note = notes.read(str(tmp_path), "host-1")
+    note = notes.read(state(tmp_path), "host-1")
     assert (note.session, note.offset, note.given, note.take("user", "x")) == ("", -1, [], "")
 
 
@@ -66,7 +71,7 @@ def test_old_notes_go(tmp_path: Path) -> None:
             note = all_notes.of(name)
             note.client = "codex"
             all_notes.keep(note)
-        old = os.path.join(notes.folder_of(str(tmp_path)), notes.name_of("old"))
+        old = state(tmp_path).path(notes.FOLDER, notes.name_of("old"))
         os.utime(old, (1, 1))
         assert [note.host_session for note in all_notes.others(all_notes.of("own"))] == ["new"]
     assert not os.path.exists(old)
@@ -80,7 +85,7 @@ def test_failures_are_lines_without_messages(tmp_path: Path) -> None:
         raise ValueError(secret)
     except ValueError as error:
         note_failure(str(tmp_path), "codex", "Stop", error)
-    text = (tmp_path / ".smp" / FILE).read_text()
+    text = Path(state(tmp_path).path(FILE)).read_text()
     lines = [json.loads(line) for line in text.splitlines()]
     assert secret not in text
     assert [set(line) for line in lines] == [{"at", "client", "event", "error"}] * 3
@@ -90,7 +95,7 @@ def test_failures_are_lines_without_messages(tmp_path: Path) -> None:
 
 
 def test_the_log_of_failures_does_not_grow(tmp_path: Path) -> None:
-    path = tmp_path / ".smp" / FILE
+    path = Path(state(tmp_path).path(FILE))
     path.parent.mkdir()
     path.write_bytes(b'{"at": "before"}\n' * (LIMIT_BYTES // 17))
     for number in range(30):
@@ -101,7 +106,9 @@ def test_the_log_of_failures_does_not_grow(tmp_path: Path) -> None:
 
 
 def test_failures_that_cannot_be_noted_are_nobodys_failure(tmp_path: Path) -> None:
-    (tmp_path / ".smp").write_text("in the way")
+    folder = Path(state(tmp_path).folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.write_text("in the way")
     note_failure(str(tmp_path), "codex", "Stop", ValueError())
 
 
@@ -109,8 +116,8 @@ def test_failures_that_cannot_be_noted_are_nobodys_failure(tmp_path: Path) -> No
 def test_a_planted_note_cannot_speak_outside_of_the_fence(tmp_path: Path, name: object) -> None:
     with kept(tmp_path) as all_notes:
         all_notes.keep(all_notes.of("host-1"))
-    folder = Path(notes.folder_of(str(tmp_path)))
+    folder = Path(state(tmp_path).path(notes.FOLDER))
     (folder / notes.LEFT_NOTHING).write_text(json.dumps({"session": name, "turns": 9}))
     (folder / notes.name_of("host-1")).write_text(json.dumps({"client": "codex", "session": name}))
-    assert notes.left_nothing(str(tmp_path)) is None
-    assert notes.read(str(tmp_path), "host-1").session == ""
+    assert notes.left_nothing(state(tmp_path)) is None
+    assert notes.read(state(tmp_path), "host-1").session == ""

@@ -10,6 +10,7 @@ import pytest
 
 import smp
 from smp.index import meaning
+from tests.user_state import state_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,7 +129,7 @@ def test_damaged_vectors_are_made_again_and_never_fail_a_question(
     with smp.open(tmp_path) as memory:
         memory.create_session("shop").add_finding("Users cannot sign in")
         assert len(memory.query("login failed for customers")) == 1
-    (files,) = tmp_path.glob(".smp/index/index-*/meaning-*")
+    (files,) = state_folder(tmp_path).glob("index/index-*/meaning-*")
     if damage == "unusable":
         monkeypatch.setattr(meaning, "embed", lambda texts: (_ for _ in ()).throw(meaning.Unavailable("no")))
     for path in files.iterdir():

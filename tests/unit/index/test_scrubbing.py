@@ -17,6 +17,7 @@ from smp.index.index import current_folder
 from smp.index.rows import Rows
 from smp.memory import Memory
 from smp.testing import FrozenClock
+from tests.user_state import state_folder
 
 NEEDLE = "zyxwombat"
 WORDS = ["bicycle", "harbour", "lantern", "meadow", "orchard", "pebble", "quarry", "river"]
@@ -35,7 +36,7 @@ def memory(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 
 
 def folder_of(memory: Memory) -> str:
-    return current_folder(os.path.join(memory.root, ".smp", "index"))
+    return current_folder(memory.store.indexer.folder)
 
 
 def vocabulary(memory: Memory) -> set[str]:
@@ -54,7 +55,7 @@ def vocabulary(memory: Memory) -> set[str]:
 
 
 def raw(memory: Memory) -> bytes:
-    return b"".join(path.read_bytes() for path in Path(memory.root, ".smp", "index").rglob("*") if path.is_file())
+    return b"".join(path.read_bytes() for path in Path(state_folder(memory.root), "index").rglob("*") if path.is_file())
 
 
 def answers(memory: Memory) -> dict[str, Any]:
@@ -78,7 +79,7 @@ def test_its_words_are_gone_and_the_others_are_found(memory: Memory) -> None:
     assert memory.query(NEEDLE).ids == ["DEC-0031"]
     assert NEEDLE in vocabulary(memory)
     before = folder_of(memory)
-    assert ".smp/index" in session.erase("DEC-0031").rewritten
+    assert "index" in session.erase("DEC-0031").rewritten
     assert folder_of(memory) != before
     assert os.listdir(os.path.dirname(before)) == [os.path.basename(folder_of(memory))]
     assert not any(NEEDLE in term for term in vocabulary(memory))
@@ -141,7 +142,7 @@ def test_an_index_that_is_in_use_is_thrown_away(memory: Memory) -> None:
         receipt = session.erase("DEC-0031")
     finally:
         busy.close()
-    assert ".smp/index" in receipt.removed
+    assert "index" in receipt.removed
     assert receipt.verified
     assert not memory.query(NEEDLE)
     assert is_as_if_made_anew(memory)

@@ -9,6 +9,7 @@ import sqlite3
 import tarfile
 import zlib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from smp.memory import Memory
 from smp.session import SessionMemory
 from smp.store.rewriting import Edit, entries_of, private_name, rewrite
 from smp.testing import FrozenClock
+from tests.user_state import state_folder
 
 LAYOUTS = ("jsonl", "markdown", "single", "log")
 NEEDLES = (
@@ -63,8 +65,8 @@ MEANT = ["TURN-0002", "DEC-0002", "DEC-0003", "ART-0001", "STATE-coder", "PREF-0
 
 
 def contents(root: str) -> Iterator[tuple[str, bytes]]:
-    """Every file below a folder, raw and, where it is compressed, unpacked."""
-    for folder, _, names in os.walk(root):
+    """Every file of a store and of its user's state, raw and, where it is compressed, unpacked."""
+    for folder, _, names in chain(os.walk(root), os.walk(state_folder(root))):
         for name in names:
             path = os.path.join(folder, name)
             data = Path(path).read_bytes()
@@ -120,7 +122,7 @@ def test_erased_text_is_nowhere(memory: Memory, session: SessionMemory) -> None:
     assert receipt.complete, receipt.to_dict()
     assert receipt.count == len(MEANT) + len(fillers)
     assert receipt.rewritten
-    assert ".smp/index" in receipt.rewritten
+    assert "index" in receipt.rewritten
     told = json.dumps(receipt.to_dict()).encode()
     assert not [needle for needle in NEEDLES if needle in told]
     assert not session.query("zyxwombat quaggaflute")
@@ -349,9 +351,9 @@ def test_deleted_and_erased_never_return(memory: Memory, session: SessionMemory)
 
 def test_a_process_that_died_in_between(memory: Memory, session: SessionMemory) -> None:
     session.query("zyxwombat")
-    intent = Path(memory.root, ".smp", "erasing.json")
+    intent = Path(state_folder(memory.root), "erasing.json")
     intent.write_text(json.dumps({"ids": {"s": ["TURN-0002"]}}))
-    index = Path(memory.root, ".smp", "index")
+    index = Path(state_folder(memory.root), "index")
     memory.store.access.flush()
     assert list(index.iterdir())
     with smp.open(memory.root) as again:

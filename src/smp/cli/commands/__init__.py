@@ -114,6 +114,7 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
         "Serve",
         {
             "install": ("install", "Put memory into a coding agent or BMAD, or take it out"),
+            "trust": ("trust", "Let hooks use the store of this project"),
             "hook": ("hook", "Recall and record, called by a coding agent at its events"),
             "mcp": ("mcp", "Serve the memory to an agent over MCP"),
         },

@@ -65,7 +65,7 @@ def run_doctor(call: Call) -> int:
     session = call.session_name if not options.all else None
     progress = Progress(call)
     report = doctor(
-        RealSystem(),
+        RealSystem(root),
         root,
         system_clock,
         lambda: _opened(call, root),
@@ -85,7 +85,7 @@ def _opened(call: Call, root: str) -> Memory:
     from smp.memory import open_memory
 
     if call._memory is None:
-        call.use(open_memory(root, create=False, config={"maintenance": {"auto": False}}))
+        call.use(open_memory(root, create=False, config={"maintenance": {"auto": False}}, trust=False))
     return call.memory
 
 

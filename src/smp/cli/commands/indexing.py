@@ -38,7 +38,7 @@ def run_reindex(call: Call) -> None:
     count = memory.reindex(progress)
     progress.end()
     seconds = round(time.monotonic() - started, 3)
-    index_bytes, file_bytes = _sizes(memory.root)
+    index_bytes, file_bytes = _sizes(memory.root, memory.store.indexer.folder)
     facts = {"root": memory.root, "memories": count, "seconds": seconds, "index_bytes": index_bytes, "file_bytes": file_bytes}  # fmt: skip
     call.answer(facts, _done(facts))
 
@@ -62,17 +62,18 @@ class Progress:
             self._screen.passing("")
 
 
-def _sizes(root: str) -> tuple[int, int]:
+def _sizes(root: str, index: str) -> tuple[int, int]:
     """Bytes of the index, and of the files that it is made from."""
-    index = files = 0
-    for folder, _, names in os.walk(root):
-        size = sum(_size(os.path.join(folder, name)) for name in names)
-        parts = os.path.relpath(folder, root).split(os.sep)
-        if parts[:2] == [".smp", "index"]:
-            index += size
-        elif ".smp" not in parts:
-            files += size
-    return index, files
+    return _below(index), sum(_below(os.path.join(root, name)) for name in os.listdir(root) if name != ".smp")
+
+
+def _below(path: str) -> int:
+    """Bytes of the files below a folder, without SMP's own; or of one file."""
+    total = 0 if os.path.isdir(path) else _size(path)
+    for folder, folders, names in os.walk(path):
+        folders[:] = [name for name in folders if name != ".smp"]
+        total += sum(_size(os.path.join(folder, name)) for name in names)
+    return total
 
 
 def _size(path: str) -> int:

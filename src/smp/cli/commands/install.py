@@ -69,6 +69,8 @@ def run_install(call: Call) -> int | None:
     if done:
         for edit, before, after in changes:
             _write(edit, before, after, is_shared=where.scope == PROJECT, undo=options.undo)
+    if scope == PROJECT and not options.undo and (done or not changes):
+        _trust(start)
     facts = {
         "host": options.host,
         "scope": where.scope,
@@ -80,6 +82,15 @@ def run_install(call: Call) -> int | None:
         facts["module"] = _with_module(call, module, ask=not options.dry_run)
     call.answer(facts, _told(call, asked.TITLE, changes, done, [] if options.undo else asked.hints(where)))
     return None if done or options.dry_run or not changes else 1
+
+
+def _trust(start: str) -> None:
+    """Whoever installs hooks for a project wants them to use its store."""
+    from smp.hooks import place
+
+    root = place.store_of(start, os.environ)
+    if root is not None:
+        place.trust(root)
 
 
 # -- what is there

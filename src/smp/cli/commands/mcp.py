@@ -25,7 +25,7 @@ def mcp_arguments(parser: Parser) -> None:
     parser.add_argument("--http", action="store_true", help="serve over HTTP instead of standard input and output")
     parser.add_argument("--host", help="with --http: where to listen (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, help="with --http: the port (default: a free one)")
-    parser.add_argument("--token-file", metavar="FILE", help="with --http: the bearer token; made if it is missing (default: .smp/mcp-token in the store)")  # fmt: skip
+    parser.add_argument("--token-file", metavar="FILE", help="with --http: the bearer token; made if it is missing (default: a file in the user's state, named at the start)")  # fmt: skip
     parser.add_argument("--allow-remote", action="store_true", help="with --http: other machines may reach --host")
     parser.add_argument("--allow-host", metavar="NAME", action="append", help="with --http: a name by which it may be reached, too")  # fmt: skip
     parser.add_argument("--create", action="store_true", help="make the store if there is none, as `smp init` does")
