@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# The user's state of all stores that this process makes; set before test modules copy the environment.
+_STATE = tempfile.TemporaryDirectory(prefix="smp-test-state-")
+os.environ["SMP_STATE_DIR"] = _STATE.name
 
 _CALM = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 settings.register_profile("dev", **_CALM)
 settings.register_profile("ci", max_examples=500, print_blob=True, **_CALM)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def user_state_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
-    os.environ["SMP_STATE_DIR"] = str(tmp_path_factory.getbasetemp() / "user-state")
 
 
 @pytest.fixture(autouse=True)

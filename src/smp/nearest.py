@@ -6,10 +6,9 @@ import json
 import os
 
 from smp.config import DEFAULT_ROOTS, with_facts_outside
-from smp.errors import StoreNotFound
+from smp.errors import StorageCorrupt, StoreNotFound
 from smp.files.layouts import NAMES
-from smp.ownership import is_ours
-from smp.store.file_store import CONFIG_FILE
+from smp.ownership import config_bytes, is_ours
 
 
 def find_root(layout_name: str | None, start: str | None = None) -> str:
@@ -28,7 +27,7 @@ def find_root(layout_name: str | None, start: str | None = None) -> str:
                     path=root,
                 )
         if os.path.isdir(os.path.join(folder, ".bmad")):
-            return roots[0]
+            return _not_through_a_link(roots[0])
         parent = os.path.dirname(folder)
         if parent == folder:
             raise StoreNotFound(
@@ -37,11 +36,21 @@ def find_root(layout_name: str | None, start: str | None = None) -> str:
         folder = parent
 
 
+def _not_through_a_link(root: str) -> str:
+    """Where a store may be made: a link there may have come with the project, and leads anywhere."""
+    for path in (os.path.dirname(root), root):
+        if os.path.islink(path):
+            raise StorageCorrupt(
+                f"{path} is a link, and there is no store behind it. SMP makes none there; name the folder if you mean it.",
+                path=path,
+            )
+    return root
+
+
 def is_store(root: str) -> bool:
     """Whether a folder says that it is a store; a `memory/config.json` may be anybody's."""
     try:
-        with open(os.path.join(root, CONFIG_FILE), "rb") as file:
-            stored = json.load(file)
-    except (OSError, ValueError, RecursionError):
+        stored = json.loads(config_bytes(root))
+    except (ValueError, RecursionError):
         return False
     return isinstance(stored, dict) and with_facts_outside(stored).get("layout") in NAMES

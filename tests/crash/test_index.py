@@ -140,10 +140,15 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(template: Path, tmp_path: Path) -> Path:
-    copy = Path(shutil.copytree(template, tmp_path / "store", copy_function=shutil.copy2))
-    smp.open(copy).close()
-    shutil.copytree(state_folder(template) / "index", state_folder(copy) / "index")
-    return copy
+    return copied(template, tmp_path / "store")
+
+
+def copied(store: Path, to: Path) -> Path:
+    """A copy of a store, and of its index."""
+    shutil.copytree(store, to, copy_function=shutil.copy2)
+    smp.open(to).close()
+    shutil.copytree(state_folder(store) / "index", state_folder(to) / "index", copy_function=shutil.copy2)
+    return to
 
 
 ALL = SESSIONS * EACH + 1 - 1
@@ -187,8 +192,8 @@ def test_a_deleted_index_is_made_anew(root: Path) -> None:
 
 def test_each_file_of_the_index_deleted(root: Path, tmp_path: Path) -> None:
     for number, path in enumerate(index_files(root)):
-        twin = Path(shutil.copytree(root, tmp_path / f"twin{number}", copy_function=shutil.copy2))
-        (twin / path.relative_to(root)).unlink()
+        twin = copied(root, tmp_path / f"twin{number}")
+        (state_folder(twin) / path.relative_to(state_folder(root))).unlink()
         check_right(twin, complete=False)
         rebuilt(twin)
 
@@ -196,9 +201,9 @@ def test_each_file_of_the_index_deleted(root: Path, tmp_path: Path) -> None:
 def test_each_file_of_the_index_cut(root: Path, tmp_path: Path) -> None:
     for number, path in enumerate(index_files(root)):
         for share in (0, 0.6) if SOAK else (0.6,):
-            twin = Path(shutil.copytree(root, tmp_path / f"twin{number}-{share}", copy_function=shutil.copy2))
+            twin = copied(root, tmp_path / f"twin{number}-{share}")
             size = path.stat().st_size
-            os.truncate(twin / path.relative_to(root), int(size * share))
+            os.truncate(state_folder(twin) / path.relative_to(state_folder(root)), int(size * share))
             check_right(twin, complete=False)
             rebuilt(twin)
             shutil.rmtree(twin)

@@ -24,7 +24,7 @@ ENVIRONMENT = {
     **{
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("SMP_", "GEMINI_", "CURSOR_", "CODEX_", "CLAUDE", "PYTHON"))
+        if name == "SMP_STATE_DIR" or not name.startswith(("SMP_", "GEMINI_", "CURSOR_", "CODEX_", "CLAUDE", "PYTHON"))
     },
     "PYTHONPYCACHEPREFIX": BYTECODE,
     "PYTHONPATH": str(Path(smp.__file__).parent.parent),
@@ -99,7 +99,7 @@ class Project:
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def note(self, host_session: str) -> notes.Note:
-        return notes.read(str(self.root), host_session)
+        return notes.read(state_of(str(self.root), Disk(RealSystem(str(self.root)))), host_session)
 
 
 class Host:

@@ -17,7 +17,11 @@ WAIT_SECONDS = 60
 
 def environment(**more: str) -> dict[str, str]:
     """The environment of a server: none of the settings that a developer may have."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SMP_", "MEMORY_"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name == "SMP_STATE_DIR" or not name.startswith(("SMP_", "MEMORY_"))
+    }
     return {**kept, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **more}
 
 

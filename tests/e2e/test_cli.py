@@ -22,7 +22,7 @@ from tests.e2e.terminal import Terminal
 LAYOUTS = ("jsonl", "markdown", "single", "log")
 SOURCE = str(Path(smp.__file__).parent.parent)
 ENVIRONMENT = {
-    **{name: value for name, value in os.environ.items() if not name.startswith("SMP_")},
+    **{name: value for name, value in os.environ.items() if not name.startswith("SMP_") or name == "SMP_STATE_DIR"},
     "PYTHONPATH": SOURCE,
     "PYTHONWARNINGS": "error",
 }
@@ -31,7 +31,7 @@ ENVIRONMENT = {
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
-        if name.startswith("SMP_") or name in ("NO_COLOR", "VISUAL", "EDITOR", "COLUMNS"):
+        if (name.startswith("SMP_") and name != "SMP_STATE_DIR") or name in ("NO_COLOR", "VISUAL", "EDITOR", "COLUMNS"):
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
 

@@ -20,7 +20,7 @@ from tests.e2e.terminal import Terminal
 from tests.user_state import state_folder
 
 ENVIRONMENT = {
-    **{name: value for name, value in os.environ.items() if not name.startswith("SMP_")},
+    **{name: value for name, value in os.environ.items() if not name.startswith("SMP_") or name == "SMP_STATE_DIR"},
     "PYTHONPATH": str(Path(smp.__file__).parent.parent),
     "PYTHONWARNINGS": "error",
 }

@@ -19,7 +19,7 @@ class Lister(Terminal):
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lister:
     for name in list(os.environ):
-        if name.startswith("SMP_"):
+        if name.startswith("SMP_") and name != "SMP_STATE_DIR":
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     cli = Lister(capsys)

@@ -15,7 +15,7 @@ import pytest
 import smp
 
 ENVIRONMENT = {
-    **{name: value for name, value in os.environ.items() if not name.startswith("SMP_")},
+    **{name: value for name, value in os.environ.items() if not name.startswith("SMP_") or name == "SMP_STATE_DIR"},
     "PYTHONPATH": str(Path(smp.__file__).parent.parent),
     "PYTHONWARNINGS": "error",
 }

@@ -10,10 +10,13 @@ import errno
 import os
 import stat as modes
 
-NOFOLLOW = getattr(os, "ONOFOLLOW", 0)
-FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
-_WALK = FOLDER | NOFOLLOW | getattr(os, "O_PATH", 0)  # a folder on the way: neither listed nor synced
 HAS_OPENAT = os.open in os.supports_dir_fd
+if os.name == "posix":
+    NOFOLLOW = os.O_NOFOLLOW
+    FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    _WALK = FOLDER | NOFOLLOW | getattr(os, "O_PATH", 0)  # a folder on the way: neither listed nor synced
+else:
+    NOFOLLOW, FOLDER, _WALK = 0, os.O_RDONLY, os.O_RDONLY
 
 
 def close_folder(folder: int | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from smp.ownership import is_ours
+from smp.ownership import config_bytes, is_ours
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def store_of(cwd: str, environ: Mapping[str, str]) -> str | None:
     while True:
         for below in _BELOW:
             root = os.path.join(folder, below)
-            if os.path.exists(os.path.join(root, "config.json")) and _is_store(root):
+            if b'"layout"' in config_bytes(root):  # a `memory/config.json` may be anybody's
                 return root if is_ours(root, cwd) else None
         parent = os.path.dirname(folder)
         if parent == folder or os.path.isdir(os.path.join(folder, ".bmad")):
@@ -65,12 +65,3 @@ def project_of(root: str, cwd: str) -> str:
         if root.endswith(os.sep + below.replace("/", os.sep)):
             return os.path.basename(root[: -len(below) - 1])
     return os.path.basename(os.path.abspath(cwd)) if cwd else ""
-
-
-def _is_store(root: str) -> bool:
-    """Whether the folder says that it is a store; a `memory/config.json` may be anybody's."""
-    try:
-        with open(os.path.join(root, "config.json"), "rb") as file:
-            return b'"layout"' in file.read(1 << 20)
-    except OSError:
-        return False
