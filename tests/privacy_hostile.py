@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from smp.privacy.assignments import TRIGGERS
 from smp.privacy.numbers import NUMBERS
-from smp.privacy.patterns import GENERAL, PROVIDERS
+from smp.privacy.rules import RULES
 from smp.privacy.redact import Redactor
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def again(piece: str) -> Callable[[int], str]:
     return lambda size: (piece * (size // len(piece) + 1))[:size]
 
 
-_LITERALS = sorted({trigger for rule in (*PROVIDERS, *GENERAL, *NUMBERS) for trigger in rule.triggers} | set(TRIGGERS))
+_LITERALS = sorted({trigger for rule in (*RULES, *NUMBERS) for trigger in rule.triggers} | set(TRIGGERS))
 _KEY = "-----BEGIN RSA PRIVATE KEY-----"
 
 
@@ -56,4 +56,4 @@ def every_rule() -> list[Rule]:
     """All rules, also those that a text's triggers would not wake."""
     redactor = Redactor()
     named = [rule for _, (_, rule) in redactor._triggers if rule.kind == ""][:1]
-    return [*PROVIDERS, *GENERAL, *NUMBERS, *named]
+    return [*RULES, *NUMBERS, *named]

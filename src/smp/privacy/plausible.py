@@ -16,6 +16,7 @@ DIGITS = frozenset("0123456789")
 _HEX = frozenset("0123456789abcdefABCDEF")
 _DIGEST_LENGTHS = frozenset([32, 40, 56, 64, 96, 128])
 _UUID_PARTS = [8, 4, 4, 4, 12]
+_PASSWORD_SYMBOLS = frozenset("!@#$%^&*+=~?|\\")
 _VARIETY = 6  # ghp_xxxxxxxx and sk-aaaa1111 are what documents show
 
 # What stands where a secret would: variables, templates, masks, types and the words of documents.
@@ -209,8 +210,23 @@ def is_hash_or_uuid(value: str) -> bool:
     bare = value.rpartition(":")[2].strip("{}")
     if len(bare) in _DIGEST_LENGTHS and _HEX.issuperset(bare):
         return True
-    parts = bare.split("-")
+    return is_uuid(bare)
+
+
+def is_uuid(value: str) -> bool:
+    parts = value.split("-")
     return list(map(len, parts)) == _UUID_PARTS and _HEX.issuperset("".join(parts))
+
+
+def is_strong(value: str) -> bool:
+    """Letters with digits or symbols among them, as only passwords have: not a word, a number, `OAuth2`, `ISO27001`."""
+    if len(value) < 6 or not any(map(str.isalpha, value)):
+        return False
+    if not _PASSWORD_SYMBOLS.isdisjoint(value):
+        return True
+    digits = sum(map(str.isdigit, value))
+    letters = value.replace("-", "").replace("_", "").replace(".", "").strip("0123456789")
+    return digits > 1 and not letters.isupper() and not is_joined_words(value)
 
 
 def is_stand_in(value: str) -> bool:
@@ -249,9 +265,9 @@ def entropy_bits(value: str) -> float:
     return -sum(count / size * log2(count / size) for count in counts)
 
 
-def is_unknown_secret(value: str) -> bool:
-    """Long, of mixed characters and without pattern; not a hash or words."""
-    if not 20 <= len(value) <= 512 or is_hash_or_uuid(value):
+def is_unknown_secret(value: str, hexadecimal: bool = False) -> bool:
+    """Long, of mixed characters and without pattern; not a UUID or words, and no hash unless those are wanted."""
+    if not 20 <= len(value) <= 512 or (is_uuid(value) if hexadecimal else is_hash_or_uuid(value)):
         return False
     letters = any(map(str.isalpha, value))
     return letters and is_random(value) and entropy_bits(value) >= (3.0 if _HEX.issuperset(value) else 3.6)

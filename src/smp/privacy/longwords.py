@@ -1,0 +1,78 @@
+"""Select the token rules whose first characters occur in the long words of a text.
+
+A token of a provider is one long word that starts with a fixed prefix after a character that is no letter or digit. The
+long words are cut into runs of letters and digits, and the runs are looked up in a table of prefixes, so that the cost
+does not grow with the number of providers.
+Guarantees: every rule that could match is selected; linear in the text.
+"""
+
+from __future__ import annotations
+
+from smp.privacy.patterns import LONG_WORD, Token
+from smp.privacy.plausible import DIGITS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from smp.privacy.patterns import Rule
+
+    Ranked = tuple[int, Rule]
+
+_OF_HASHES = "0123456789abcdef-+:.,;()TZ"  # also of dates; every trigger of a token has another character
+_ALNUM = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_RUNS = bytes(byte if byte in _ALNUM else 0x20 for byte in range(256))
+_ESCAPES = ("\\n", "\\r", "\\t")  # the letter of a written line break does not belong to the word after it
+_HEAD = 2  # characters by which prefixes without a separator are looked up
+
+
+class LongWords:
+    """Lookup of rules by the long words of a text."""
+
+    __slots__ = ("_anywhere", "_by_head", "_by_run")
+
+    def __init__(self, rules: Iterable[Ranked]) -> None:
+        self._by_run: dict[bytes, list[tuple[str, Ranked]]] = {}  # the prefix begins with this whole run
+        self._by_head: dict[bytes, list[tuple[str, Ranked]]] = {}  # the prefix goes on within its run
+        self._anywhere: list[tuple[str, Ranked]] = []
+        for each in rules:
+            for trigger in each[1].triggers:
+                if not isinstance(each[1], Token):
+                    self._anywhere.append((trigger, each))
+                    continue
+                run = trigger.encode().translate(_RUNS).split()[0]
+                whole = len(run) < len(trigger)
+                table, key = (self._by_run, run) if whole else (self._by_head, run[:_HEAD])
+                table.setdefault(key, []).append((trigger, each))
+
+    def rules_in(self, text: str) -> list[Ranked]:
+        words = [word for word in text.split() if len(word) >= LONG_WORD and not _is_plain(word)]
+        if not words:
+            return []
+        joined = " ".join(words)
+        longest = max(map(len, words))
+        runs = _runs(joined)
+        longest_run = max([len(run) for run in runs if not run.isalpha()], default=0)
+        near = list(self._anywhere)
+        for run in self._by_run.keys() & runs:
+            near += self._by_run[run]
+        for head in self._by_head.keys() & {run[:_HEAD] for run in runs}:
+            near += self._by_head[head]
+        return [
+            each
+            for trigger, each in near
+            if each[1].least <= longest and each[1].least_run <= longest_run and trigger in joined
+        ]
+
+
+def _runs(words: str) -> set[bytes]:
+    """The runs of ASCII letters and digits."""
+    if "\\" in words:
+        for escape in _ESCAPES:
+            words = words.replace(escape, "  ")
+    return set(words.encode(errors="replace").translate(_RUNS).split())
+
+
+def _is_plain(word: str) -> bool:
+    """A path or a name in small letters, a hash, a date: a token has digits or capitals, and letters beyond those of hashes."""
+    return (word.islower() and DIGITS.isdisjoint(word)) or not word.strip(_OF_HASHES)
