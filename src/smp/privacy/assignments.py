@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from re import Match, Pattern
 
 PASSWORD, SECRET, UNKNOWN = "password", "secret", "unknown_secret"  # kinds, not passwords
-TRIGGERS = ("pass", "pw", "secret", "token", "credential", "key", "auth")
+TRIGGERS = ("pass", "pw", "secret", "token", "credential", "key", "auth", "contrase", "senha")
 _MOST_NESTED = 4  # names inside the value of another name, such as `auth:password=x`
 
 _NAME = (
-    r"((?:passw(?:or[dt]|d)|passphrase|passcode|pass|pwd?|secret|token|credentials?|key|auth)[a-z0-9_.-]{0,24}+)"
+    r"((?:passw(?:or[dt]|d)|passphrase|passcode|passe|pass|pwd?|contrase[nñ]a|senha|secret|token|credentials?|key|auth)[a-z0-9_.-]{0,24}+)"
     r"[\\\"'`\]?)*]{0,4}+"
     r"(?:[ \t]{0,8}+(?:=>|:=|={1,3}|:)[ \t*]{0,8}+(?:!!str |[>|][-+]?[ \t]{0,4}\n[ \t]{1,16}+)?"
     r"|[ ]{1,2}(?:is|was|ist|lautet)[ :]{1,3}+"
-    r"|[\s,]{0,16}+[\"']?value[\"']?[ \t]{0,4}[:=][ \t]{0,4}|>\s{0,16}+<value>|>|,[ ]{0,2}(?=[\"'])|\((?=[\"'])"
+    r"|[\s,]{0,16}+[\"']?value[\"']?[ \t]{0,4}[:=][ \t]{0,4}|>\s{0,16}+<value>|>|[ ]<<<[ ]|,[ ]{0,2}(?=[\"'])|\((?=[\"'])"
 )
 _ALONE, _OR_A_SPACE = ")", "|[ ]{1,2}+)"  # `--token x` needs no sign between name and value
 _OPTION, _DIRECTIVE = "--", "pass "
-JOINTS = ("=", ":", ">", _OPTION, " is", " was", " lautet", _DIRECTIVE, '("', "('", '",', "',")  # without one of these no name has a value
+JOINTS = ("=", ":", ">", "<<<", _OPTION, " is", " was", " lautet", _DIRECTIVE, '("', "('", '",', "',")  # without one of these no name has a value
 _VALUE = (
     r"\\\"(?P<escaped>[^\"\\\n]{1,256}+)\\\""
     r'|[@urbURB]{0,2}"(?P<double>(?:[^"\\\n]|\\.){1,256}+)"'
@@ -39,7 +39,7 @@ _VALUE = (
     r"|`(?P<back>[^`\n]{1,256}+)`"
     r"|\\?[\"'`]?(?P<bare>(?:[^\s\"'`,;<>&]{1,128}+|&(?!\w{1,40}=)){1,4}+)"
 )
-_PASSWORD_PARTS = frozenset(["password", "passwd", "passwort", "passphrase", "passcode", "pwd", "pw", "pass"])
+_PASSWORD_PARTS = frozenset(["password", "passwd", "passwort", "passphrase", "passcode", "pwd", "pw", "pass", "passe", "contraseña", "contrasena", "senha"])
 _SHORT_NAMES = frozenset(["pass", "pw", "pwd"])  # words that mean other things as well
 _OTHER_PASSES = ("bypass", "compass", "trespass", "underpass", "overpass", "surpass", "multipass")
 _DIRECTIVES = frozenset(["requirepass", "masterauth", "auth_pass"])  # of configuration files, with a space before the value
@@ -262,7 +262,7 @@ def _joint(match: Match[str]) -> str:
         return "=" if joined.endswith((" is:", " was:")) or "value" in joined else ":"
     if joined.endswith(("!!str", "|", ">-", ">+", "|-", "|+")) or joined.endswith(": >"):
         return ":"
-    if joined.endswith(("=", "=>", "<value>")):
+    if joined.endswith(("=", "=>", "<value>", "<<<")):
         return "="
     if joined.endswith((" is", " was", " ist", " lautet")):
         return "is"
@@ -280,6 +280,8 @@ def _secret_span(
     if end - start < _SHORTEST[strength] or text.startswith("[REDACTED:", start) or before.endswith("D:"):
         return None
     value, quoted = match.group(group), group != "bare"
+    if group == "back" and " " in value:
+        return None  # a command, of which the output is the value
     if not quoted:
         value = _without_end(value)
         end = start + len(value)

@@ -90,7 +90,8 @@ _OPTIONS = {  # the option that takes a password, and the commands where it does
     "-a": ("redis-cli",),
     "-w": ("ldapsearch", "ldapadd", "ldapmodify", "ldapdelete", "ldappasswd", "ldapwhoami"),
 }
-_JOINED_OPTIONS = {"-p": ("mysql", "mariadb", "7z ", "7za ", "sshpass", "unrar ", "rar ")}
+_JOINED_OPTIONS = {"-p": ("mysql", "mariadb", "sshpass")}
+_ARCHIVERS = ("7z ", "7za ", "rar ")
 
 
 def _option(text: str, match: Match[str]) -> Span | None:
@@ -100,6 +101,8 @@ def _option(text: str, match: Match[str]) -> Span | None:
         return None
     line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()][-300:].lower() + " "
     commands = (_OPTIONS if space else _JOINED_OPTIONS).get(option, ())
+    if not space and option == "-p" and plausible.is_strong(value):
+        commands += _ARCHIVERS
     return match.span(3) if any(command in line for command in commands) else None
 
 

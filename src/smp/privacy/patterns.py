@@ -113,16 +113,17 @@ def _devops(text: str, match: Match[str]) -> Span | None:
 
 def _prefixed(text: str, match: Match[str]) -> Span | None:
     """A short word, a separator and 32 or more characters without order: the form that most providers chose."""
-    value, prefix = match.group(1), match.group().partition(match.group(1))[0]
-    if prefix.startswith((*_HASH_PREFIXES, *_KNOWN)) or value.islower() or value.isupper():
+    if match.group().lower().startswith((*_HASH_PREFIXES, *_KNOWN)):
         return None
-    return match.span() if sum(map(str.isdigit, value)) > 2 and plausible.entropy_bits(value) >= 4 else None
+    value = match.group(1).replace("-", "").replace("_", "")
+    mixed = not value.islower() and not value.isupper()
+    return match.span() if len(value) >= (32 if mixed else 40) and plausible.is_jumbled(value) else None
 
 
 _UUID = rf"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}"
 _HASH_PREFIXES = ("sha", "md5", "h1", "base64", "blake", "crc", "etag")
 _EDGE = r"(?:(?<![A-Za-z0-9_/+-])|(?<=\\[nrt]))"  # no token goes on before it
-_PREFIXED = _EDGE + r"[a-z][a-z0-9]{1,9}+[_-](?:[A-Za-z0-9]{1,8}[_-]){0,2}([A-Za-z0-9]{32,}+)(?![A-Za-z0-9+/=_.-])"
+_PREFIXED = _EDGE + r"[A-Za-z][A-Za-z0-9]{1,9}+[_-]([A-Za-z0-9_-]{32,256}+)(?![A-Za-z0-9+/=_.@:-])"
 
 PROVIDERS: tuple[Rule, ...] = (
     Token("aws_access_key", ("AKIA", "ASIA", "ABIA", "ACCA"), r"[A-Z0-9]{16}(?![A-Za-z0-9])"),
@@ -218,6 +219,16 @@ PROVIDERS: tuple[Rule, ...] = (
     Token("yandex_key", ("AQVN",), f"{_W}{{35,38}}(?!{_W})"),
     Token("vendor_token", ("p8e-", "pnu_", "pnb_", "ico-", "EZAK", "EZTK", "4b1d", "CLOJARS_", "rdme_"), f"{_A}{{32,}}+"),
     Token("vendor_token", ("dnkey-", "duffel_test_", "duffel_live_", "fio-u-", "tk-us-", "tfp_"), f"{_W}{{40,}}+"),
+    Token("vendor_token", ("tvly-", "jina_", "phx_", "phs_", "napi_", "wandb_v1_", "csk-"), f"{_A}{{32,}}+"),
+    Token("vendor_token", ("nvapi-", "dbtc_", "dbtu_", "tgp_v1_", "CFPAT-", "figo_", "figu_", "esecret_"), f"{_W}{{32,}}+"),
+    Token("vendor_token", ("waka_", "pat-na1-", "pat-eu1-", "pat-na2-", "sdk-"), _UUID),
+    Token("vendor_token", ("sqp_", "squ_", "sqa_"), f"{_HEX}{{40}}(?!{_A})"),
+    Token("vendor_token", ("cio", "AKID"), f"{_A}{{32}}(?!{_A})", plausible.jumbled_tail),
+    Token("vendor_token", ("oy2",), f"[a-z0-9]{{43}}(?!{_A})", plausible.jumbled_tail),
+    Token("vendor_token", ("ATTA",), "[0-9a-fA-F]{72}(?![A-Za-z0-9])"),
+    Token("vendor_token", ("re_",), f"{_A}{{8}}_{_A}{{24}}(?!{_A})", plausible.jumbled_tail),
+    Token("vendor_token", ("fw_",), f"{_A}{{24}}(?!{_A})", plausible.jumbled_tail),
+    Token("vendor_token", ("rzp_live_", "rzp_test_"), f"{_A}{{14}}:{_A}{{24}}"),
     Token("vendor_token", ("xkeysib-", "xsmtpsib-"), f"{_HEX}{{64}}-{_A}{{16}}"),
     Token("vendor_token", ("live_", "test_"), f"{_HEX}{{35}}(?!{_A})"),
     Token("vendor_token", ("shippo_live_", "shippo_test_"), "[0-9a-fA-F]{40}"),
@@ -229,6 +240,6 @@ PROVIDERS: tuple[Rule, ...] = (
     Token("vendor_token", ("API-",), "[A-Z0-9]{25,32}(?![A-Za-z0-9])", plausible.random_tail),
     Token("vendor_token", ("AVNS_",), "[A-Za-z0-9_-]{12,}+", plausible.random_tail),
     Token("vendor_token", ("sm_pat_", "sm_aat_", "sm_sat_"), f"{_A}{{16}}(?!{_A})", plausible.random_tail),
-    Rule("unknown_secret", ("_", "-"), _PREFIXED, _prefixed, "unknown_secret", in_long_word=True, least=34, least_run=32),
+    Rule("unknown_secret", ("_", "-"), _PREFIXED, _prefixed, "unknown_secret", in_long_word=True, least=34, least_run=12),
 )  # fmt: skip
-_KNOWN = tuple(trigger for rule in PROVIDERS if isinstance(rule, Token) for trigger in rule.triggers if trigger[-1] in "_-")
+_KNOWN = tuple(trigger for rule in PROVIDERS if isinstance(rule, Token) for trigger in map(str.lower, rule.triggers) if trigger[-1] in "_-")

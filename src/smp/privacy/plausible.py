@@ -16,7 +16,7 @@ DIGITS = frozenset("0123456789")
 _HEX = frozenset("0123456789abcdefABCDEF")
 _DIGEST_LENGTHS = frozenset([32, 40, 56, 64, 96, 128])
 _UUID_PARTS = [8, 4, 4, 4, 12]
-_PASSWORD_SYMBOLS = frozenset("!@#$%^&*+=~?|\\")
+_PASSWORD_SYMBOLS = frozenset("!@#$%^&*+~?")
 _VARIETY = 6  # ghp_xxxxxxxx and sk-aaaa1111 are what documents show
 
 # What stands where a secret would: variables, templates, masks, types and the words of documents.
@@ -213,6 +213,15 @@ def is_hash_or_uuid(value: str) -> bool:
     return is_uuid(bare)
 
 
+def is_jumbled(value: str) -> bool:
+    """Small letters, capitals and digits that change places often, as in nothing that is made of words; no hash."""
+    if _HEX.issuperset(value) or not has_digit(value):
+        return False
+    classes = [character.isdigit() + 2 * character.isupper() for character in value]
+    changes = sum(one != other for one, other in zip(classes, classes[1:], strict=False))
+    return changes * 4 >= len(value)
+
+
 def is_uuid(value: str) -> bool:
     parts = value.split("-")
     return list(map(len, parts)) == _UUID_PARTS and _HEX.issuperset("".join(parts))
@@ -253,7 +262,7 @@ def is_code(value: str) -> bool:
         return True
     if "." in head and all(part.isidentifier() for part in head.split(".")) and not _looks_like_jwt(head):
         return True
-    return "_" in value and value.isidentifier() and not has_digit(value)
+    return "_" in value and value.isidentifier() and (not has_digit(value) or "password" in value)
 
 
 def entropy_bits(value: str) -> float:
@@ -315,3 +324,8 @@ def varied(text: str, match: Match[str]) -> Span | None:
 def random_tail(text: str, match: Match[str]) -> Span | None:
     """The whole match, if what follows its prefix is random."""
     return match.span() if is_random(match.group()) else None
+
+
+def jumbled_tail(text: str, match: Match[str]) -> Span | None:
+    """The whole match, if its letters and digits have no order."""
+    return match.span() if is_jumbled(match.group()) else None

@@ -23,7 +23,7 @@ _IS = r" (?:is|was|are|to|ist|lautet)[ :]{1,2}|:? (?:->|=>|→|\|) |[:=] "
 _QUOTED = r"([\"'`])([^\"'`\n]{4,64}+)\1"
 _BARE = r"([^\s\"'`<>,;]{5,64}+)"
 _BEFORE = 64  # characters of a value that stands before its name
-_LONG_VALUE = r"s?(?: [a-z]{1,12}+){0,3}?[ :=(\[{\"'`]{1,3}([a-z0-9_+/=~-]{32,256}+)(?![a-z0-9_+/.@:-])"
+_LONG_VALUE = r"s?(?:,? [a-z]{1,12}+){0,5}?[ :=(\[{\"'`]{1,3}([a-z0-9_+/=~-]{32,256}+)(?![a-z0-9_+/.@:-])"
 _HASH_WORDS = frozenset(
     ["cache", "object", "blob", "content", "primary", "foreign", "partition", "sort", "public", "idempotency", "correlation",
      "dedup", "etag", "commit", "shard", "row", "hash", "lookup", "s3", "storage", "translation", "routing", "continuation",
