@@ -55,5 +55,5 @@ GENERATORS: dict[str, Callable[[int], str]] = {
 def every_rule() -> list[Rule]:
     """All rules, also those that a text's triggers would not wake."""
     redactor = Redactor()
-    named = [rule for _, (_, rule) in redactor._triggers if rule.kind == ""][:1]
+    named = [rule for _, gated in redactor._triggers for _, rules in gated for _, rule in rules if rule.kind == ""][:1]
     return [*RULES, *NUMBERS, *named]

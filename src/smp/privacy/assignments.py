@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from re import Match, Pattern
 
 PASSWORD, SECRET, UNKNOWN = "password", "secret", "unknown_secret"  # kinds, not passwords
-TRIGGERS = ("pass", "pw", "secret", "token", "credential", "key", "auth", "contrase", "senha")
+TRIGGERS = ("pass", "pw", "secret", "token", "credential", "key", "auth", "contrase")
 _MOST_NESTED = 4  # names inside the value of another name, such as `auth:password=x`
 
 _NAME = (
-    r"((?:passw(?:or[dt]|d)|passphrase|passcode|passe|pass|pwd?|contrase[nñ]a|senha|secret|token|credentials?|key|auth)[a-z0-9_.-]{0,24}+)"
+    r"((?:passw(?:or[dt]|d)|passphrase|passcode|passe|pass|pwd?|contrase[nñ]a|secret|token|credentials?|key|auth)[a-z0-9_.-]{0,24}+)"
     r"[\\\"'`\]?)*]{0,4}+"
     r"(?:[ \t]{0,8}+(?:=>|:=|={1,3}|:)[ \t*]{0,8}+(?:!!str |[>|][-+]?[ \t]{0,4}\n[ \t]{1,16}+)?"
     r"|[ ]{1,2}(?:is|was|ist|lautet)[ :]{1,3}+"
@@ -31,7 +31,7 @@ _NAME = (
 )
 _ALONE, _OR_A_SPACE = ")", "|[ ]{1,2}+)"  # `--token x` needs no sign between name and value
 _OPTION, _DIRECTIVE = "--", "pass "
-JOINTS = ("=", ":", ">", "<<<", _OPTION, " is", " was", " lautet", _DIRECTIVE, '("', "('", '",', "',")  # without one of these no name has a value
+JOINTS = ("=", ":", ">", "<<<", _OPTION, " is", " was", " lautet", _DIRECTIVE)  # without one of these no name has a value
 _VALUE = (
     r"\\\"(?P<escaped>[^\"\\\n]{1,256}+)\\\""
     r'|[@urbURB]{0,2}"(?P<double>(?:[^"\\\n]|\\.){1,256}+)"'
@@ -39,7 +39,7 @@ _VALUE = (
     r"|`(?P<back>[^`\n]{1,256}+)`"
     r"|\\?[\"'`]?(?P<bare>(?:[^\s\"'`,;<>&]{1,128}+|&(?!\w{1,40}=)){1,4}+)"
 )
-_PASSWORD_PARTS = frozenset(["password", "passwd", "passwort", "passphrase", "passcode", "pwd", "pw", "pass", "passe", "contraseña", "contrasena", "senha"])
+_PASSWORD_PARTS = frozenset(["password", "passwd", "passwort", "passphrase", "passcode", "pwd", "pw", "pass", "passe", "contraseña", "contrasena"])
 _SHORT_NAMES = frozenset(["pass", "pw", "pwd"])  # words that mean other things as well
 _OTHER_PASSES = ("bypass", "compass", "trespass", "underpass", "overpass", "surpass", "multipass")
 _DIRECTIVES = frozenset(["requirepass", "masterauth", "auth_pass"])  # of configuration files, with a space before the value
@@ -153,6 +153,7 @@ _HARMLESS_FIRST = frozenset(
 )
 _SHORTEST = {PASSWORD: 4, SECRET: 8, UNKNOWN: 20}
 _JUDGED = 100  # characters of a value that decide
+_OF_TOKENS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+/=.~:%|@$!")
 _SYMBOLS = frozenset("!@#$%^&*+=~?|/\\-_.")
 
 
@@ -289,6 +290,8 @@ def _secret_span(
     if not _is_joined(name, strength, joint, before):
         return None
     judged = value[:_JUDGED]
+    if joint == ",":
+        quoted = False  # the next of several names may stand there
     return (start, end) if _is_secret(name, strength, judged, quoted, _is_sure(name, joint, text, end)) else None
 
 
@@ -297,9 +300,9 @@ def _is_joined(name: str, strength: str, joint: str, before: str) -> bool:
     if joint == " ":
         return before.endswith("--") or name.lower() in _DIRECTIVES
     if joint == ">":
-        return before.endswith(("<", ":", "=\"", "='"))
+        return before.endswith(("<", ":", "=\"", "='")) and before not in ("P<", "?<")  # groups of a regular expression
     if joint == ",":
-        return strength == PASSWORD and before.endswith(("(\"", "('"))
+        return "passw" in name.lower() and before.endswith(("(\"", "('"))
     return joint != "(" or name.rpartition(".")[2].lower() in _SETTERS
 
 
@@ -332,7 +335,7 @@ def _is_secret(name: str, strength: str, value: str, quoted: bool, sure: bool) -
         return False
     if strength == SECRET:
         return _is_key(value)
-    return plausible.is_unknown_secret(value, hexadecimal=name.isupper() or _parts(name)[-1] == "token")
+    return _OF_TOKENS.issuperset(value) and plausible.is_unknown_secret(value, hexadecimal=name.isupper() or _parts(name)[-1] == "token")
 
 
 def _is_password(value: str, quoted: bool, sure: bool) -> bool:

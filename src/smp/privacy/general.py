@@ -75,7 +75,8 @@ def _url_token(text: str, match: Match[str]) -> Span | None:
 def _scheme(text: str, match: Match[str]) -> Span | None:
     """A value after a scheme that is not in the table, or after none: only if it looks random."""
     start, end = match.span(1)
-    return (start, end) if plausible.is_random(text[start:end]) else None
+    value = text[start:end]
+    return (start, end) if plausible.is_random(value) and not plausible.is_code(value) else None
 
 
 def _user_password(text: str, match: Match[str]) -> Span | None:
@@ -126,6 +127,13 @@ def _second_argument(text: str, match: Match[str]) -> Span | None:
     return None if plausible.is_stand_in(value) or plausible.is_sentence(value) else match.span(1)
 
 
+def _sql(text: str, match: Match[str]) -> Span | None:
+    """The password of a user in SQL, not 'a library identified by 'name''."""
+    statement = text[max(0, match.start() - 200) : match.start()].lower()
+    sure = "user" in statement or "grant" in statement or "role" in statement
+    return _literal(text, match) if sure or plausible.has_digit(match.group(1)) else None
+
+
 def _session_cookie(text: str, match: Match[str]) -> Span | None:
     """The id of a session in a header that carries cookies; elsewhere it is only an id."""
     before = text[max(0, match.start() - 300) : match.start()].lower()
@@ -170,10 +178,10 @@ GENERAL: tuple[Rule, ...] = (
     Rule("command_password", (" -p", " -a ", " -w "), r" (-[paw])( ?)['\"]?([^\s'\"`]{3,128}+)", _option, "password"),
     Rule("command_password", ("htpasswd -",), r"htpasswd -[a-zA-Z]{0,6}b[a-zA-Z]{0,6} \S{1,200} \S{1,64} ['\"]?([^\s'\"`]{3,128}+)", _literal, "password"),
     Rule("command_password", ("| sudo -",), r"\| sudo -S(?<=['\"] \| sudo -S)", _echoed, "password"),
-    Rule("command_password", ("/user:",), r"/user:[^\s]{1,64} ([^\s/'\"`]{4,128}+)", _literal, "password"),
-    Rule("command_password", ("%",), r"-U [\w.\\-]{1,64}%([^\s'\"`]{3,128}+)", _literal, "password"),
+    Rule("command_password", ("user:",), r" /user:[^\s]{1,64} ([^\s/'\"`]{4,128}+)", _literal, "password"),
+    Rule("command_password", (" -u",), r" -U [\w.\\-]{1,64}%([^\s'\"`]{3,128}+)", _literal, "password"),
     Rule("call_password", ('auth("', "auth('", 'auth=("', "auth=('", 'login("', "login('"), _CALL, _second_argument, "password", True),
-    Rule("password", ("identified by '", 'identified by "'), r"identified by ['\"]([^'\"\n]{3,128}+)['\"]", _literal, "password", True),
+    Rule("password", ("identified by '", 'identified by "'), r"identified by ['\"]([^'\"\n]{3,128}+)['\"]", _sql, "password", True),
     Rule("session_cookie", ("sessionid=", "sessid=", "session=", "sid="), r"(?:sess(?:ion)?id|session|sid)=([^;,\s\"']{16,256}+)", _session_cookie, "auth_header", True),
     Rule("url_password", ("jdbc:oracle:",), r"jdbc:oracle:[a-z]{2,5}:[^\s/@:]{1,64}/([^\s/@]{1,64})@", _url_password, "url_password"),
     Rule("email", ("@",), r"(?<![\w.%+-])[\w.%+'-]{1,64}+@(?:[\w-]{1,63}+\.){1,8}[^\W\d_]{2,24}(?![\w-])", _email, "email"),

@@ -23,6 +23,7 @@ _OF_HASHES = "0123456789abcdef-+:.,;()TZ"  # also of dates; every trigger of a t
 _ALNUM = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _RUNS = bytes(byte if byte in _ALNUM else 0x20 for byte in range(256))
 _ESCAPES = ("\\n", "\\r", "\\t")  # the letter of a written line break does not belong to the word after it
+_MIXED, _ALPHABETIC = 5, 16  # every token has a run so long, with digits or of letters alone; paths and addresses seldom do
 _HEAD = 2  # characters by which prefixes without a separator are looked up
 
 
@@ -34,11 +35,11 @@ class LongWords:
     def __init__(self, rules: Iterable[Ranked]) -> None:
         self._by_run: dict[bytes, list[tuple[str, Ranked]]] = {}  # the prefix begins with this whole run
         self._by_head: dict[bytes, list[tuple[str, Ranked]]] = {}  # the prefix goes on within its run
-        self._anywhere: list[tuple[str, Ranked]] = []
+        self._anywhere: list[tuple[int, int, str, Ranked]] = []
         for each in rules:
             for trigger in each[1].triggers:
                 if not isinstance(each[1], Token):
-                    self._anywhere.append((trigger, each))
+                    self._anywhere.append((each[1].least, each[1].least_run, trigger, each))
                     continue
                 run = trigger.encode().translate(_RUNS).split()[0]
                 whole = len(run) < len(trigger)
@@ -50,19 +51,20 @@ class LongWords:
         if not words:
             return []
         joined = " ".join(words)
-        longest = max(map(len, words))
         runs = _runs(joined)
-        longest_run = max([len(run) for run in runs if not run.isalpha()], default=0)
-        near = list(self._anywhere)
-        for run in self._by_run.keys() & runs:
-            near += self._by_run[run]
+        lengths = [len(run) for run in runs if len(run) >= (_ALPHABETIC if run.isalpha() else _MIXED)]
+        if not lengths:
+            return []
+        found = [each for run in self._by_run.keys() & runs for trigger, each in self._by_run[run] if trigger in joined]
         for head in self._by_head.keys() & {run[:_HEAD] for run in runs}:
-            near += self._by_head[head]
-        return [
+            found += [each for trigger, each in self._by_head[head] if trigger in joined]
+        longest, longest_run = max(map(len, words)), max(lengths)
+        found += [
             each
-            for trigger, each in near
-            if each[1].least <= longest and each[1].least_run <= longest_run and trigger in joined
+            for least, least_run, trigger, each in self._anywhere
+            if least <= longest and least_run <= longest_run and trigger in joined
         ]
+        return found
 
 
 def _runs(words: str) -> set[bytes]:

@@ -115,7 +115,10 @@ def _prefixed(text: str, match: Match[str]) -> Span | None:
     """A short word, a separator and 32 or more characters without order: the form that most providers chose."""
     if match.group().lower().startswith((*_HASH_PREFIXES, *_KNOWN)):
         return None
-    value = match.group(1).replace("-", "").replace("_", "")
+    parts = match.group(1).replace("_", "-").split("-")
+    if any(len(part) >= 32 and plausible.is_hash_or_uuid(part) for part in parts):
+        return None
+    value = "".join(parts)
     mixed = not value.islower() and not value.isupper()
     return match.span() if len(value) >= (32 if mixed else 40) and plausible.is_jumbled(value) else None
 

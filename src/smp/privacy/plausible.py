@@ -219,7 +219,7 @@ def is_jumbled(value: str) -> bool:
         return False
     classes = [character.isdigit() + 2 * character.isupper() for character in value]
     changes = sum(one != other for one, other in zip(classes, classes[1:], strict=False))
-    return changes * 4 >= len(value)
+    return changes >= len(value) * (0.25 if value.islower() or value.isupper() else 0.4)
 
 
 def is_uuid(value: str) -> bool:
@@ -231,7 +231,7 @@ def is_strong(value: str) -> bool:
     """Letters with digits or symbols among them, as only passwords have: not a word, a number, `OAuth2`, `ISO27001`."""
     if len(value) < 6 or not any(map(str.isalpha, value)):
         return False
-    if not _PASSWORD_SYMBOLS.isdisjoint(value):
+    if not _PASSWORD_SYMBOLS.isdisjoint(value.rstrip("@")):
         return True
     digits = sum(map(str.isdigit, value))
     letters = value.replace("-", "").replace("_", "").replace(".", "").strip("0123456789")

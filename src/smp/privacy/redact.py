@@ -23,9 +23,10 @@ from smp.privacy.rules import RULES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any, NoReturn
 
+    Ranked = tuple[int, Rule]
     Found = tuple[int, int, int, str]  # start, end, rank of its rule, kind
 
 OPENING = "[REDACTED:"
@@ -58,6 +59,7 @@ IDENTITIES = frozenset(["author", "by", "updated_by", "resolved_by", "approved_b
 TAG_FORM = "redacted."  # brackets cannot stand in a tag
 _SHORTEST = 4  # no rule finds anything in a shorter text
 _MOST_PASSES = 6
+_GATES = (" -", "pass", "'", '"', "=", "://", ": ", ":", "")
 _LONGEST_NAME = 20  # of a field; a longer one may be a secret itself
 
 
@@ -133,7 +135,7 @@ class Redactor:
         ranked = list(enumerate(dict.fromkeys(rules)))  # the most exact ones first
         self._always = [(rank, rule) for rank, rule in ranked if not rule.triggers]
         by_trigger = [each for each in ranked if not each[1].in_long_word or each[1].by_context]
-        self._triggers = [(trigger.lower(), each) for each in by_trigger for trigger in each[1].triggers]
+        self._triggers = _gated((trigger.lower(), each) for each in by_trigger for trigger in each[1].triggers)
         self._long_words = LongWords(each for each in ranked if each[1].in_long_word and not each[1].by_context)
         self._numbers = [(1000 + rank, rule) for rank, rule in enumerate(NUMBERS) if rule.kind not in self._off]
 
@@ -193,7 +195,11 @@ class Redactor:
     def _rules_for(self, text: str, low: str) -> list[tuple[int, Rule]]:
         """The few rules of which a trigger occurs."""
         rules = list(self._always)
-        rules += [ranked for trigger, ranked in self._triggers if trigger in low]
+        for gate, triggers in self._triggers:
+            if gate in low:
+                for trigger, found in triggers:
+                    if trigger in low:
+                        rules += found
         rules += self._long_words.rules_in(text)
         if self._numbers and may_have_number(text):
             rules += [each for each in self._numbers if _is_wanted(each[1], low)]
@@ -336,6 +342,17 @@ def _without_names(key: str, item: Any) -> Any:
 
 def _is_text(value: object) -> bool:
     return type(value) is str
+
+
+def _gated(triggers: Iterable[tuple[str, Ranked]]) -> list[tuple[str, list[tuple[str, list[Ranked]]]]]:
+    """The rules of each trigger; triggers under a part that they share, so that most texts rule out many at once."""
+    by_trigger: dict[str, list[Ranked]] = {}
+    for trigger, each in triggers:
+        by_trigger.setdefault(trigger, []).append(each)
+    gates: dict[str, list[tuple[str, list[Ranked]]]] = {gate: [] for gate in _GATES}
+    for trigger, rules in by_trigger.items():
+        gates[next(gate for gate in gates if gate in trigger)].append((trigger, rules))
+    return list(gates.items())
 
 
 def _is_wanted(rule: Rule, low: str) -> bool:
