@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from smp.privacy.assignments import TRIGGERS
 from smp.privacy.numbers import NUMBERS
-from smp.privacy.rules import RULES
 from smp.privacy.redact import Redactor
+from smp.privacy.rules import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +48,19 @@ GENERATORS: dict[str, Callable[[int], str]] = {
     "accounts": again("DE89 3704 "),
     "placeholders": again("[REDACTED:email]password="),
     "blank": again("key \t = \t "),
+    "names of passwords": again("password "),
+    "sentences about passwords": again("password for the old db is "),
+    "keys in sentences": again("key for a b c d "),
+    "keys with long values": again("token " + "a1B2" * 20 + "/ "),
+    "options": again("mysql -p1 -u a:b1! -a "),
+    "one command of options": lambda size: "mysql" + again(" -px1y2!")(size - 5),
+    "cookies": again("cookie: sid=a1b2c3d4e5f6a7b8c9; "),
+    "prefixes": again("ab_cd-"),
+    "one long word of prefixes": again("sk-ghp_pat.pcsk_1/AAAAAAAAAAA"),
+    "elements": again("<password>a1!b2</password>"),
+    "names with a value": again("name: password\n value: "),
+    "headers": again("Authorization: a b=token="),
+    "capital A": again("A"),
     "letters that grow": again("İpassword:"),
 }
 

@@ -61,7 +61,7 @@ def _read(name: str) -> list[Sample]:
 
 def _sample(place: str, line: str) -> Sample:
     kind, _, form = line.partition(" | ")
-    rng = random.Random(form)  # noqa: S311 - made-up values
+    rng = random.Random(form)
     text = _FIELD.sub(lambda match: _value(rng, match), form.replace("⏎", "\n"))
     marked = _SECRET.search(text)
     return Sample(place, kind, _SECRET.sub(r"\1", text), marked.group(1) if marked else "")

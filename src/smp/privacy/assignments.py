@@ -31,7 +31,17 @@ _NAME = (
 )
 _ALONE, _OR_A_SPACE = ")", "|[ ]{1,2}+)"  # `--token x` needs no sign between name and value
 _OPTION, _DIRECTIVE = "--", "pass "
-JOINTS = ("=", ":", ">", "<<<", _OPTION, " is", " was", " lautet", _DIRECTIVE)  # without one of these no name has a value
+JOINTS = (
+    "=",
+    ":",
+    ">",
+    "<<<",
+    _OPTION,
+    " is",
+    " was",
+    " lautet",
+    _DIRECTIVE,
+)  # without one of these no name has a value
 _VALUE = (
     r"\\\"(?P<escaped>[^\"\\\n]{1,256}+)\\\""
     r'|[@urbURB]{0,2}"(?P<double>(?:[^"\\\n]|\\.){1,256}+)"'
@@ -39,10 +49,41 @@ _VALUE = (
     r"|`(?P<back>[^`\n]{1,256}+)`"
     r"|\\?[\"'`]?(?P<bare>(?:[^\s\"'`,;<>&]{1,128}+|&(?!\w{1,40}=)){1,4}+)"
 )
-_PASSWORD_PARTS = frozenset(["password", "passwd", "passwort", "passphrase", "passcode", "pwd", "pw", "pass", "passe", "contraseña", "contrasena"])
+_PASSWORD_PARTS = frozenset(
+    [
+        "password",
+        "passwd",
+        "passwort",
+        "passphrase",
+        "passcode",
+        "pwd",
+        "pw",
+        "pass",
+        "passe",
+        "contraseña",
+        "contrasena",
+    ]
+)
 _SHORT_NAMES = frozenset(["pass", "pw", "pwd"])  # words that mean other things as well
-_OTHER_PASSES = ("bypass", "compass", "trespass", "underpass", "overpass", "surpass", "multipass")
-_DIRECTIVES = frozenset(["requirepass", "masterauth", "auth_pass"])  # of configuration files, with a space before the value
+_OTHER_PASSES = (
+    "bypass",
+    "compass",
+    "trespass",
+    "underpass",
+    "overpass",
+    "surpass",
+    "multipass",
+    "lowpass",
+    "highpass",
+    "bandpass",
+    "oldpwd",
+)
+_NUMBERED_PASSES = frozenset(
+    ["first", "second", "third", "last", "final", "test", "tests", "render", "forward", "backward"]
+)
+_DIRECTIVES = frozenset(
+    ["requirepass", "masterauth", "auth_pass"]
+)  # of configuration files, with a space before the value
 _SETTERS = frozenset(["password", "passwd", "setpassword", "set_password", "withpassword", "with_password"])
 _PASSWORD_ENDS = ("password", "passwd", "passphrase", "pass", "pwd")
 _SECRET_PARTS = frozenset(
@@ -203,6 +244,8 @@ def strength_of(name: str) -> str | None:
     """What a value under this name would be: a password, a secret, perhaps an unknown secret, or nothing of the kind."""
     parts = _parts(name)
     last, pair = parts[-1], "-".join(parts[-2:])
+    if last == "pass" and len(parts) > 1 and parts[-2] in _NUMBERED_PASSES:
+        return None
     if last in _PASSWORD_PARTS or (last.endswith(_PASSWORD_ENDS) and not last.endswith(_OTHER_PASSES)):
         return PASSWORD
     if len(parts) > 1 and parts[-2] in _HARMLESS_FIRST:
@@ -259,9 +302,9 @@ def _parts(name: str) -> list[str]:
 def _joint(match: Match[str]) -> str:
     """What stands between name and value: `=`, `:`, `is`, `>`, `,`, `(`, or a space."""
     joined = match.group()[len(match.group(1)) :].rstrip(" \t*\n")
-    if joined.endswith((":", " is:", " was:")):
+    if joined.endswith(":"):
         return "=" if joined.endswith((" is:", " was:")) or "value" in joined else ":"
-    if joined.endswith(("!!str", "|", ">-", ">+", "|-", "|+")) or joined.endswith(": >"):
+    if joined.endswith(("!!str", "|", ">-", ">+", "|-", "|+", ": >")):
         return ":"
     if joined.endswith(("=", "=>", "<value>", "<<<")):
         return "="
@@ -300,9 +343,9 @@ def _is_joined(name: str, strength: str, joint: str, before: str) -> bool:
     if joint == " ":
         return before.endswith("--") or name.lower() in _DIRECTIVES
     if joint == ">":
-        return before.endswith(("<", ":", "=\"", "='")) and before not in ("P<", "?<")  # groups of a regular expression
+        return before.endswith(("<", ":", '="', "='")) and before not in ("P<", "?<")  # groups of a regular expression
     if joint == ",":
-        return "passw" in name.lower() and before.endswith(("(\"", "('"))
+        return "passw" in name.lower() and before.endswith(('("', "('"))
     return joint != "(" or name.rpartition(".")[2].lower() in _SETTERS
 
 
@@ -330,12 +373,15 @@ def _is_secret(name: str, strength: str, value: str, quoted: bool, sure: bool) -
     if len(value) < _SHORTEST[strength] or plausible.is_stand_in(value):
         return False
     if strength == PASSWORD:
-        return _is_password(value, quoted and name.lower() not in _SHORT_NAMES, sure)
+        short = name.lower() in _SHORT_NAMES
+        return not (short and " " in value) and _is_password(value, quoted and not short, sure)
     if " " in value or plausible.is_code(value):
         return False
     if strength == SECRET:
         return _is_key(value)
-    return _OF_TOKENS.issuperset(value) and plausible.is_unknown_secret(value, hexadecimal=name.isupper() or _parts(name)[-1] == "token")
+    return _OF_TOKENS.issuperset(value) and plausible.is_unknown_secret(
+        value, hexadecimal=name.isupper() or _parts(name)[-1] == "token"
+    )
 
 
 def _is_password(value: str, quoted: bool, sure: bool) -> bool:

@@ -23,28 +23,21 @@ _OF_HASHES = "0123456789abcdef-+:.,;()TZ"  # also of dates; every trigger of a t
 _ALNUM = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _RUNS = bytes(byte if byte in _ALNUM else 0x20 for byte in range(256))
 _ESCAPES = ("\\n", "\\r", "\\t")  # the letter of a written line break does not belong to the word after it
-_MIXED, _ALPHABETIC = 5, 16  # every token has a run so long, with digits or of letters alone; paths and addresses seldom do
+_MIXED, _ALPHABETIC = (
+    5,
+    16,
+)  # every token has a run so long, with digits or of letters alone; paths and addresses seldom do
 _HEAD = 2  # characters by which prefixes without a separator are looked up
 
 
 class LongWords:
     """Lookup of rules by the long words of a text."""
 
-    __slots__ = ("_anywhere", "_by_head", "_by_run")
+    __slots__ = ("_rules", "_tables")
 
     def __init__(self, rules: Iterable[Ranked]) -> None:
-        self._by_run: dict[bytes, list[tuple[str, Ranked]]] = {}  # the prefix begins with this whole run
-        self._by_head: dict[bytes, list[tuple[str, Ranked]]] = {}  # the prefix goes on within its run
-        self._anywhere: list[tuple[int, int, str, Ranked]] = []
-        for each in rules:
-            for trigger in each[1].triggers:
-                if not isinstance(each[1], Token):
-                    self._anywhere.append((each[1].least, each[1].least_run, trigger, each))
-                    continue
-                run = trigger.encode().translate(_RUNS).split()[0]
-                whole = len(run) < len(trigger)
-                table, key = (self._by_run, run) if whole else (self._by_head, run[:_HEAD])
-                table.setdefault(key, []).append((trigger, each))
+        self._rules = tuple(rules)
+        self._tables: _Tables | None = None  # most processes meet no long word
 
     def rules_in(self, text: str) -> list[Ranked]:
         words = [word for word in text.split() if len(word) >= LONG_WORD and not _is_plain(word)]
@@ -55,16 +48,38 @@ class LongWords:
         lengths = [len(run) for run in runs if len(run) >= (_ALPHABETIC if run.isalpha() else _MIXED)]
         if not lengths:
             return []
-        found = [each for run in self._by_run.keys() & runs for trigger, each in self._by_run[run] if trigger in joined]
-        for head in self._by_head.keys() & {run[:_HEAD] for run in runs}:
-            found += [each for trigger, each in self._by_head[head] if trigger in joined]
+        tables = self._tables = self._tables or _Tables(self._rules)
+        near = [each for run in tables.by_run.keys() & runs for each in tables.by_run[run]]
+        near += [
+            each for head in tables.by_head.keys() & {run[:_HEAD] for run in runs} for each in tables.by_head[head]
+        ]
+        found = [each for trigger, each in near if trigger in joined]
         longest, longest_run = max(map(len, words)), max(lengths)
         found += [
             each
-            for least, least_run, trigger, each in self._anywhere
+            for least, least_run, trigger, each in tables.anywhere
             if least <= longest and least_run <= longest_run and trigger in joined
         ]
         return found
+
+
+class _Tables:
+    """Rules by the run that their prefix begins with, by its first characters, or without a prefix."""
+
+    __slots__ = ("anywhere", "by_head", "by_run")
+
+    def __init__(self, rules: Iterable[Ranked]) -> None:
+        self.by_run: dict[bytes, list[tuple[str, Ranked]]] = {}  # the prefix begins with this whole run
+        self.by_head: dict[bytes, list[tuple[str, Ranked]]] = {}  # the prefix goes on within its run
+        self.anywhere: list[tuple[int, int, str, Ranked]] = []
+        for each in rules:
+            for trigger in each[1].triggers:
+                if not isinstance(each[1], Token):
+                    self.anywhere.append((each[1].least, each[1].least_run, trigger, each))
+                    continue
+                run = trigger.encode().translate(_RUNS).split()[0]
+                table, key = (self.by_run, run) if len(run) < len(trigger) else (self.by_head, run[:_HEAD])
+                table.setdefault(key, []).append((trigger, each))
 
 
 def _runs(words: str) -> set[bytes]:
@@ -77,4 +92,4 @@ def _runs(words: str) -> set[bytes]:
 
 def _is_plain(word: str) -> bool:
     """A path or a name in small letters, a hash, a date: a token has digits or capitals, and letters beyond those of hashes."""
-    return (word.islower() and DIGITS.isdisjoint(word)) or not word.strip(_OF_HASHES)
+    return not word.strip(_OF_HASHES) or (word.islower() and DIGITS.isdisjoint(word))

@@ -14,7 +14,7 @@ from smp.privacy import plausible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from re import Match, Pattern
 
     Span = tuple[int, int]
@@ -27,7 +27,19 @@ _A, _W, _HEX = "[A-Za-z0-9]", "[A-Za-z0-9_-]", "[0-9a-f]"
 class Rule:
     """Finds secrets of one kind. `group` is the name by which rules are switched off together."""
 
-    __slots__ = ("_check", "_pattern", "_source", "by_context", "group", "in_long_word", "kind", "least", "least_run", "lowered", "triggers")
+    __slots__ = (
+        "_check",
+        "_pattern",
+        "_source",
+        "by_context",
+        "group",
+        "in_long_word",
+        "kind",
+        "least",
+        "least_run",
+        "lowered",
+        "triggers",
+    )
 
     def __init__(
         self,
@@ -245,4 +257,10 @@ PROVIDERS: tuple[Rule, ...] = (
     Token("vendor_token", ("sm_pat_", "sm_aat_", "sm_sat_"), f"{_A}{{16}}(?!{_A})", plausible.random_tail),
     Rule("unknown_secret", ("_", "-"), _PREFIXED, _prefixed, "unknown_secret", in_long_word=True, least=34, least_run=12),
 )  # fmt: skip
-_KNOWN = tuple(trigger for rule in PROVIDERS if isinstance(rule, Token) for trigger in map(str.lower, rule.triggers) if trigger[-1] in "_-")
+_KNOWN = tuple(
+    trigger
+    for rule in PROVIDERS
+    if isinstance(rule, Token)
+    for trigger in map(str.lower, rule.triggers)
+    if trigger[-1] in "_-"
+)

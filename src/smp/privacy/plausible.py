@@ -217,8 +217,10 @@ def is_jumbled(value: str) -> bool:
     """Small letters, capitals and digits that change places often, as in nothing that is made of words; no hash."""
     if _HEX.issuperset(value) or not has_digit(value):
         return False
+    from itertools import pairwise
+
     classes = [character.isdigit() + 2 * character.isupper() for character in value]
-    changes = sum(one != other for one, other in zip(classes, classes[1:], strict=False))
+    changes = sum(one != other for one, other in pairwise(classes))
     return changes >= len(value) * (0.25 if value.islower() or value.isupper() else 0.4)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from smp.privacy.general import GENERAL
+from smp.privacy.contexts import CONTEXTS
 from smp.privacy.patterns import PROVIDERS
 from smp.privacy.sentences import SENTENCES
 
-RULES = (*PROVIDERS, *GENERAL, *SENTENCES)
+RULES = (*PROVIDERS, *CONTEXTS, *SENTENCES)

@@ -43,7 +43,9 @@ _GATED = {gate: tuple(literal for literal in _LEFT if gate in literal) for gate 
 _PLAIN = tuple(literal for literal in _LEFT if not any(gate in literal for gate in _GATES))
 _BY_SIGN = tuple(
     (sign, tuple(literal for literal in (*_PLAIN, *_GATES) if literal.translate(None, _NOT_SIGNS)[:1] == sign))
-    for sign in sorted({sign for sign in map(_SIGNS.get, _PLAIN) if sign} | {gate.translate(None, _NOT_SIGNS) for gate in _GATES})
+    for sign in sorted(
+        {sign for sign in map(_SIGNS.get, _PLAIN) if sign} | {gate.translate(None, _NOT_SIGNS) for gate in _GATES}
+    )
 )
 _NAMES = tuple(name.encode() for name in assignments.TRIGGERS)
 _JOINT_SIGNS = tuple(joint.encode() for joint in assignments.JOINTS if not joint.strip().isalpha())

@@ -98,13 +98,14 @@ _ARCHIVERS = ("7z ", "7za ", "rar ")
 def _option(text: str, match: Match[str]) -> Span | None:
     """The value of a short option, if the command on the same line is one where that option takes a password."""
     option, space, value = match.groups()
-    if value == "" or plausible.is_stand_in(value):
-        return None
-    line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()][-300:].lower() + " "
     commands = (_OPTIONS if space else _JOINED_OPTIONS).get(option, ())
-    if not space and option == "-p" and plausible.is_strong(value):
+    if option == "-p" and not space and plausible.is_strong(value):
         commands += _ARCHIVERS
-    return match.span(3) if any(command in line for command in commands) else None
+    line = text[max(0, match.start() - 200) : match.start()].rpartition("\n")[2].lower() + " "
+    for command in commands:
+        if command in line:
+            return None if plausible.is_stand_in(value) else match.span(3)
+    return None
 
 
 def _literal(text: str, match: Match[str]) -> Span | None:
@@ -146,7 +147,9 @@ def _private_key(text: str, match: Match[str]) -> Span | None:
     import re
 
     body = match.group().partition("KEY")[2].strip("-").removeprefix(" BLOCK").strip("-")
-    found = re.search(r"[A-Za-z0-9+/]{16}|(?:\n|\\n)[ \t>]{0,16}[A-Za-z0-9+/]{4,}={0,2}[ \t]{0,4}(?:\r?\n|\\[rn])", body)
+    found = re.search(
+        r"[A-Za-z0-9+/]{16}|(?:\n|\\n)[ \t>]{0,16}[A-Za-z0-9+/]{4,}={0,2}[ \t]{0,4}(?:\r?\n|\\[rn])", body
+    )
     return match.span() if found else None
 
 
@@ -163,7 +166,7 @@ _AUTHORIZATION = r"authorization[\\\"']{0,2}[ \t]{0,3}[:=][ \t]{0,3}[\\\"']{0,2}
 _USER = r"(?: -u ?| --(?:proxy-)?user[ =]| -a )['\"]?([^\s:'\"/]{1,64}):([^\s'\"`]{3,128}+)"
 _CALL = r"(?:auth=?|login)\([\"'][^\"'\n]{1,64}[\"'],[ ]{0,2}[\"']([^\"'\n]{4,128}+)[\"']\)"
 
-GENERAL: tuple[Rule, ...] = (
+CONTEXTS: tuple[Rule, ...] = (
     Rule("private_key", ("-----BEGIN",), _PEM, _private_key, "private_key"),
     Rule("private_key", ("---- BEGIN SSH2",), _SSH2, _private_key, "private_key"),
     Rule("private_key", ("Private-Lines:",), r"Private-Lines: \d{1,3}\s{1,2}((?:[A-Za-z0-9+/=]{4,80}+(?!\S)\s{0,2}+){1,400}+)", group="private_key"),
