@@ -373,8 +373,7 @@ def _is_secret(name: str, strength: str, value: str, quoted: bool, sure: bool) -
     if len(value) < _SHORTEST[strength] or plausible.is_stand_in(value):
         return False
     if strength == PASSWORD:
-        short = name.lower() in _SHORT_NAMES
-        return not (short and " " in value) and _is_password(value, quoted and not short, sure)
+        return _is_short_named(value) if name.lower() in _SHORT_NAMES else _is_password(value, quoted, sure)
     if " " in value or plausible.is_code(value):
         return False
     if strength == SECRET:
@@ -382,6 +381,11 @@ def _is_secret(name: str, strength: str, value: str, quoted: bool, sure: bool) -
     return _OF_TOKENS.issuperset(value) and plausible.is_unknown_secret(
         value, hexadecimal=name.isupper() or _parts(name)[-1] == "token"
     )
+
+
+def _is_short_named(value: str) -> bool:
+    """A password after `pass` or `pw`, which also stand before results, steps and sizes."""
+    return plausible.is_strong(value) and not plausible.is_code(value) and set(value).isdisjoint(" _=")
 
 
 def _is_password(value: str, quoted: bool, sure: bool) -> bool:

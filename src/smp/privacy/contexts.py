@@ -104,7 +104,7 @@ def _option(text: str, match: Match[str]) -> Span | None:
     line = text[max(0, match.start() - 200) : match.start()].rpartition("\n")[2].lower() + " "
     for command in commands:
         if command in line:
-            return None if plausible.is_stand_in(value) else match.span(3)
+            return None if plausible.is_stand_in(value) or value.isdigit() else match.span(3)
     return None
 
 

@@ -258,6 +258,9 @@ def is_code(value: str) -> bool:
     """A call, a subscript, a dotted name, a path, an address or a constant's name rather than a literal."""
     if "://" in value or value.startswith(("/", "./", "../", "~/")):
         return True
+    ending = value.rpartition(".")[2]
+    if "/" in value and "." in value and ending.isalpha() and ending.islower() and len(ending) <= 4:
+        return True  # a path
     head = value.partition("(")[0].partition("[")[0]
     name = head.replace(".", "").replace("_", "").replace("::", "").replace("->", "")
     if head != value and (not head or head[0].isalpha() or head[0] == "_") and name.isalnum():

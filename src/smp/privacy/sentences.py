@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 _NAME = r"(?:passw(?:or[dt]|d)s?|passphrase|passcode)"
 _FEW_WORDS = r"(?: [^\s.:;=!?,|'\"`]{1,20}+){0,6}?"
 _IS = r" (?:is|was|are|to|ist|lautet)[ :]{1,2}|:? (?:->|=>|→|\|) |[:=] "
+_OTHER_SUBJECTS = frozenset(  # then it is said of these, not of the password
+    ["hash", "hashes", "hashing", "cost", "policy", "policies", "length", "strength", "field", "fields", "column", "rotation",
+     "reset", "resets", "rounds", "algorithm", "manager", "salt", "file", "prompt", "authentication", "auth", "encoder"]
+)  # fmt: skip
 _QUOTED = r"([\"'`])([^\"'`\n]{4,64}+)\1"
 _BARE = r"([^\s\"'`<>,;]{5,64}+)"
 _BEFORE = 64  # characters of a value that stands before its name
@@ -35,6 +39,10 @@ _HEX_WORDS = frozenset(["api", "signing", "secret", "access", "private", "encryp
 def _in_words(text: str, match: Match[str]) -> Span | None:
     """A value after a few words: 'password for the admin account is x'."""
     group = 2 if match.group(2) is not None else 3
+    if not _OTHER_SUBJECTS.isdisjoint(
+        match.group()[: match.start(group) - match.start()].replace(":", " ").split()[1:]
+    ):
+        return None
     start, end = match.span(group)
     value = text[start:end] if group == 2 else text[start:end].rstrip(".)]}:?*|")
     return (start, start + len(value)) if _is_said_password(value, quoted=group == 2) else None
