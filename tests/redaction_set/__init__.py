@@ -1,6 +1,6 @@
 """Labelled texts for redaction: secrets in many surroundings, and harmless texts that look like them.
 
-The four text files hold one sample per line, `class | text`. Values are generated from a fixed seed when the files are
+The text files hold one sample per line, `class | text`. Values are generated from a fixed seed when the files are
 read, so no file holds a string that a secret scanner would report: `{a:20}` stands for 20 letters and digits, the letter
 names an alphabet of `ALPHABETS`; `{uuid}`, `{jwt}` and `{basic}` (base64 of `user:password`) are whole values. `⏎` stands
 for a line break. A secret stands between « and ».
@@ -45,7 +45,7 @@ class Sample(NamedTuple):
 
 
 def secrets(part: str) -> list[Sample]:
-    """`part` is `first` or `held_back`."""
+    """`part` is `first`, `held_back` or `last`; the first lines of each file say how it was used."""
     return _read(f"secrets_{part}.txt")
 
 
