@@ -1,8 +1,9 @@
-"""Does redaction find what must go and leave what must stay, and what does it cost? Three tables.
+"""Recall, precision and cost of redaction. Four tables.
 
     python benchmarks/redaction.py [--rounds 5] [--markdown FILE]
 
-Precision and recall per rule on the labelled set of `tests/privacy_samples.py`; the cost of a memory of about 400 bytes
+Recall and false positives on the labelled set of `tests/redaction_set`; precision and recall per rule on that of
+`tests/privacy_samples.py`; the cost of a memory of about 400 bytes
 without secrets; the worst rule on 100 kB of each hostile text of `tests/privacy_hostile.py`, in CPU time.
 """
 
@@ -23,6 +24,7 @@ import sample_data
 from smp.privacy.redact import GROUPS, Redactor, _small
 from tests.privacy_hostile import GENERATORS, every_rule
 from tests.privacy_samples import hard_negatives, hard_positives, negatives, positives
+from tests.redaction_set import harmless, secrets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +38,17 @@ _NOTE = (
     "2026-01-11T10:30:00Z (commit 9fceb02d0ae598e95dc970b74767f19372d61af8, request 0b6f6f0e-7c39-4c0e-9a55-3f0f2a1d9c11); "
     "the key question is whether token_count=512 is enough. See DEC-0007: max_tokens: 4096, port 5432, version 1.10.3."
 )
+
+
+def by_surroundings(redactor: Redactor) -> list[str]:
+    """A row per part of the labelled set: secrets, found, recall; harmless texts, redacted."""
+    rows = []
+    for part in ("first", "held_back", "last"):
+        there, clean = secrets(part), harmless(part)
+        found = sum(not sample.is_left_in(redactor.redact(sample.text)[0]) for sample in there)
+        wrong = sum(bool(redactor.redact(sample.text)[1]) for sample in clean)
+        rows.append(f"| {part} | {len(there)} | {found} | {found / len(there):.3f} | {len(clean)} | {wrong} |")
+    return ["| part | secrets | found | recall | harmless | redacted |", "|---|---:|---:|---:|---:|---:|", *rows]
 
 
 def quality(redactor: Redactor) -> list[str]:
@@ -113,7 +126,15 @@ def main() -> int:
     parser.add_argument("--markdown", metavar="FILE", help="write the tables to a file as well")
     options = parser.parse_args()
     redactor = Redactor()
-    lines = [*quality(redactor), "", *cost(redactor, options.rounds), "", *hostile(redactor, options.rounds)]
+    lines = [
+        *by_surroundings(redactor),
+        "",
+        *quality(redactor),
+        "",
+        *cost(redactor, options.rounds),
+        "",
+        *hostile(redactor, options.rounds),
+    ]
     print("\n".join(lines))
     if options.markdown:
         with open(options.markdown, "w", encoding="utf-8") as file:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from smp.privacy.assignments import TRIGGERS
 from smp.privacy.numbers import NUMBERS
-from smp.privacy.patterns import GENERAL, PROVIDERS
 from smp.privacy.redact import Redactor
+from smp.privacy.rules import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ def again(piece: str) -> Callable[[int], str]:
     return lambda size: (piece * (size // len(piece) + 1))[:size]
 
 
-_LITERALS = sorted({trigger for rule in (*PROVIDERS, *GENERAL, *NUMBERS) for trigger in rule.triggers} | set(TRIGGERS))
+_LITERALS = sorted({trigger for rule in (*RULES, *NUMBERS) for trigger in rule.triggers} | set(TRIGGERS))
 _KEY = "-----BEGIN RSA PRIVATE KEY-----"
 
 
@@ -48,6 +48,19 @@ GENERATORS: dict[str, Callable[[int], str]] = {
     "accounts": again("DE89 3704 "),
     "placeholders": again("[REDACTED:email]password="),
     "blank": again("key \t = \t "),
+    "names of passwords": again("password "),
+    "sentences about passwords": again("password for the old db is "),
+    "keys in sentences": again("key for a b c d "),
+    "keys with long values": again("token " + "a1B2" * 20 + "/ "),
+    "options": again("mysql -p1 -u a:b1! -a "),
+    "one command of options": lambda size: "mysql" + again(" -px1y2!")(size - 5),
+    "cookies": again("cookie: sid=a1b2c3d4e5f6a7b8c9; "),
+    "prefixes": again("ab_cd-"),
+    "one long word of prefixes": again("sk-ghp_pat.pcsk_1/AAAAAAAAAAA"),
+    "elements": again("<password>a1!b2</password>"),
+    "names with a value": again("name: password\n value: "),
+    "headers": again("Authorization: a b=token="),
+    "capital A": again("A"),
     "letters that grow": again("İpassword:"),
 }
 
@@ -55,5 +68,5 @@ GENERATORS: dict[str, Callable[[int], str]] = {
 def every_rule() -> list[Rule]:
     """All rules, also those that a text's triggers would not wake."""
     redactor = Redactor()
-    named = [rule for _, (_, rule) in redactor._triggers if rule.kind == ""][:1]
-    return [*PROVIDERS, *GENERAL, *NUMBERS, *named]
+    named = [rule for _, gated in redactor._triggers for _, rules in gated for _, rule in rules if rule.kind == ""][:1]
+    return [*RULES, *NUMBERS, *named]

@@ -19,25 +19,73 @@ if TYPE_CHECKING:
     from re import Match, Pattern
 
 PASSWORD, SECRET, UNKNOWN = "password", "secret", "unknown_secret"  # kinds, not passwords
-TRIGGERS = ("pass", "pwd", "secret", "token", "credential", "key", "auth")
+TRIGGERS = ("pass", "pw", "secret", "token", "credential", "key", "auth", "contrase")
 _MOST_NESTED = 4  # names inside the value of another name, such as `auth:password=x`
 
 _NAME = (
-    r"((?:passw(?:or[dt]|d)|passphrase|passcode|pwd|secret|token|credentials?|key|auth)[a-z0-9_.-]{0,24}+)"
+    r"((?:passw(?:or[dt]|d)|passphrase|passcode|passe|pass|pwd?|contrase[nñ]a|secret|token|credentials?|key|auth)[a-z0-9_.-]{0,24}+)"
     r"[\\\"'`\]?)*]{0,4}+"
-    r"(?:[ \t]{0,8}+(?:=>|:=|==?|:)[ \t*]{0,8}+|[ ]{1,2}(?:is|was|ist|lautet)[ :]{1,3}+"
+    r"(?:[ \t]{0,8}+(?:=>|:=|={1,3}|:)[ \t*]{0,8}+(?:!!str |[>|][-+]?[ \t]{0,4}\n[ \t]{1,16}+)?"
+    r"|[ ]{1,2}(?:is|was|ist|lautet)[ :]{1,3}+"
+    r"|[\s,]{0,16}+[\"']?value[\"']?[ \t]{0,4}[:=][ \t]{0,4}|>\s{0,16}+<value>|>|[ ]<<<[ ]|,[ ]{0,2}(?=[\"'])|\((?=[\"'])"
 )
 _ALONE, _OR_A_SPACE = ")", "|[ ]{1,2}+)"  # `--token x` needs no sign between name and value
-_OPTION = "--"
-JOINTS = ("=", ":", _OPTION, " is", " was", " lautet")  # without one of these no name has a value
+_OPTION, _DIRECTIVE = "--", "pass "
+JOINTS = (
+    "=",
+    ":",
+    ">",
+    "<<<",
+    _OPTION,
+    " is",
+    " was",
+    " lautet",
+    _DIRECTIVE,
+)  # without one of these no name has a value
 _VALUE = (
     r"\\\"(?P<escaped>[^\"\\\n]{1,256}+)\\\""
-    r'|"(?P<double>(?:[^"\\\n]|\\.){1,256}+)"'
-    r"|'(?P<single>(?:[^'\\\n]|\\.){1,256}+)'"
+    r'|[@urbURB]{0,2}"(?P<double>(?:[^"\\\n]|\\.){1,256}+)"'
+    r"|[urbURB]{0,2}'(?P<single>(?:[^'\\\n]|\\.){1,256}+)'"
     r"|`(?P<back>[^`\n]{1,256}+)`"
     r"|\\?[\"'`]?(?P<bare>(?:[^\s\"'`,;<>&]{1,128}+|&(?!\w{1,40}=)){1,4}+)"
 )
-_PASSWORD_PARTS = frozenset(["password", "passwd", "passwort", "passphrase", "passcode", "pwd", "pass"])
+_PASSWORD_PARTS = frozenset(
+    [
+        "password",
+        "passwd",
+        "passwort",
+        "passphrase",
+        "passcode",
+        "pwd",
+        "pw",
+        "pass",
+        "passe",
+        "contraseña",
+        "contrasena",
+    ]
+)
+_SHORT_NAMES = frozenset(["pass", "pw", "pwd"])  # words that mean other things as well
+_OTHER_PASSES = (
+    "bypass",
+    "compass",
+    "trespass",
+    "underpass",
+    "overpass",
+    "surpass",
+    "multipass",
+    "lowpass",
+    "highpass",
+    "bandpass",
+    "oldpwd",
+)
+_NUMBERED_PASSES = frozenset(
+    ["first", "second", "third", "last", "final", "test", "tests", "render", "forward", "backward"]
+)
+_DIRECTIVES = frozenset(
+    ["requirepass", "masterauth", "auth_pass"]
+)  # of configuration files, with a space before the value
+_SETTERS = frozenset(["password", "passwd", "setpassword", "set_password", "withpassword", "with_password"])
+_PASSWORD_ENDS = ("password", "passwd", "passphrase", "pass", "pwd")
 _SECRET_PARTS = frozenset(
     ["secret", "apikey", "apitoken", "accesstoken", "authtoken", "secretkey", "accesskey", "clientsecret"]
 )
@@ -83,6 +131,14 @@ _SECRET_PAIRS = frozenset(
         "gitlab-token",
         "slack-token",
         "client-secret",
+        "subscription-key",
+        "function-key",
+        "functions-key",
+        "vault-token",
+        "private-token",
+        "job-token",
+        "app-token",
+        "key-base",
     ]
 )
 _HARMLESS_FIRST = frozenset(
@@ -138,12 +194,13 @@ _HARMLESS_FIRST = frozenset(
 )
 _SHORTEST = {PASSWORD: 4, SECRET: 8, UNKNOWN: 20}
 _JUDGED = 100  # characters of a value that decide
+_OF_TOKENS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+/=.~:%|@$!")
 _SYMBOLS = frozenset("!@#$%^&*+=~?|/\\-_.")
 
 
 def spans(text: str, low: str) -> Iterator[tuple[int, int, str]]:
     """Where values are that their names make secret, and the kind of each. `low` is the text in small letters."""
-    name_pattern, value_pattern = _patterns(_OPTION in text)
+    name_pattern, value_pattern = _patterns(_OPTION in text or _DIRECTIVE in low)
     at = value_end = nested = 0
     for place in _places(low):
         name_match = name_pattern.match(low, place) if place >= at else None
@@ -177,7 +234,7 @@ def _places(low: str) -> list[int]:
 def is_secret_value(name: str, value: str) -> str | None:
     """The kind of secret that a field's name makes of its value, or None."""
     strength = strength_of(name)
-    if strength is None or not _is_secret(strength, value[:_JUDGED], quoted=True, sure=True):
+    if strength is None or not _is_secret(name, strength, value[:_JUDGED], quoted=True, sure=True):
         return None
     return kind_of(name, strength, value)
 
@@ -187,10 +244,12 @@ def strength_of(name: str) -> str | None:
     """What a value under this name would be: a password, a secret, perhaps an unknown secret, or nothing of the kind."""
     parts = _parts(name)
     last, pair = parts[-1], "-".join(parts[-2:])
+    if last == "pass" and len(parts) > 1 and parts[-2] in _NUMBERED_PASSES:
+        return None
+    if last in _PASSWORD_PARTS or (last.endswith(_PASSWORD_ENDS) and not last.endswith(_OTHER_PASSES)):
+        return PASSWORD
     if len(parts) > 1 and parts[-2] in _HARMLESS_FIRST:
         return None
-    if last in _PASSWORD_PARTS or last.endswith(("password", "passwd", "passphrase")):
-        return PASSWORD
     if last in _SECRET_PARTS or pair in _SECRET_PAIRS:
         return SECRET
     return UNKNOWN if last in _UNKNOWN_PARTS else None
@@ -241,11 +300,17 @@ def _parts(name: str) -> list[str]:
 
 
 def _joint(match: Match[str]) -> str:
-    """What stands between name and value: `=`, `:`, `is`, or a space."""
-    joined = match.group().rstrip(" \t*")
-    if joined.endswith(("=", ":", "=>")):
-        return ":" if joined.endswith(":") and not joined.endswith((" is:", " was:")) else "="
-    return "is" if joined.endswith((" is", " was", " ist", " lautet")) else " "
+    """What stands between name and value: `=`, `:`, `is`, `>`, `,`, `(`, or a space."""
+    joined = match.group()[len(match.group(1)) :].rstrip(" \t*\n")
+    if joined.endswith(":"):
+        return "=" if joined.endswith((" is:", " was:")) or "value" in joined else ":"
+    if joined.endswith(("!!str", "|", ">-", ">+", "|-", "|+", ": >")):
+        return ":"
+    if joined.endswith(("=", "=>", "<value>", "<<<")):
+        return "="
+    if joined.endswith((" is", " was", " ist", " lautet")):
+        return "is"
+    return joined[-1:] if joined[-1:] in (">", ",", "(") else " "
 
 
 # -- values
@@ -259,14 +324,29 @@ def _secret_span(
     if end - start < _SHORTEST[strength] or text.startswith("[REDACTED:", start) or before.endswith("D:"):
         return None
     value, quoted = match.group(group), group != "bare"
+    if group == "back" and " " in value:
+        return None  # a command, of which the output is the value
     if not quoted:
         value = _without_end(value)
         end = start + len(value)
     joint = _joint(joined)
-    if joint == " " and not before.endswith("--"):
+    if not _is_joined(name, strength, joint, before):
         return None
     judged = value[:_JUDGED]
-    return (start, end) if _is_secret(strength, judged, quoted, _is_sure(name, joint, text, end)) else None
+    if joint == ",":
+        quoted = False  # the next of several names may stand there
+    return (start, end) if _is_secret(name, strength, judged, quoted, _is_sure(name, joint, text, end)) else None
+
+
+def _is_joined(name: str, strength: str, joint: str, before: str) -> bool:
+    """Whether such a joint makes a value of what follows: `--token x`, `<password>x<`, `("password", "x")`."""
+    if joint == " ":
+        return before.endswith("--") or name.lower() in _DIRECTIVES
+    if joint == ">":
+        return before.endswith(("<", ":", '="', "='")) and before not in ("P<", "?<")  # groups of a regular expression
+    if joint == ",":
+        return "passw" in name.lower() and before.endswith(('("', "('"))
+    return joint != "(" or name.rpartition(".")[2].lower() in _SETTERS
 
 
 def _without_end(value: str) -> str:
@@ -280,19 +360,32 @@ def _without_end(value: str) -> str:
 
 def _is_sure(name: str, joint: str, text: str, end: int) -> bool:
     """Whether the form alone says that a value follows: `DB_PASSWORD=swordfish`, `password: swordfish` and no more."""
+    if name.lower() in _SHORT_NAMES:
+        return False
     if joint == "=":
         return name.isupper()
+    if joint == ">":
+        return text.startswith("</", end)
     return joint == ":" and (end >= len(text) or text[end] in "\r\n")
 
 
-def _is_secret(strength: str, value: str, quoted: bool, sure: bool) -> bool:
+def _is_secret(name: str, strength: str, value: str, quoted: bool, sure: bool) -> bool:
     if len(value) < _SHORTEST[strength] or plausible.is_stand_in(value):
         return False
     if strength == PASSWORD:
-        return _is_password(value, quoted, sure)
+        return _is_short_named(value) if name.lower() in _SHORT_NAMES else _is_password(value, quoted, sure)
     if " " in value or plausible.is_code(value):
         return False
-    return plausible.is_unknown_secret(value) if strength == UNKNOWN else _is_key(value)
+    if strength == SECRET:
+        return _is_key(value)
+    return _OF_TOKENS.issuperset(value) and plausible.is_unknown_secret(
+        value, hexadecimal=name.isupper() or _parts(name)[-1] == "token"
+    )
+
+
+def _is_short_named(value: str) -> bool:
+    """A password after `pass` or `pw`, which also stand before results, steps and sizes."""
+    return plausible.is_strong(value) and not plausible.is_code(value) and set(value).isdisjoint(" _=")
 
 
 def _is_password(value: str, quoted: bool, sure: bool) -> bool:

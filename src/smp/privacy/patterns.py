@@ -1,4 +1,4 @@
-"""What does a secret of a known kind look like? One table of rules; those without a literal are in other modules.
+"""Rules for tokens that are known by their form, one table for all providers, and the classes that rules are made of.
 
 A rule is looked at only when one of its triggers occurs in the text, and compiled only then. Its pattern starts with
 that literal, so that a search jumps from one to the next, and looks back for a boundary afterwards.
@@ -14,7 +14,7 @@ from smp.privacy import plausible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from re import Match, Pattern
 
     Span = tuple[int, int]
@@ -27,7 +27,19 @@ _A, _W, _HEX = "[A-Za-z0-9]", "[A-Za-z0-9_-]", "[0-9a-f]"
 class Rule:
     """Finds secrets of one kind. `group` is the name by which rules are switched off together."""
 
-    __slots__ = ("_check", "_pattern", "_source", "group", "in_long_word", "kind", "least", "lowered", "triggers")
+    __slots__ = (
+        "_check",
+        "_pattern",
+        "_source",
+        "by_context",
+        "group",
+        "in_long_word",
+        "kind",
+        "least",
+        "least_run",
+        "lowered",
+        "triggers",
+    )
 
     def __init__(
         self,
@@ -39,6 +51,8 @@ class Rule:
         lowered: bool = False,
         in_long_word: bool = False,
         least: int = LONG_WORD,
+        least_run: int = 0,
+        by_context: bool = False,
     ) -> None:
         self.kind = kind
         self.group = group
@@ -46,6 +60,8 @@ class Rule:
         self.lowered = lowered  # triggers and pattern are for the text in small letters
         self.in_long_word = in_long_word  # what it finds has no space in it
         self.least = least  # and at least so many characters
+        self.least_run = least_run  # so many of them letters and digits in a row
+        self.by_context = by_context  # its triggers stand beside that long word, not in it
         self._source = source
         self._check = check
         self._pattern: Pattern[str] | None = None
@@ -95,126 +111,46 @@ class Token(Rule):
         return self._pattern
 
 
-# -- checks that need the match
+def _with_before(count: int) -> Check:
+    """The match and so many characters before it."""
+    return lambda text, match: (match.start() - count, match.end())
 
 
-def _basic(text: str, match: Match[str]) -> Span | None:
-    """`Basic` and base64 of `user:password`, not 'basic understanding'."""
-    from base64 import b64decode
+def _devops(text: str, match: Match[str]) -> Span | None:
+    """52 characters of base32 are a token only beside a word that says so; a hash may have the same form."""
+    words = text[max(0, match.start() - 200) : match.end() + 100].lower()
+    known = any(word in words for word in ("devops", "visualstudio", "vsts", "azure", " pat ", "token"))
+    return match.span() if known and plausible.is_random(match.group()) else None
 
-    start, end = match.span(1)
-    value = text[start:end].rstrip("=")
-    try:
-        decoded = b64decode(value + "=" * (-len(value) % 4), validate=True)
-    except ValueError:
+
+def _prefixed(text: str, match: Match[str]) -> Span | None:
+    """A short word, a separator and 32 or more characters without order: the form that most providers chose."""
+    if match.group().lower().startswith((*_HASH_PREFIXES, *_KNOWN)):
         return None
-    return (start, end) if b":" in decoded else None
-
-
-def _bearer(text: str, match: Match[str]) -> Span | None:
-    start, end = match.span(1)
-    value = text[start:end]
-    return (start, end) if plausible.has_digit(value) and plausible.is_varied(value) else None
-
-
-_NOT_TOP_DOMAINS = frozenset(
-    [
-        "png",
-        "jpg",
-        "jpeg",
-        "gif",
-        "svg",
-        "webp",
-        "ico",
-        "tgz",
-        "gz",
-        "zip",
-        "whl",
-        "jar",
-        "css",
-        "js",
-        "json",
-        "yaml",
-        "yml",
-        "toml",
-        "lock",
-    ]
-)
-_NOT_PEOPLE = ("git", "hg", "svn")
-
-
-def _email(text: str, match: Match[str]) -> Span | None:
-    """Not `lodash@4.17.21.tgz`, `icon@2x.png`, `git@host.example:repo`, `a@b.mean()`."""
-    start, end = match.span()
-    local, _, domain = match.group().partition("@")
-    following = text[end : end + 1]
-    if domain.rpartition(".")[2].lower() in _NOT_TOP_DOMAINS or following == "(":
+    parts = match.group(1).replace("_", "-").split("-")
+    if any(len(part) >= 32 and plausible.is_hash_or_uuid(part) for part in parts):
         return None
-    if local in _NOT_PEOPLE or _is_in_address(text, start) or all(part.isdigit() for part in domain.split(".")[:-1]):
-        return None
-    return start, end
+    value = "".join(parts)
+    mixed = not value.islower() and not value.isupper()
+    return match.span() if len(value) >= (32 if mixed else 40) and plausible.is_jumbled(value) else None
 
 
-def _is_in_address(text: str, at: int) -> bool:
-    """Whether this is where `scheme://user:password@host` has its host; `url_password` cares for those."""
-    scheme, sign, rest = text[max(0, at - 200) : at].rpartition("://")
-    return bool(sign) and scheme[-1:].isalnum() and not any(map(rest.__contains__, "/?# \n\t\"'"))
-
-
-def _url_password(text: str, match: Match[str]) -> Span | None:
-    start, end = match.span(1)
-    value = text[start:end]
-    masked = value.startswith(("$", "<", "{", "%", "[REDACTED:")) or not value.strip("*x•.")
-    return None if masked else (start, end)
-
-
-def _url_token(text: str, match: Match[str]) -> Span | None:
-    return match.span(1) if plausible.is_random(match.group(1)) else None
-
-
-def _with_32_before(text: str, match: Match[str]) -> Span | None:
-    return match.start() - 32, match.end()
-
-
-def _with_14_before(text: str, match: Match[str]) -> Span | None:
-    return match.start() - 14, match.end()
-
-
-def _command(text: str, match: Match[str]) -> Span | None:
-    """`curl -u user:password`, not `docker run -u 1000:1000`."""
-    group = match.lastindex or 0
-    value = match.group(group)
-    return None if plausible.is_stand_in(value) or value.isdigit() else match.span(group)
-
-
-def _private_key(text: str, match: Match[str]) -> Span | None:
-    """With a body, not the two lines that code looks for."""
-    import re
-
-    return match.span() if re.search(r"[A-Za-z0-9+/]{16}", match.group()) else None
-
-
-def _with_4_before(text: str, match: Match[str]) -> Span | None:
-    return match.start() - 4, match.end()
-
-
-_PEM = (
-    r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
-    r"(?:(?:[^-]|-(?!----)){0,65536}+-----END (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
-    r"|(?:(?:\s|\\[nr]){0,8}+[A-Za-z0-9+/=]{16,100}+){0,1000}+)"
-)
+_UUID = rf"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}"
+_HASH_PREFIXES = ("sha", "md5", "h1", "base64", "blake", "crc", "etag")
+_EDGE = r"(?:(?<![A-Za-z0-9_/+-])|(?<=\\[nrt]))"  # no token goes on before it
+_PREFIXED = _EDGE + r"[A-Za-z][A-Za-z0-9]{1,9}+[_-]([A-Za-z0-9_-]{32,256}+)(?![A-Za-z0-9+/=_.@:-])"
 
 PROVIDERS: tuple[Rule, ...] = (
-    Token("aws_access_key", ("AKIA", "ASIA"), r"[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    Token("aws_access_key", ("AKIA", "ASIA", "ABIA", "ACCA"), r"[A-Z0-9]{16}(?![A-Za-z0-9])"),
     Token("github_token", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), f"{_A}{{36,}}+"),
     Token("github_token", ("github_pat_",), "[A-Za-z0-9_]{22,}+"),
-    Token("gitlab_token", ("glpat-", "gldt-", "glrt-", "glptt-", "glcbt-", "glsoat-", "glft-"), f"{_W}{{20,}}+"),
+    Token("gitlab_token", ("glpat-", "gldt-", "glrt-", "glptt-", "glcbt-", "glsoat-", "glft-", "glffct-", "glimt-", "glagent-", "gloas-", "glwt-", "GR1348941"), rf"{_W}{{20,}}+(?:\.[0-9a-z]{{2}})?(?:\.[0-9a-z]{{7,12}})?(?!\w)"),
     Token("slack_token", ("xox",), r"[abeoprs](?:\.xox[bp])?-[A-Za-z0-9-]{10,}+"),
     Token("slack_token", ("xapp-",), r"\d-[A-Za-z0-9-]{10,}+"),
     Token("slack_webhook", ("hooks.slack.com/",), r"(?:services|workflows|triggers)/[A-Za-z0-9+/]{20,}+"),
     Rule("discord_webhook", ("/api/webhooks/",), rf"/api/webhooks/(\d{{17,20}}/{_W}{{50,}}+)", in_long_word=True),
     Rule("discord_token", (".",), rf"[MNO](?:(?<![A-Za-z0-9_.-].)|(?<=\\[nrt].)){_W}{{23,27}}+\.{_W}{{6}}\.{_W}{{27,}}+", in_long_word=True, least=59),
-    Token("stripe_key", ("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_"), r"[A-Za-z0-9+/=]{16,}+"),
+    Token("stripe_key", ("sk_live_", "sk_test_", "sk_prod_", "rk_live_", "rk_test_", "rk_prod_", "whsec_"), r"[A-Za-z0-9+/=]{16,}+"),
     Token("anthropic_key", ("sk-ant-",), f"{_W}{{20,}}+"),
     Token("openrouter_key", ("sk-or-",), f"{_W}{{20,}}+"),
     Token("openai_key", ("sk-",), f"{_W}{{20,}}+", plausible.random_tail),
@@ -223,7 +159,7 @@ PROVIDERS: tuple[Rule, ...] = (
     Rule("gcp_key_id", ("private_key_id",), rf'private_key_id\\?"\s{{0,4}}:\s{{0,4}}\\?"({_HEX}{{40}})'),
     Rule("azure_key", ("AccountKey=", "AccessKey="), r"(?:Account|Access)Key=([A-Za-z0-9+/]{30,}+={0,2})", in_long_word=True),
     Rule("azure_sas", ("sig=",), r"sig=(?<=[?&]sig=)([A-Za-z0-9%+/]{40,}+={0,2})", in_long_word=True),
-    Rule("azure_secret", ("Q~",), r"Q~(?<=[0-9]Q~)[A-Za-z0-9_.~-]{31,34}(?![A-Za-z0-9_~-])", _with_4_before, in_long_word=True),
+    Rule("azure_secret", ("Q~",), r"Q~(?<=[0-9]Q~)[A-Za-z0-9_.~-]{31,34}(?![A-Za-z0-9_~-])", _with_before(4), in_long_word=True),
     Token("npm_token", ("npm_",), f"{_A}{{36,}}+"),
     Token("pypi_token", ("pypi-AgE",), f"{_W}{{40,}}+"),
     Token("hugging_face_token", ("hf_", "api_org_"), f"{_A}{{30,}}+"),
@@ -234,9 +170,10 @@ PROVIDERS: tuple[Rule, ...] = (
     Token("digitalocean_token", ("dop_v1_", "doo_v1_", "dor_v1_"), rf"{_HEX}{{64}}"),
     Token("shopify_token", ("shpat_", "shpca_", "shppa_", "shpss_"), "[0-9a-fA-F]{32}"),
     Token("square_token", ("sq0atp-", "sq0csp-", "sq0idp-"), f"{_W}{{22,}}+"),
+    Token("square_token", ("EAAA",), f"{_W}{{60}}(?!{_W})"),
     Token("facebook_token", ("EAA",), f"{_A}{{60,}}+"),
     Token("mailgun_key", ("key-",), rf"{_HEX}{{32}}(?![A-Za-z0-9])"),
-    Rule("mailchimp_key", ("-us",), rf"-us(?<={_HEX}{{32}}-us)[0-9]{{1,2}}(?![A-Za-z0-9])", _with_32_before, in_long_word=True),
+    Rule("mailchimp_key", ("-us",), rf"-us(?<={_HEX}{{32}}-us)[0-9]{{1,2}}(?![A-Za-z0-9])", _with_before(32), in_long_word=True),
     Token("linear_key", ("lin_api_", "lin_oauth_"), f"{_A}{{32,}}+"),
     Token("notion_token", ("ntn_", "secret_"), f"{_A}{{40,}}+"),
     Token("databricks_token", ("dapi",), rf"{_HEX}{{32}}(?:-\d)?(?![A-Za-z0-9])"),
@@ -244,8 +181,10 @@ PROVIDERS: tuple[Rule, ...] = (
     Token("figma_token", ("figd_",), f"{_W}{{38,}}+"),
     Token("atlassian_token", ("ATATT3", "ATBB", "ATCTT3"), r"[A-Za-z0-9_=-]{20,}+"),
     Token("vault_token", ("hvs.", "hvb.", "hvr."), f"{_W}{{24,}}+"),
-    Rule("terraform_token", (".atlasv1.",), rf"\.atlasv1\.(?<={_A}{{14}}\.atlasv1\.){_W}{{60,}}+", _with_14_before, in_long_word=True),
+    Token("vault_token", ("s.",), f"{_A}{{24}}(?![A-Za-z0-9_.(-])", plausible.random_tail),
+    Rule("terraform_token", (".atlasv1.",), rf"\.atlasv1\.(?<={_A}{{14}}\.atlasv1\.){_W}{{60,}}+", _with_before(14), in_long_word=True),
     Token("grafana_token", ("glc_", "glsa_"), r"[A-Za-z0-9_+/=]{32,}+"),
+    Token("grafana_token", ("eyJrIjoi",), r"[A-Za-z0-9]{60,}+={0,2}"),
     Token("new_relic_key", ("NRAK-", "NRII-", "NRJS-"), f"{_A}{{19,}}+"),
     Token("sentry_token", ("sntrys_", "sntryu_"), r"[A-Za-z0-9_+/=]{40,}+"),
     Token("postman_key", ("PMAK-",), rf"{_HEX}{{24}}-{_HEX}{{34}}"),
@@ -266,28 +205,62 @@ PROVIDERS: tuple[Rule, ...] = (
     Token("netlify_token", ("nfp_",), f"{_A}{{36,}}+"),
     Token("airtable_token", ("pat",), rf"{_A}{{14}}\.{_HEX}{{64}}"),
     Token("circleci_token", ("CCIPAT_", "CCIPRJ_"), f"{_A}{{20,}}+_{_HEX}{{40}}"),
-    Token("artifactory_token", ("AKCp",), f"{_A}{{60,}}+"),
+    Token("artifactory_token", ("AKCp", "cmVmd"), f"{_A}{{59,}}+"),
     Token("buildkite_token", ("bkua_",), rf"{_HEX}{{40}}"),
     Token("sourcegraph_token", ("sgp_",), r"[A-Za-z0-9_]{40,}+"),
     Token("alibaba_key", ("LTAI",), f"{_A}{{16,24}}(?!{_A})"),
-    Token("amazon_mws_token", ("amzn.mws.",), rf"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}"),
+    Token("amazon_mws_token", ("amzn.mws.",), _UUID),
     Token("braintree_token", ("access_token$production$", "access_token$sandbox$"), r"[0-9a-z]{16}\$[0-9a-f]{32}"),
+    Token("onepassword_key", ("A3-",), "[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}(?![A-Za-z0-9])"),
+    Token("asana_token", ("1/", "2/"), rf"[0-9]{{10,20}}(?:/[0-9]{{10,20}})?:{_HEX}{{32}}(?![A-Za-z0-9])"),
+    Token("asana_token", ("0/",), rf"{_HEX}{{32}}(?![A-Za-z0-9])"),
+    Token("aws_bedrock_key", ("ABSK",), r"[A-Za-z0-9+/]{100,}+={0,2}"),
+    Rule("aws_signature", ("X-Amz-Signature=",), rf"X-Amz-Signature=({_HEX}{{64}})", in_long_word=True),
+    Rule("azure_devops_token", ("AZDO",), rf"AZDO(?<={_A}{{80}}){_A}{{4}}(?!{_A})", _with_before(76), in_long_word=True, least=84),
+    Rule("azure_devops_token", ("",), _EDGE + r"[a-z2-7]{52}(?![A-Za-z0-9+/=_-])", _devops, in_long_word=True, least=52, least_run=52),
+    Rule("azure_key", ("+ASt", "ACDb", "+ABa", "APIM"), r"(?:\+ASt|ACDb|\+ABa|APIM)(?<=[A-Za-z0-9+/]{80})[A-Za-z0-9+/]{6}==", _with_before(76), in_long_word=True, least=88),
+    Rule("azure_key", ("AIoT", "+ASb", "+AEh", "+ARm"), r"(?:AIoT|\+ASb|\+AEh|\+ARm)(?<=[A-Za-z0-9+/]{37})[A-Za-z0-9+/]{6}=", _with_before(33), in_long_word=True, least=44),
+    Token("dropbox_token", ("sl.",), rf"(?:u\.)?{_W}{{120,}}+"),
+    Rule("dropbox_token", ("AAAAAAAAAA",), rf"AAAAAAAAAA(?:(?<=[\s:='\"(][A-Za-z0-9]{{11}}A{{10}})|(?<=^[A-Za-z0-9]{{11}}A{{10}})){_W}{{43}}(?![\w+/=-])", _with_before(11), in_long_word=True, least=64),
+    Token("mapbox_token", ("pk.eyJ", "sk.eyJ", "tk.eyJ"), rf"{_W}{{20,}}+\.{_W}{{20,}}+"),
+    Rule("maxmind_key", ("_mmk",), rf"_mmk(?<={_A}{{6}}_{_A}{{29}}_mmk)(?![A-Za-z0-9])", _with_before(36), in_long_word=True, least=40),
+    Rule("okta_token", ("00",), _EDGE + r"00[A-Za-z0-9_-]{40}(?![A-Za-z0-9_-])", plausible.random_tail, in_long_word=True, least=42, least_run=8),
+    Token("openshift_token", ("sha256~",), f"{_W}{{43}}"),
+    Token("pinecone_key", ("pcsk_",), "[A-Za-z0-9_]{40,}+"),
+    Token("plaid_token", ("access-production-", "access-development-", "access-sandbox-"), _UUID),
+    Rule("teams_webhook", ("/IncomingWebhook/",), rf"/IncomingWebhook/({_HEX}{{32}}/[0-9a-f-]{{36}})", in_long_word=True),
+    Token("twitter_token", ("AAAAAAAAAAAAAAAAAAAAA",), r"[A-Za-z0-9%]{70,110}(?![\w+/=-])"),
+    Rule("twitter_token", ("-",), rf"{_EDGE}[0-9]{{15,19}}-{_A}{{40}}(?![\w-])", plausible.random_tail, in_long_word=True, least=56, least_run=40),
+    Token("yandex_key", ("AQVN",), f"{_W}{{35,38}}(?!{_W})"),
+    Token("vendor_token", ("p8e-", "pnu_", "pnb_", "ico-", "EZAK", "EZTK", "4b1d", "CLOJARS_", "rdme_"), f"{_A}{{32,}}+"),
+    Token("vendor_token", ("dnkey-", "duffel_test_", "duffel_live_", "fio-u-", "tk-us-", "tfp_"), f"{_W}{{40,}}+"),
+    Token("vendor_token", ("tvly-", "jina_", "phx_", "phs_", "napi_", "wandb_v1_", "csk-"), f"{_A}{{32,}}+"),
+    Token("vendor_token", ("nvapi-", "dbtc_", "dbtu_", "tgp_v1_", "CFPAT-", "figo_", "figu_", "esecret_"), f"{_W}{{32,}}+"),
+    Token("vendor_token", ("waka_", "pat-na1-", "pat-eu1-", "pat-na2-", "sdk-"), _UUID),
+    Token("vendor_token", ("sqp_", "squ_", "sqa_"), f"{_HEX}{{40}}(?!{_A})"),
+    Token("vendor_token", ("cio", "AKID"), f"{_A}{{32}}(?!{_A})", plausible.jumbled_tail),
+    Token("vendor_token", ("oy2",), f"[a-z0-9]{{43}}(?!{_A})", plausible.jumbled_tail),
+    Token("vendor_token", ("ATTA",), "[0-9a-fA-F]{72}(?![A-Za-z0-9])"),
+    Token("vendor_token", ("re_",), f"{_A}{{8}}_{_A}{{24}}(?!{_A})", plausible.jumbled_tail),
+    Token("vendor_token", ("fw_",), f"{_A}{{24}}(?!{_A})", plausible.jumbled_tail),
+    Token("vendor_token", ("rzp_live_", "rzp_test_"), f"{_A}{{14}}:{_A}{{24}}"),
+    Token("vendor_token", ("xkeysib-", "xsmtpsib-"), f"{_HEX}{{64}}-{_A}{{16}}"),
+    Token("vendor_token", ("live_", "test_"), f"{_HEX}{{35}}(?!{_A})"),
+    Token("vendor_token", ("shippo_live_", "shippo_test_"), "[0-9a-fA-F]{40}"),
+    Token("vendor_token", ("s-s4t2ud-", "s-s4t2af-"), f"{_HEX}{{64}}"),
+    Token("vendor_token", ("v1.0-",), f"{_HEX}{{24}}-{_HEX}{{140,}}+"),
+    Token("vendor_token", ("dt0c01.", "dt0s01."), r"[A-Z0-9]{24}\.[A-Z0-9]{64}"),
+    Token("vendor_token", ("pat.", "sat."), rf"{_W}{{22}}\.{_A}{{24}}\.{_A}{{20}}"),
+    Token("vendor_token", ("FLWSECK_TEST-", "FLWSECK-"), "[0-9a-h]{12,32}(?:-X)?(?![A-Za-z0-9])"),
+    Token("vendor_token", ("API-",), "[A-Z0-9]{25,32}(?![A-Za-z0-9])", plausible.random_tail),
+    Token("vendor_token", ("AVNS_",), "[A-Za-z0-9_-]{12,}+", plausible.random_tail),
+    Token("vendor_token", ("sm_pat_", "sm_aat_", "sm_sat_"), f"{_A}{{16}}(?!{_A})", plausible.random_tail),
+    Rule("unknown_secret", ("_", "-"), _PREFIXED, _prefixed, "unknown_secret", in_long_word=True, least=34, least_run=12),
 )  # fmt: skip
-
-GENERAL: tuple[Rule, ...] = (
-    Rule("private_key", ("-----BEGIN",), _PEM, _private_key, "private_key"),
-    Rule("private_key", ("Private-Lines:",), r"Private-Lines: \d{1,3}\s{1,2}((?:[A-Za-z0-9+/=]{4,80}+(?!\S)\s{0,2}+){1,400}+)", group="private_key"),
-    Rule("jwt", ("eyJ",), rf"eyJ(?:(?<!{_W}eyJ)|(?<=\\[nrt]eyJ)){_W}{{8,}}+\.eyJ{_W}{{8,}}+\.{_W}{{8,}}+", group="jwt", in_long_word=True),
-    Rule("url_password", ("://",), r"://(?:[^\s/?#:@\[\]]{0,128}+):([^\s/\"'<>]{1,256})@", _url_password, "url_password"),
-    Rule("url_password", ("://",), r"://([A-Za-z0-9_.~%-]{20,256}+)@", _url_token, "url_password"),
-    Rule("auth_header", ("bearer",), r"bearer(?<![a-z0-9_]bearer)[ \t]{1,3}([a-z0-9._~+/=-]{16,}+)", _bearer, "auth_header", True),
-    Rule("auth_header", ("authorization",), r"authorization[\\\"']{0,2}[ \t]{0,3}[:=][ \t]{0,3}[\\\"']{0,2}(?:bearer|token|apikey|api-key|key|digest|negotiate|aws4-hmac-sha256)[ \t]{1,3}([a-z0-9._~+/=-]{8,}+)", _bearer, "auth_header", True),
-    Rule("auth_header", ("basic ",), r"basic (?<![a-z0-9_]basic )([a-z0-9+/]{8,}+={0,2})", _basic, "auth_header", True),
-    Rule("command_password", (" -u ", "sshpass -p", " --user "), r"(?: -u | --user )['\"]?[^\s:'\"]{1,64}:([^\s'\"`]{3,128}+)|sshpass -p ?['\"]?([^\s'\"`]{3,128}+)", _command, "password"),
-    Rule("email", ("@",), r"(?<![\w.%+-])[\w.%+'-]{1,64}+@(?:[\w-]{1,63}+\.){1,8}[^\W\d_]{2,24}(?![\w-])", _email, "email"),
-)  # fmt: skip
-
-
-def kinds(rules: Iterable[Rule]) -> list[str]:
-    """The kinds that some rules find, each once."""
-    return list(dict.fromkeys(rule.kind for rule in rules))
+_KNOWN = tuple(
+    trigger
+    for rule in PROVIDERS
+    if isinstance(rule, Token)
+    for trigger in map(str.lower, rule.triggers)
+    if trigger[-1] in "_-"
+)

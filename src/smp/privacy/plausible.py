@@ -16,6 +16,7 @@ DIGITS = frozenset("0123456789")
 _HEX = frozenset("0123456789abcdefABCDEF")
 _DIGEST_LENGTHS = frozenset([32, 40, 56, 64, 96, 128])
 _UUID_PARTS = [8, 4, 4, 4, 12]
+_PASSWORD_SYMBOLS = frozenset("!@#$%^&*+~?")
 _VARIETY = 6  # ghp_xxxxxxxx and sk-aaaa1111 are what documents show
 
 # What stands where a secret would: variables, templates, masks, types and the words of documents.
@@ -209,8 +210,34 @@ def is_hash_or_uuid(value: str) -> bool:
     bare = value.rpartition(":")[2].strip("{}")
     if len(bare) in _DIGEST_LENGTHS and _HEX.issuperset(bare):
         return True
-    parts = bare.split("-")
+    return is_uuid(bare)
+
+
+def is_jumbled(value: str) -> bool:
+    """Small letters, capitals and digits that change places often, as in nothing that is made of words; no hash."""
+    if _HEX.issuperset(value) or not has_digit(value):
+        return False
+    from itertools import pairwise
+
+    classes = [character.isdigit() + 2 * character.isupper() for character in value]
+    changes = sum(one != other for one, other in pairwise(classes))
+    return changes >= len(value) * (0.25 if value.islower() or value.isupper() else 0.4)
+
+
+def is_uuid(value: str) -> bool:
+    parts = value.split("-")
     return list(map(len, parts)) == _UUID_PARTS and _HEX.issuperset("".join(parts))
+
+
+def is_strong(value: str) -> bool:
+    """Letters with digits or symbols among them, as only passwords have: not a word, a number, `OAuth2`, `ISO27001`."""
+    if len(value) < 6 or not any(map(str.isalpha, value)):
+        return False
+    if not _PASSWORD_SYMBOLS.isdisjoint(value.rstrip("@")):
+        return True
+    digits = sum(map(str.isdigit, value))
+    letters = value.replace("-", "").replace("_", "").replace(".", "").strip("0123456789")
+    return digits > 1 and not letters.isupper() and not is_joined_words(value)
 
 
 def is_stand_in(value: str) -> bool:
@@ -231,13 +258,16 @@ def is_code(value: str) -> bool:
     """A call, a subscript, a dotted name, a path, an address or a constant's name rather than a literal."""
     if "://" in value or value.startswith(("/", "./", "../", "~/")):
         return True
+    ending = value.rpartition(".")[2]
+    if "/" in value and "." in value and ending.isalpha() and ending.islower() and len(ending) <= 4:
+        return True  # a path
     head = value.partition("(")[0].partition("[")[0]
     name = head.replace(".", "").replace("_", "").replace("::", "").replace("->", "")
     if head != value and (not head or head[0].isalpha() or head[0] == "_") and name.isalnum():
         return True
     if "." in head and all(part.isidentifier() for part in head.split(".")) and not _looks_like_jwt(head):
         return True
-    return "_" in value and value.isidentifier() and not has_digit(value)
+    return "_" in value and value.isidentifier() and (not has_digit(value) or "password" in value)
 
 
 def entropy_bits(value: str) -> float:
@@ -249,9 +279,9 @@ def entropy_bits(value: str) -> float:
     return -sum(count / size * log2(count / size) for count in counts)
 
 
-def is_unknown_secret(value: str) -> bool:
-    """Long, of mixed characters and without pattern; not a hash or words."""
-    if not 20 <= len(value) <= 512 or is_hash_or_uuid(value):
+def is_unknown_secret(value: str, hexadecimal: bool = False) -> bool:
+    """Long, of mixed characters and without pattern; not a UUID or words, and no hash unless those are wanted."""
+    if not 20 <= len(value) <= 512 or (is_uuid(value) if hexadecimal else is_hash_or_uuid(value)):
         return False
     letters = any(map(str.isalpha, value))
     return letters and is_random(value) and entropy_bits(value) >= (3.0 if _HEX.issuperset(value) else 3.6)
@@ -299,3 +329,8 @@ def varied(text: str, match: Match[str]) -> Span | None:
 def random_tail(text: str, match: Match[str]) -> Span | None:
     """The whole match, if what follows its prefix is random."""
     return match.span() if is_random(match.group()) else None
+
+
+def jumbled_tail(text: str, match: Match[str]) -> Span | None:
+    """The whole match, if its letters and digits have no order."""
+    return match.span() if is_jumbled(match.group()) else None

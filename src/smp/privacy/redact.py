@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from smp.errors import InvalidConfig
 from smp.privacy import assignments, sieve
+from smp.privacy.longwords import LongWords
 from smp.privacy.numbers import NUMBERS, may_have_number
-from smp.privacy.patterns import GENERAL, LONG_WORD, PROVIDERS, Rule
-from smp.privacy.plausible import DIGITS
+from smp.privacy.patterns import Rule
+from smp.privacy.rules import RULES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ IDENTITIES = frozenset(["author", "by", "updated_by", "resolved_by", "approved_b
 TAG_FORM = "redacted."  # brackets cannot stand in a tag
 _SHORTEST = 4  # no rule finds anything in a shorter text
 _MOST_PASSES = 6
-_OF_HASHES = "0123456789abcdef-+:.,;()TZ"  # also of dates; every trigger of a token has another character
+_GATES = (" -", "pass", "'", '"', "=", "://", ": ", ":", "")
 _LONGEST_NAME = 20  # of a field; a longer one may be a secret itself
 
 
@@ -104,38 +105,38 @@ class _Assignments(Rule):
 
 _BY_NAME = ("password", "secret", "unknown_secret", "aws_secret_key", "datadog_key")
 GROUPS: dict[str, list[str]] = {}
-for _rule in (*PROVIDERS, *GENERAL, *NUMBERS):
+for _rule in (*RULES, *NUMBERS):
     _kinds = GROUPS.setdefault(_rule.group, [])
     if _rule.kind not in _kinds:
         _kinds.append(_rule.kind)
 GROUPS["api_key"] += ["aws_secret_key", "datadog_key"]
-GROUPS["password"] += ["password"]
-GROUPS["secret"] = ["secret"]
-GROUPS["unknown_secret"] = ["unknown_secret"]
+for _kind in ("password", "secret", "unknown_secret"):
+    _kinds = GROUPS.setdefault(_kind, [])
+    if _kind not in _kinds:
+        _kinds.append(_kind)
 NAMES = frozenset([*GROUPS, *(kind for kinds in GROUPS.values() for kind in kinds)])
 
 
 class Redactor:
     """The rules that hold for a store. Make one and keep it: it can be used by any number of threads."""
 
-    __slots__ = ("_always", "_has_own", "_long_triggers", "_names_matter", "_numbers", "_off", "_triggers", "enabled")
+    __slots__ = ("_always", "_has_own", "_long_words", "_names_matter", "_numbers", "_off", "_triggers", "enabled")
 
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
         given = settings or {}
         self.enabled = bool(given.get("enabled", True))
         self._off = _switched_off(given.get("off", ()))
-        rules = [rule for rule in (*PROVIDERS, *GENERAL) if rule.kind not in self._off]
+        rules = [rule for rule in RULES if rule.kind not in self._off]
         own = _own(given.get("patterns", ()))
         self._has_own = bool(own)  # the sieve knows only the rules that SMP brings along
         self._names_matter = any(kind not in self._off for kind in _BY_NAME)
-        if self._names_matter:
-            rules.append(_Assignments(self._off))
-        ranked = list(enumerate([*own, *rules]))
+        names = [_Assignments(self._off)] if self._names_matter else []
+        rules = [*own, *(rule for rule in rules if rule.kind != "unknown_secret"), *names, *rules]
+        ranked = list(enumerate(dict.fromkeys(rules)))  # the most exact ones first
         self._always = [(rank, rule) for rank, rule in ranked if not rule.triggers]
-        self._triggers = [
-            (trigger.lower(), each) for each in ranked for trigger in each[1].triggers if not each[1].in_long_word
-        ]
-        self._long_triggers = _by_mark(each for each in ranked if each[1].in_long_word)
+        by_trigger = [each for each in ranked if not each[1].in_long_word or each[1].by_context]
+        self._triggers = _gated((trigger.lower(), each) for each in by_trigger for trigger in each[1].triggers)
+        self._long_words = LongWords(each for each in ranked if each[1].in_long_word and not each[1].by_context)
         self._numbers = [(1000 + rank, rule) for rank, rule in enumerate(NUMBERS) if rule.kind not in self._off]
 
     def redact(self, text: str, field: str = "") -> tuple[str, list[Removal]]:
@@ -194,13 +195,12 @@ class Redactor:
     def _rules_for(self, text: str, low: str) -> list[tuple[int, Rule]]:
         """The few rules of which a trigger occurs."""
         rules = list(self._always)
-        rules += [ranked for trigger, ranked in self._triggers if trigger in low]
-        words = [word for word in text.split() if len(word) >= LONG_WORD and not _is_plain(word)]
-        if words:
-            long_words, longest = " ".join(words), max(map(len, words))
-            for mark, triggers in self._long_triggers:
-                if mark in long_words:
-                    rules += [each for trigger, each in triggers if trigger in long_words and each[1].least <= longest]
+        for gate, triggers in self._triggers:
+            if gate in low:
+                for trigger, found in triggers:
+                    if trigger in low:
+                        rules += found
+        rules += self._long_words.rules_in(text)
         if self._numbers and may_have_number(text):
             rules += [each for each in self._numbers if _is_wanted(each[1], low)]
         return rules if len(rules) < 2 else list(dict.fromkeys(rules))
@@ -344,23 +344,19 @@ def _is_text(value: object) -> bool:
     return type(value) is str
 
 
+def _gated(triggers: Iterable[tuple[str, Ranked]]) -> list[tuple[str, list[tuple[str, list[Ranked]]]]]:
+    """The rules of each trigger; triggers under a part that they share, so that most texts rule out many at once."""
+    by_trigger: dict[str, list[Ranked]] = {}
+    for trigger, each in triggers:
+        by_trigger.setdefault(trigger, []).append(each)
+    gates: dict[str, list[tuple[str, list[Ranked]]]] = {gate: [] for gate in _GATES}
+    for trigger, rules in by_trigger.items():
+        gates[next(gate for gate in gates if gate in trigger)].append((trigger, rules))
+    return list(gates.items())
+
+
 def _is_wanted(rule: Rule, low: str) -> bool:
     return not rule.triggers or any(trigger in low for trigger in rule.triggers)
-
-
-def _by_mark(rules: Iterable[Ranked]) -> list[tuple[str, list[tuple[str, Ranked]]]]:
-    """Triggers under a character that they share, so that most texts rule out many of them at once."""
-    marked: dict[str, list[tuple[str, Ranked]]] = {mark: [] for mark in ("_", "-", "")}
-    for each in rules:
-        for trigger in each[1].triggers:
-            mark = next(mark for mark in marked if mark in trigger)
-            marked[mark].append((trigger, each))
-    return list(marked.items())
-
-
-def _is_plain(word: str) -> bool:
-    """A path or a name in small letters, a hash, a date: a token has digits or capitals, and letters beyond those of hashes."""
-    return (word.islower() and DIGITS.isdisjoint(word)) or not word.strip(_OF_HASHES)
 
 
 def _small(text: str) -> str:

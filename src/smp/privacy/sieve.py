@@ -1,4 +1,4 @@
-"""Can it be ruled out at a glance that a text holds a secret? Most memories hold none, and every write asks.
+"""Cheap prefilter: texts that cannot contain a secret skip redaction.
 
 Guarantees: `NOTHING` is certain: no rule that SMP brings along finds anything in such a text. `NAMES` means that only what
 stands under a telling name can be one (`assignments`). `PERHAPS` costs a proper look.
@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from smp.privacy import assignments
 from smp.privacy.numbers import LEAST_DIGITS
-from smp.privacy.patterns import GENERAL, LONG_WORD, PROVIDERS
+from smp.privacy.patterns import LONG_WORD
+from smp.privacy.rules import RULES
 
 NOTHING, NAMES, PERHAPS = 0, 1, 2
 _DIGITS = b"0123456789"
@@ -29,14 +30,22 @@ _WORDS = bytes(0x20 if each in _SPACES else 0x78 for each in range(256))
 _NOT_SIGNS = _PROSE.replace(b"'", b"") + _SPACES
 
 _LITERALS = dict.fromkeys(
-    trigger.lower().encode() for rule in (*PROVIDERS, *GENERAL) if not rule.in_long_word for trigger in rule.triggers
+    trigger.lower().encode() for rule in RULES if not rule.in_long_word for trigger in rule.triggers
 )
-_NEED_SIGNS = (b"bearer", b"authorization")  # such headers are asked for a digit or a colon
+_PASS, _PASSWORDS = b"pass", (b"passw", b"passphrase", b"passcode")
+_NEED_SIGNS = (b"bearer", b"authorization", *_PASSWORDS)  # what follows them has a digit, a sign or a quote
+_WITH_SIGNS = (b"bearer", b"authorization", _PASS)
+_GATES = (b" -", b"('", b'("')  # options of commands, calls: looked for only where there is one
 _SIGNS = {literal: literal.translate(None, _NOT_SIGNS)[:1] for literal in _LITERALS}
-_IN_PROSE = tuple(literal for literal in _LITERALS if not _SIGNS[literal] and literal not in _NEED_SIGNS)
+_LEFT = tuple(literal for literal in _LITERALS if not any(need in literal for need in _NEED_SIGNS))
+_IN_PROSE = tuple(literal for literal in _LEFT if not _SIGNS[literal])
+_GATED = {gate: tuple(literal for literal in _LEFT if gate in literal) for gate in _GATES}
+_PLAIN = tuple(literal for literal in _LEFT if not any(gate in literal for gate in _GATES))
 _BY_SIGN = tuple(
-    (sign, tuple(literal for literal in _LITERALS if _SIGNS[literal] == sign))
-    for sign in sorted({sign for sign in _SIGNS.values() if sign})
+    (sign, tuple(literal for literal in (*_PLAIN, *_GATES) if literal.translate(None, _NOT_SIGNS)[:1] == sign))
+    for sign in sorted(
+        {sign for sign in map(_SIGNS.get, _PLAIN) if sign} | {gate.translate(None, _NOT_SIGNS) for gate in _GATES}
+    )
 )
 _NAMES = tuple(name.encode() for name in assignments.TRIGGERS)
 _JOINT_SIGNS = tuple(joint.encode() for joint in assignments.JOINTS if not joint.strip().isalpha())
@@ -62,12 +71,12 @@ def _glance_at_signs(raw: bytes, low: bytes) -> int:
     for sign, literals in _BY_SIGN:
         if sign in signs:
             for literal in literals:
-                if literal in low:
+                if literal in low and (literal not in _GATED or _is_one_in(_GATED[literal], low)):
                     return PERHAPS
     if len(signs) >= LEAST_DIGITS and len(signs) - len(signs.translate(None, _DIGITS)) >= LEAST_DIGITS:
         return PERHAPS
-    for literal in _NEED_SIGNS:
-        if literal in low:
+    for literal in _WITH_SIGNS:
+        if literal in low and (literal != _PASS or _is_one_in(_PASSWORDS, low)):
             return PERHAPS
     return NAMES if _may_join(signs, low) and _is_one_in(_NAMES, low) else NOTHING
 
