@@ -7,8 +7,12 @@ from pathlib import Path
 
 from smp.files.disk import Disk
 from smp.files.system import RealSystem
-from smp.files.user_state import state_of
+from smp.files.user_state import UserState, state_of
+
+
+def user_state(root: str | os.PathLike[str]) -> UserState:
+    return state_of(os.fspath(root), Disk(RealSystem(os.fspath(root))))
 
 
 def state_folder(root: str | os.PathLike[str]) -> Path:
-    return Path(state_of(os.fspath(root), Disk(RealSystem(os.fspath(root)))).folder)
+    return Path(user_state(root).folder)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import smp
 from smp.hooks import note as notes
-from tests.user_state import state_folder
+from tests.user_state import state_folder, user_state
 
 BYTECODE = tempfile.mkdtemp(prefix="smp-bytecode-")  # as installed: compiled once, whatever the environment says
 atexit.register(shutil.rmtree, BYTECODE, ignore_errors=True)
@@ -99,7 +99,7 @@ class Project:
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def note(self, host_session: str) -> notes.Note:
-        return notes.read(state_of(str(self.root), Disk(RealSystem(str(self.root)))), host_session)
+        return notes.read(user_state(self.root), host_session)
 
 
 class Host:
