@@ -15,7 +15,15 @@ import jsonschema
 
 import smp
 from smp.agents.fence import CLOSE, MARK, OPEN, strip
-from smp.errors import InvalidRecord, MemoryNotFound, SessionNotFound, SizeLimitExceeded, StoreNotFound, UserError
+from smp.errors import (
+    InvalidRecord,
+    MemoryNotFound,
+    NotAllowed,
+    SessionNotFound,
+    SizeLimitExceeded,
+    StoreNotFound,
+    UserError,
+)
 from smp.mcp.answers import Reply
 from smp.mcp.desk import Caller, Desk
 from smp.mcp.recalling import tokens_of
@@ -161,7 +169,6 @@ def test_what_was_recalled_is_not_stored_as_new(caller: Caller) -> None:
         ("remember", {"text": "x"}, "type: is needed."),
         ("remember", {"type": "dream", "text": "x"}, "type: should be 'decision'"),
         ("remember", {"type": "finding"}, "finding"),
-        ("remember", {"type": "agent_state", "text": "x"}, "fields.agent"),
         ("get", {"ids": []}, "ids: "),
         ("get", {"ids": ["A", "B"], "start": 5}, ""),
         ("update", {"action": "change", "id": "FIND-0001"}, "changes: say what"),
@@ -478,7 +485,7 @@ def test_a_server_for_one_agent_brings_no_context_of_another(memory: Any) -> Non
     session = memory.create_session("shop")
     session.update_agent_state("veritas", {"task": "secret audit"})
     assert "secret audit" not in call(Desk(memory, author="architect").caller(None), "context")["text"]
-    with pytest.raises(InvalidRecord, match="started for architect"):
+    with pytest.raises(NotAllowed, match="started for architect"):
         call(Desk(memory, author="architect").caller(None), "context", agent="veritas")
     assert "secret audit" in call(Desk(memory, author="veritas").caller(None), "context")["text"]
 
