@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from smp.agents.fence import OPEN
+from smp.agents.fence import inside
 from smp.agents.fitting import ELLIPSIS, count_tokens, one_line
 from smp.errors import InvalidRecord, NotAllowed
 from smp.mcp.answers import Reply, recalled
@@ -99,7 +99,7 @@ def context(caller: Caller, given: arguments.Context) -> Reply:
         max_tokens=given.max_tokens,
         counter=_as_json,
     )
-    reply = recalled({"text": _inner(made.text)}, "Nothing to recall.")
+    reply = recalled({"text": inside(made.text)}, "Nothing to recall.")
     if made.text:
         reply.text = made.text  # it is fenced already
     return reply
@@ -214,13 +214,6 @@ def _fields(item: dict[str, Any]) -> str:
     rest = {name: value for name, value in item.items() if name not in ("id", "type", "text")}
     lines = [f"{name}: {one_line(_text(value))}" for name, value in rest.items()]
     return "\n".join([f"{item['id']} ({item['type']})", *lines, f"text: {item['text']}"])
-
-
-def _inner(text: str) -> str:
-    """What stands inside the fence of a context; the answer has a fence of its own."""
-    if not text.startswith(OPEN):
-        return text
-    return "\n".join(text.split("\n")[3:-1])
 
 
 def _as_json(text: str) -> int:

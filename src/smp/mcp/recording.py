@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from smp.agents import fence
 from smp.agents.fitting import one_line
 from smp.errors import InvalidRecord, NotAllowed, UserError
-from smp.mcp.answers import Reply, plain
+from smp.mcp.answers import Reply, plain, recalled
 from smp.model.time import to_text
 from smp.model.types import KINDS
 
@@ -170,7 +170,7 @@ def sessions(caller: Caller, given: arguments.Sessions) -> Reply:
 def _sessions(rows: list[dict[str, Any]], after: int | None = None) -> Reply:
     lines = ["- " + ", ".join(_said(name, value) for name, value in row.items()) for row in rows]
     lines += [f"(more: offset {after})"] if after is not None else []
-    return plain({"sessions": rows, "next_offset": after}, "\n".join(lines) or "No sessions yet.")
+    return recalled({"sessions": rows, "next_offset": after}, "\n".join(lines) or "No sessions yet.")
 
 
 def _said(name: str, value: Any) -> str:
@@ -182,14 +182,10 @@ def _said(name: str, value: Any) -> str:
 
 
 def _head(session: Any) -> dict[str, Any]:
-    """Who takes part; names that people gave, so nothing that reads as a mark."""
+    """Who takes part."""
     info = session.info
     known = {"project": info.project, "user": info.user, "agents": list(info.agents)}
-    return {name: _quiet(value) for name, value in known.items() if value}
-
-
-def _quiet(value: Any) -> Any:
-    return [fence.unmarked(each) for each in value] if isinstance(value, list) else fence.unmarked(value)
+    return {name: value for name, value in known.items() if value}
 
 
 def _stored(record: Record, done: str, redacted: bool = False) -> Reply:

@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
 
 import smp
+from smp.agents.fence import inside
 from smp.errors import MemoryNotFound, NotAllowed, SMPError
 from smp.mcp import resources
 from smp.mcp.desk import Caller, Desk
@@ -149,7 +150,7 @@ def test_counts_hold_only_what_the_caller_may_see(memory: Any) -> None:
             call(dev, "forget", action="list", session="shop"),
             call(dev, "recall", session="shop", limit=2)["items"],
             call(dev, "forget", types=["learning"], session="shop", preview=True),
-            resources.text_at(dev, "memory://session/shop"),
+            inside(resources.text_at(dev, "memory://session/shop")),
         ]  # fmt: skip
 
     call(dev, "remember", type="learning", text="for all", session="shop")
