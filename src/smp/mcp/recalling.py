@@ -88,8 +88,7 @@ def context(caller: Caller, given: arguments.Context) -> Reply:
     fixed = caller.desk.author
     if fixed and given.agent not in (None, fixed):
         raise NotAllowed(f"agent: this server was started for {fixed}; leave it out.", field="agent")
-    name = given.session or caller.desk.default_session
-    session = caller.session(name).id if name else None
+    session = caller.session(given.session).id if given.session or caller.memory.latest_session() else None
     made = context(
         caller.memory,
         given.agent or caller.name,

@@ -104,7 +104,7 @@ def test_without_a_task_it_is_a_digest(memory: smp.Memory, session: smp.SessionM
 
 
 def test_a_new_session_begins_where_the_last_one_stopped(memory: smp.Memory, session: smp.SessionMemory) -> None:
-    fresh = memory.create_session("fresh")
+    fresh = memory.create_session("fresh", user="ada")
     context = fresh.context("architect")
     turns = [item for item in context.items if item.section == "turn"]
     assert [item.record.session for item in turns] == ["now", "now"]

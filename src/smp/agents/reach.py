@@ -1,0 +1,59 @@
+"""Which sessions a context may gather from: the session's own user separates them.
+
+    the session itself, and `global`     always
+    sessions without a user              always
+    sessions of the same user            always
+    sessions of other users              only if `context.share_users` is on for them: in the store, or in that session's own settings
+
+A session without a user, as hooks make them, has none of its own: sessions that have a user are those of others.
+
+Guarantees: a session whose head cannot be read, so that nobody knows whose it is, counts as another user's.
+Non-guarantees: `query` and everything that names sessions itself is not limited. Files are files.
+"""
+
+from __future__ import annotations
+
+from smp.agents import GLOBAL_SESSION
+from smp.errors import SMPError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from smp.store.file_store import FileStore
+
+SETTING = "context.share_users"
+
+
+class Reach:
+    """The sessions that a context for one session, or for one without a user that does not exist yet, may gather from."""
+
+    def __init__(self, store: FileStore, session: str | None) -> None:
+        self._store = store
+        self._session = session
+        self._user = self._user_of(session) if session is not None else None
+        self._known: dict[str, bool] = {}
+
+    def allows(self, session: str) -> bool:
+        """Whether memories of this session may be handed out."""
+        if session not in self._known:
+            self._known[session] = session in (self._session, GLOBAL_SESSION) or self._is_shared(session)
+        return self._known[session]
+
+    def sessions(self) -> list[str]:
+        """All of them. Reads the head of every session, so it is asked only where another user's session was met."""
+        return [name for name in self._store.session_ids() if self.allows(name)]
+
+    def _is_shared(self, session: str) -> bool:
+        try:
+            info = self._store.session(session).info()
+            if info.user is None or info.user == self._user:
+                return True
+            config = self._store.config
+            return bool((config.override_session(info.config, session) if info.config else config)[SETTING])
+        except (SMPError, OSError):
+            return False
+
+    def _user_of(self, session: str) -> str | None:
+        try:
+            return self._store.session(session).info().user
+        except (SMPError, OSError):
+            return None
