@@ -13,14 +13,24 @@ Non-guarantees: `query` and everything that names sessions itself is not limited
 
 from __future__ import annotations
 
+from os.path import join
+from weakref import WeakKeyDictionary
+
 from smp.agents import GLOBAL_SESSION
 from smp.errors import SMPError
+from smp.files.disk import identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
+    from smp.model.session_info import SessionInfo
     from smp.store.file_store import FileStore
 
 SETTING = "context.share_users"
+_read: WeakKeyDictionary[FileStore, dict[str, tuple[Any, SessionInfo]]] = (
+    WeakKeyDictionary()
+)  # heads, as long as their files are the same
 
 
 class Reach:
@@ -44,7 +54,7 @@ class Reach:
 
     def _is_shared(self, session: str) -> bool:
         try:
-            info = self._store.session(session).info()
+            info = self._head_of(session)
             if info.user is None or info.user == self._user:
                 return True
             config = self._store.config
@@ -54,6 +64,19 @@ class Reach:
 
     def _user_of(self, session: str) -> str | None:
         try:
-            return self._store.session(session).info().user
+            return self._head_of(session).user
         except (SMPError, OSError):
             return None
+
+    def _head_of(self, session: str) -> SessionInfo:
+        store = self._store
+        if not store.layout.info_file:  # the head is an entry of the log, which every write changes
+            return store.session(session).info()
+        path = join(store.layout.folder(store.root, session), store.layout.info_file)
+        found = store.disk.stat(path)
+        state = found and identity(found)
+        heads = _read.setdefault(store, {})
+        known = heads.get(session)
+        if known is None or state is None or known[0] != state:
+            known = heads[session] = (state, store.session(session).info())
+        return known[1]

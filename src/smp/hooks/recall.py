@@ -222,7 +222,10 @@ def _for_prompt(reader: Reader, event: Event, note: Note, session: str) -> Recal
         asked: dict[str, Any] = {"types": list(types), "limit": limit, "track_access": False}
         hits = reader.query(words, **asked)
         if not all(reach.allows(hit.record.session) for hit in hits):
-            hits = reader.query(words, **asked, sessions=reach.sessions() or [session])
+            within = reach.sessions()
+            if not within:
+                break
+            hits = reader.query(words, **asked, sessions=within)
         for hit in hits:
             if hit.relevance < max(least, _OF_THE_BEST * hits[0].relevance):
                 break

@@ -200,6 +200,25 @@ def test_hooks_recall_nothing_of_sessions_that_have_a_user(tmp_path: Path, count
         assert BOB not in found.text + str(found.refs)
 
 
+def test_hooks_recall_nothing_where_every_session_has_a_user(tmp_path: Path) -> None:
+    with smp.open(tmp_path / "store") as memory:
+        fill(memory.create_session("bobs", user="bob"), BOB)
+    reader = Reader(str(tmp_path / "store"), {})
+    told = {"session_id": "h1", "cwd": str(tmp_path), "prompt": ASKED}
+    assert recalled(reader, Event("claude-code", "UserPromptSubmit", told), "claude-code-1").text == ""
+    assert recalled(reader, Event("claude-code", "SessionStart", told), "claude-code-1").refs == []
+
+
+def test_a_session_that_gets_another_user_is_that_users_at_once() -> None:
+    memory = store()
+    ada = memory.session("adas")
+    assert NOBODY in texts(ada.context(task=ASKED, max_tokens=20_000))
+    memory.session("nobodys").change_info(user="bob")
+    assert NOBODY not in texts(ada.context(task=ASKED, max_tokens=20_000))
+    memory.session("nobodys").change_info(user="ada")
+    assert NOBODY in texts(ada.context(task=ASKED, max_tokens=20_000))
+
+
 def test_every_kind_of_memory_is_in_this_test() -> None:
     memory = store()
     assert {record.type for record in memory.session("bobs").records()} == set(KINDS)

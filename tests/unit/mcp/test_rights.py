@@ -148,7 +148,12 @@ def test_counts_hold_only_what_the_caller_may_see(memory: Any) -> None:
             *(call(dev, "overview", what=what, session="shop")["text"] for what in ("summary", "topics", "timeline", "agents", "stats")),
             call(dev, "overview", what="stats", session="*")["text"],
             call(dev, "forget", action="list", session="shop"),
-            call(dev, "recall", session="shop", limit=2)["items"],
+            *(
+                (found["items"], found.get("next_offset"))
+                for given in ({}, {"sort": "oldest"}, {"query": "for all"}, {"types": ["learning"]}, {"topic": "plans"})
+                for limit in (1, 2, 4, 10)
+                for found in [call(dev, "recall", session="shop", limit=limit, **given)]
+            ),
             call(dev, "forget", types=["learning"], session="shop", preview=True),
             inside(resources.text_at(dev, "memory://session/shop")),
         ]  # fmt: skip
