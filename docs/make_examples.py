@@ -15,12 +15,14 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest import mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "src"))  # the code beside these docs, installed or not
 
 import smp  # noqa: E402
 from smp import errors  # noqa: E402
+from smp.agents import fence  # noqa: E402
 from smp.config import SETTINGS  # noqa: E402
 from smp.files.disk import Disk  # noqa: E402
 from smp.files.layouts import NAMES, layout_named  # noqa: E402
@@ -164,7 +166,8 @@ def context() -> str:
         session = memory.session(SESSION)
         session.add_finding("Passwords are logged", severity="critical", author="veritas", recommendation="Mask them")
         memory.global_memory.set_preference("language", "English")
-        return f"```text\n{session.context('veritas', task='check the login')}\n```\n"
+        with mock.patch.object(fence, "new_nonce", return_value="1f2e3d4c"):  # a random number otherwise
+            return f"```text\n{session.context('veritas', task='check the login')}\n```\n"
 
 
 def settings_table() -> str:

@@ -66,6 +66,7 @@ SETTINGS = (
     Setting("privacy.redaction.enabled", True, Switch(), "Whether secrets are taken out of what is written, see privacy.md."),
     Setting("privacy.redaction.off", [], Names(), "Rules or kinds that are not applied, such as phone."),
     Setting("privacy.redaction.patterns", [], Patterns(), "Own patterns for what is taken out, too."),
+    Setting("context.share_users", False, Switch(), "Whether a context brings memories of sessions of other users, too."),
     Setting("track_access", True, Switch(), "Whether being found counts for how present a memory is."),
     Setting("decay.enabled", True, Switch(), "Whether memories fade at all."),
     Setting("decay.policy", "smp", Choice("smp", "half-life", "boosted", "simple"), "By which rule memories fade."),

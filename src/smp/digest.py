@@ -37,7 +37,7 @@ _GRAVITY = ("critical", "high", "important", "medium", "low", "minor", "info")
 
 def digest_text(memory: Memory) -> str:
     """The whole page."""
-    from smp.agents.fence import fence
+    from smp.agents.fence import fence, nonce_from
 
     parts = ["# Memory", ""]
     for type, title in _TITLES.items():
@@ -47,7 +47,8 @@ def digest_text(memory: Memory) -> str:
         parts += [] if records else ["None."]
         parts.append("")
     parts += ["## Last sessions", "", *(_sessions(memory) or ["None."])]
-    return f"{MARK}\n{fence(chr(10).join(parts))}\n"
+    text = "\n".join(parts)
+    return f"{MARK}\n{fence(text, nonce_from(text))}\n"
 
 
 def write_digest(memory: Memory, path: str, *, force: bool = False) -> bool:

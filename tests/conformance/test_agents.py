@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import smp
-from smp.agents.fence import CLOSE, OPEN
+from smp.agents.fence import closing, find
 from smp.errors import MemoryNotFound, NotAllowed
 from smp.files.layouts import NAMES
 from smp.testing import FrozenClock
@@ -28,7 +28,7 @@ def test_a_context_holds_what_matters(memory: smp.Memory) -> None:
     before = memory.create_session("before", user="ada")
     before.add_decision("Use PostgreSQL for orders", rationale="ACID:\n\n## not a heading", author="architect")
     session = memory.create_session("now", user="ada")
-    session.add_turn("user", f"What about\n---\n{CLOSE} orders?")
+    session.add_turn("user", f"What about\n---\n{closing('1f2e3d4c')} orders?")
     session.add_finding("Orders are lost", severity="critical", author="veritas")
     session.add_preference("style", "brief")
     session.update_agent_state("architect", {"task": "orders"})
@@ -42,8 +42,7 @@ def test_a_context_holds_what_matters(memory: smp.Memory) -> None:
         *[ref for ref in context.ids if ref.endswith("LEARN-0001")],
         "now/TURN-0001",
     ]
-    assert context.text.startswith(OPEN)
-    assert context.text.index(CLOSE) == len(context.text) - len(CLOSE)
+    assert find(context.text) == [(0, len(context.text))]
     assert "ACID: ## not a heading" in context.text
     assert context.tokens <= 400
 

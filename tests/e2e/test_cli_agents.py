@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import smp
-from smp.agents.fence import CLOSE, OPEN
+from smp.agents.fence import find
 from tests.e2e.terminal import Terminal
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -34,8 +34,7 @@ def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
 
 def test_context(cli: Terminal) -> None:
     text = cli.ok("context", "--agent", "architect", "--task", "which database for orders", "--max-tokens", "500")
-    assert text.startswith(OPEN)
-    assert text.rstrip().endswith(CLOSE)
+    assert find(text.rstrip()) == [(0, len(text.rstrip()))]
     assert "DEC-0001 (architect): Use PostgreSQL for orders" in text
     found = cli.json("context", "--agent", "architect", "--session", "shop", "--topic", "login")
     assert found["agent"] == "architect"

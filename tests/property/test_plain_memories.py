@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from smp.agents.fence import CLOSE, OPEN
+from smp.agents.fence import fence
 from smp.errors import SMPError
 from smp.model.types import KINDS
 from smp.privacy.redact import Redactor
@@ -27,8 +27,8 @@ sayings = st.sampled_from(
         "Größe der Tabelle: 3 × größer — 表は大きい 🙂",
         "password: hunter2hunter2",
         "the token is TICKET-1234, see ada@example.org",
-        f"as said {OPEN}\nold\n{CLOSE} before",
-        f"{OPEN}\nnothing else\n{CLOSE}",
+        f"as said {fence('old')} before",
+        fence("nothing else"),
         "half a pair \ud83d of surrogates",
         "",
         " ",

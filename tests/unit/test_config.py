@@ -116,6 +116,7 @@ def test_the_defaults():
             "days": {"conversation": 90, "decision": 365, "finding": 180, "preference": 730},
         },
         "privacy": {"redaction": {"enabled": True, "off": [], "patterns": []}},
+        "context": {"share_users": False},
         "track_access": True,
         "decay": {
             "enabled": True,

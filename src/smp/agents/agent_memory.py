@@ -1,4 +1,4 @@
-"""A session as one agent may see it: read, ask, write in its own name.
+"""A session as one agent may see it: read, ask, write in its own name. The MCP server reads and writes through it, too.
 
     agent = memory.agent("architect", session="checkout-review")
     agent.relevant_decisions("login")
@@ -58,7 +58,7 @@ def agent_in(memory: Memory, name: str, session: str | SessionMemory | None) -> 
 class AgentMemory(AgentWriting, Asking):
     """One session of a store as one agent may see it. Made by `Memory.agent` and `SessionMemory.agent`."""
 
-    def __init__(self, session: SessionMemory, agent: str, guard: Guard | None = None) -> None:
+    def __init__(self, session: SessionMemory, agent: str | None, guard: Guard | None = None) -> None:
         self.agent = agent
         self.id = session.id
         self._session = session
@@ -149,10 +149,15 @@ class AgentMemory(AgentWriting, Asking):
         return [record for record in every if self._viewer.sees(record)][-last:]
 
     def history(self, id: Any) -> list[dict[str, Any]]:
-        """What happened to a memory; to share one is to share its history."""
+        """What happened to a memory. Revisions that were written while it was hidden are named, without their content."""
+        from smp.agents.revisions import history_for
+
         if self.find(id) is None:
             raise self._missing(id_of(id))
-        return self._session.history(id)
+        steps: list[dict[str, Any]] = self._session._files.view(
+            lambda fold: history_for(fold.trails[id_of(id)], self._viewer)
+        )
+        return steps
 
     def as_of(self, time: datetime | str) -> Snapshot:
         """The session as it was at a time: what the agent may see of it now and could see then."""

@@ -1,6 +1,8 @@
-"""What may an agent write? Anything in its own name; nothing in another's, and nothing to what it cannot see.
+"""Write rights of an agent: it writes in its own name only, and changes only what it can see.
 
-Guarantees: every write is attributed to the agent. A change of a memory that the agent may not see is refused in the same
+`AgentMemory`, its transactions, workflows, MACP and the MCP server all write through the checks of this module.
+
+Guarantees: every write is attributed to the agent. The state of another agent is never changed, not even a shared one. A change of a memory that the agent may not see is refused in the same
 words as one of a memory that is not there. Checks come before the write; a refused write has changed nothing.
 """
 
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smp.agents.visibility import PRIVATE
+from smp.agents.visibility import FOR_ALL
 from smp.errors import DuplicateId, InvalidRecord, MemoryNotFound, NotAllowed
 from smp.model.types import KINDS, kind_of
 from smp.write.batch import Add, Change, Delete, Relate, Wish
@@ -23,22 +25,24 @@ if TYPE_CHECKING:
     Guard = Callable[[str, str], None]  # told the kind, and whose state or which preference; raises if it must not be
 
 _SHARED_KINDS = ("conversation", "preference", "summary")  # never one agent's own
-_OWNERS_FIELDS = ("author", "visibility", "agent")
+_OWNERS_FIELDS = frozenset(("author", "visibility", "agent"))
 
 
 class AgentWriting(WritingFor):
     """The ways to write, as one agent."""
 
-    agent: str
+    agent: str | None  # None: a caller without a name, which writes without an author
     _viewer: Viewer
     _guard: Guard | None = None
 
     @property
-    def _author(self) -> str:  # type: ignore[override]
+    def _author(self) -> str | None:  # type: ignore[override]
         return self.agent
 
     def update_state(self, state: Any, **fields: Any) -> AgentState:
         """Replace what the agent knows about its own work; others do not see it."""
+        if self.agent is None:
+            raise NotAllowed("agent: a caller without a name has no state of its own.", field="agent")
         return self.update_agent_state(self.agent, state, **fields)
 
     # -- may it?
@@ -49,10 +53,10 @@ class AgentWriting(WritingFor):
             return
         if isinstance(wish, (Change, Delete)):
             if wish.by not in (None, self.agent):
-                raise NotAllowed(
-                    f"by: {self.agent} writes in its own name, not in that of {wish.by}.", field="by", agent=self.agent
-                )
+                raise NotAllowed(f"by: {self._name} cannot write as {wish.by!r}.", field="by", agent=self.agent)
             kind, owner, name = self._check_target(wish.target)
+            if kind == "agent_state" and owner != self.agent:
+                raise self._not_its_state(owner)
             if isinstance(wish, Relate):
                 self._check_target(wish.other)
             elif isinstance(wish, Change) and isinstance(wish.changes, dict):
@@ -63,25 +67,28 @@ class AgentWriting(WritingFor):
         kind, data = wish.draft.kind.name, wish.draft.data
         author, role = data.get("author"), data.get("role")
         if kind == "agent_state" and data.get("agent") != self.agent:
-            raise NotAllowed(
-                f"agent: {self.agent} may write its own state, not that of {data.get('agent')}.",
-                field="agent",
-                agent=self.agent,
-            )
+            raise self._not_its_state(data.get("agent"))
         if author != self.agent and not (kind == "conversation" and role in ("user", "system", "tool")):
-            raise NotAllowed(
-                f"author: {self.agent} writes in its own name, not in that of {author}.",
-                field="author",
-                agent=self.agent,
-            )
+            raise NotAllowed(f"author: {self._name} cannot write as {author!r}.", field="author", agent=self.agent)
+        self._check_values(kind, data)
+        self._ask_guard(kind, _name_in(kind, data))
+
+    def _check_values(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Checks of new values that hold for a new memory and for a change of one."""
         if kind == "preference" and "key" in data and not self._may_set(str(data["key"])):
             raise NotAllowed("key: this preference cannot be set by an agent.", field="key")
-        if data.get("visibility") == PRIVATE and kind in _SHARED_KINDS:
+        if kind in _SHARED_KINDS and data.get("visibility") not in FOR_ALL:
             raise InvalidRecord(
                 f"visibility: a {kind} is for all agents of a session; use a learning or the agent's state for its own notes.",
                 field="visibility",
             )
-        self._ask_guard(kind, _name_in(kind, data))
+
+    @property
+    def _name(self) -> str:
+        return "a caller without a name" if self.agent is None else f"agent {self.agent!r}"
+
+    def _not_its_state(self, owner: Any) -> NotAllowed:
+        return NotAllowed(f"agent: {self._name} cannot write the state of {owner!r}.", field="agent", agent=self.agent)
 
     def _may_set(self, key: str) -> bool:
         """Whether the preference with this key, if there is one, is for all."""
@@ -93,7 +100,7 @@ class AgentWriting(WritingFor):
         """The kind of what is to be changed, whose it is and its name; it must be there for this agent."""
         if isinstance(target, Wish):
             draft = getattr(target, "draft", None)
-            return (draft.kind.name, self.agent, _name_in(draft.kind.name, draft.data)) if draft else ("", "", "")
+            return (draft.kind.name, self.agent or "", _name_in(draft.kind.name, draft.data)) if draft else ("", "", "")
         place, slash, id = target.rpartition("/")
         if slash and place != self._session.id:
             return "", "", ""  # in another session; only a relation may point there
@@ -105,11 +112,13 @@ class AgentWriting(WritingFor):
 
     def _check_changes(self, kind: str, owner: str, changes: Mapping[str, Any]) -> None:
         aliases = KINDS[kind].aliases if kind else {}
-        for field in {aliases.get(name, name) for name in changes}.intersection(_OWNERS_FIELDS):
-            if owner != self.agent or field != "visibility":
-                raise NotAllowed(
-                    f"{field}: only who wrote a memory may say who sees it, and nobody who wrote it.", field=field
-                )
+        named = {aliases.get(name, name): value for name, value in changes.items()}
+        for field in sorted(_OWNERS_FIELDS.intersection(named)):
+            if field != "visibility":
+                raise NotAllowed(f"{field}: cannot be changed; it says whose memory this is.", field=field)
+            if owner != self.agent:
+                raise NotAllowed(f"{field}: only the author of a memory can change who sees it.", field=field)
+        self._check_values(kind, named)
 
     def _ask_guard(self, kind: str, name: str) -> None:
         if self._guard is not None and kind:

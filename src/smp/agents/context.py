@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from smp.agents.fitting import Item
     from smp.agents.gathering import Wanted
+    from smp.agents.reach import Reach
     from smp.agents.seen import SeenFinder
     from smp.memory import Memory
     from smp.session import SessionMemory
@@ -42,6 +43,7 @@ def load() -> None:
         asking.load()
         with loading:
             import smp.agents.gathering
+            import smp.agents.reach
             import smp.agents.seen
             import smp.agents.visibility
             import smp.query.calendar  # noqa: F401
@@ -101,14 +103,17 @@ def context(
     turns: int = LAST_TURNS,
     at: datetime | str | None = None,
     track_access: bool = True,
+    reach: Reach | None = None,
 ) -> Context:
     """What an agent should know now.
 
     agent       whose state is recalled, and who may see it; None sees what is shared.
     task, topic what it is about to do, in words as they come; without both: a digest.
-    session     whose last turns are recalled; None: the one that was spoken in last.
+    session     whose last turns are recalled, and whose user says which sessions may be gathered from; None: the session
+                that was spoken in last, and all sessions may.
     counter     how many tokens a text has; default: a quarter of its characters.
     turns       how many last turns at most.
+    reach       the sessions that may be gathered from, if the session cannot say it because it does not exist yet.
     """
     checked_agent, checked_task, checked_topic = (
         _text(name, value) for name, value in (("agent", agent), ("task", task), ("topic", topic))
@@ -119,10 +124,13 @@ def context(
     load()
     from smp.agents.fitting import count_tokens
     from smp.agents.gathering import Wanted
+    from smp.agents.reach import Reach
     from smp.model.time import parse, to_moment, to_text
 
+    if reach is None and name is not None:
+        reach = Reach(memory.store, name)
     now = memory.now() if at is None else to_moment(parse(at, "at"))
-    wanted = Wanted(checked_agent, checked_task, checked_topic, name, turns, now, memory._policy())
+    wanted = Wanted(checked_agent, checked_task, checked_topic, name, turns, now, memory._policy(), reach)
     text, chosen, home = _recalled(memory, wanted, max_tokens, counter)
     if track_access and chosen:
         memory._note_access([item.record for item in chosen], memory.now())

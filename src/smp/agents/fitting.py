@@ -7,7 +7,7 @@ A memory stands there once, and on one line: what it holds cannot look like a he
 
 from __future__ import annotations
 
-from smp.agents.fence import fence
+from smp.agents import fence
 from smp.agents.saying import when_of
 
 TYPE_CHECKING = False
@@ -103,19 +103,20 @@ def one_line(text: str) -> str:
 
 def fitted(items: Iterable[Item], head: str, max_tokens: int, count: Counter) -> tuple[str, list[Item]]:
     """The text and what is in it. Items come best first; no more are asked for than fit."""
-    chosen = _chosen(items, head, max_tokens, count)
+    nonce = fence.new_nonce()
+    chosen = _chosen(items, fence.fence(head + "\n", nonce), max_tokens, count)
     while chosen:
-        text = _written(chosen, head)
+        text = _written(chosen, head, nonce)
         if count(text) <= max_tokens:
             return text, _in_order(chosen)
         chosen.pop()  # the least wanted; a counter need not add up
     return "", []
 
 
-def _chosen(items: Iterable[Item], head: str, max_tokens: int, count: Counter) -> list[Item]:
-    """As many as fit if tokens add up."""
+def _chosen(items: Iterable[Item], around: str, max_tokens: int, count: Counter) -> list[Item]:
+    """As many as fit beside the text around them if tokens add up."""
     chosen: list[Item] = []
-    left = max_tokens - count(fence(head + "\n")) - 1
+    left = max_tokens - count(around) - 1
     longest = min(max(max_tokens * 4 // _SHARE, _FEWEST_CHARACTERS), _MOST_CHARACTERS)
     known: set[str] = set()
     sections: set[str] = set()
@@ -164,7 +165,7 @@ def _in_order(chosen: list[Item]) -> list[Item]:
     return sorted(chosen, key=place)
 
 
-def _written(chosen: list[Item], head: str) -> str:
+def _written(chosen: list[Item], head: str, nonce: str) -> str:
     lines = [head] if head else []
     section = ""
     for item in _in_order(chosen):
@@ -172,4 +173,4 @@ def _written(chosen: list[Item], head: str) -> str:
             section = item.section
             lines += ["", f"## {SECTIONS[section]}"] if lines else [f"## {SECTIONS[section]}"]
         lines.append(item.line)
-    return fence("\n".join(lines))
+    return fence.fence("\n".join(lines), nonce)

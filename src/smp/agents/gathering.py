@@ -5,7 +5,8 @@
     agent         its own state, here or in the last session where it had one
     global        what was promoted from other sessions
 
-Guarantees: all come from one state of the index, as their records stand in the files, and the agent may see them. The same
+Guarantees: all come from one state of the index, as their records stand in the files, the agent may see them, and their
+sessions are within reach (`smp.agents.reach`). The same
 store, question and time give the same candidates. What is settled, superseded or about somebody else is left out.
 """
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any
 
+    from smp.agents.reach import Reach
     from smp.agents.seen import SeenFinder
     from smp.index.rows import Row
     from smp.model.record import Record
@@ -53,7 +55,7 @@ _NEW, _NEW_WITH_A_TASK = 0.45, 0.2  # how much it counts that something is new
 class Wanted:
     """Who needs what."""
 
-    __slots__ = ("agent", "now", "policy", "session", "task", "topic", "turns", "words")
+    __slots__ = ("agent", "now", "policy", "reach", "session", "task", "topic", "turns", "words")
 
     def __init__(
         self,
@@ -64,6 +66,7 @@ class Wanted:
         turns: int,
         now: datetime,
         policy: Any,
+        reach: Reach | None = None,
     ) -> None:
         self.agent = agent
         self.task = task
@@ -72,6 +75,7 @@ class Wanted:
         self.turns = turns
         self.now = now
         self.policy = policy
+        self.reach = reach  # the sessions that may be gathered from; None: all
         self.words = _words(f"{topic or ''} {task or ''}")  # task and topic as words alone, each once
 
 
@@ -101,8 +105,22 @@ class Gathering:
         self._found: dict[int, Candidate] = {}
         self._sessions: dict[int, str] = {}
         self._numbers: dict[str, list[int]] = {}
+        self._within: list[int] | None = None  # numbers of the sessions that are asked; None: all of them
+        self._met_others = False
 
     def gather(self) -> None:
+        """Ask all sessions; if some of what is found is another user's, ask again only those that may be gathered from.
+
+        Most stores have one user, and to know the user of every session costs reading all their heads.
+        """
+        self._gather()
+        if self._met_others and self._wanted.reach is not None:
+            self._within = self._finder.session_numbers(self._wanted.reach.sessions())
+            self._found.clear()
+            self.home = self._wanted.session
+            self._gather()
+
+    def _gather(self) -> None:
         self._last_turns()
         self._own_state()
         self._matching()
@@ -143,7 +161,20 @@ class Gathering:
             if session not in self._numbers:
                 self._numbers[session] = self._finder.session_numbers([session])
             conditions.sessions = self._numbers[session]
-        return self._finder.select(conditions, NEWEST, limit)
+        return self._select(conditions, limit)
+
+    def _select(self, conditions: Conditions, limit: int) -> list[Row]:
+        """The newest memories that meet the conditions, within reach."""
+        if conditions.sessions is None:
+            conditions.sessions = self._within
+        return [row for row in self._finder.select(conditions, NEWEST, limit) if self._is_in_reach(row)]
+
+    def _is_in_reach(self, row: Row) -> bool:
+        reach = self._wanted.reach
+        if reach is None or reach.allows(self._session_of(row)):
+            return True
+        self._met_others = True
+        return False
 
     def _search(self, words: str, types: tuple[str, ...] = ()) -> list[tuple[Row, float]]:
         """What matches these words, best first."""
@@ -151,10 +182,11 @@ class Gathering:
         text, conditions = parse(question.text), self._finder.conditions(question)
         if not text:
             return []
+        conditions.sessions = self._within
         found = self._finder.search(text, conditions, CANDIDATES, RARITY)
         ranking = Ranking(question, self._finder, self._wanted.policy)
         judged = ranking.of_found(found, text, conditions, _JUDGED, _SPARE)
-        return sorted(((each.row, each.relevance) for each in judged), key=_fits_best)
+        return sorted(((each.row, each.relevance) for each in judged if self._is_in_reach(each.row)), key=_fits_best)
 
     def _good(self, found: list[tuple[Row, float]], limit: int) -> list[tuple[Row, float]]:
         """The first ones that fit nearly as well as the best that the agent may see."""
@@ -224,7 +256,7 @@ class Gathering:
         wanted = self._wanted
         if wanted.topic:
             question = Question({"topic": wanted.topic, "types": (*_WRITTEN, "preference")}, wanted.now)
-            rows = self._finder.select(self._finder.conditions(question), NEWEST, _MATCHING)
+            rows = self._select(self._finder.conditions(question), _MATCHING)
             for place, row in enumerate(rows):
                 self._consider(row, 0.75 - 0.01 * place, "is about the topic")
         words = self._telling_words()
@@ -289,10 +321,13 @@ class Gathering:
             self._add(row, type, 0.35 + 0.5 * fit, why)
 
     def _is_of(self, row: Row, session: str | None) -> bool:
+        return self._session_of(row) == session
+
+    def _session_of(self, row: Row) -> str:
         number = row.doc >> POSITION_BITS
         if number not in self._sessions:
             self._sessions[number] = self._finder.session_of(row.doc)
-        return self._sessions[number] == session
+        return self._sessions[number]
 
     def _add(self, row: Row, section: str, score: float, why: str) -> None:
         known = self._found.get(row.doc)

@@ -1,7 +1,8 @@
-"""What may an agent hand out? An export of what it may see, with all that happened to it.
+"""Export of what an agent may see, with the history that it may see.
 
 Guarantees: as `smp.transfer.going_out`; of memories that the agent may not see nothing leaves, neither now nor from their
-history. The audit log says who exported.
+history. Revisions that were written while a memory was hidden from the agent are left out, and the memory says so
+(`smp.agents.revisions`). The audit log says who exported.
 """
 
 from __future__ import annotations
@@ -45,11 +46,13 @@ def export_seen(
 
 
 def _seen(carried: Exported, viewer: Viewer) -> Exported:
-    """Without the entries of what may not be seen."""
+    """Without what may not be seen: memories that are hidden now, and revisions that were."""
+    from smp.agents.revisions import entries_for
     from smp.model.fold import Fold
 
     fold = Fold()
     fold.add(carried.entries)
-    hidden = {name for name, trail in fold.trails.items() if not viewer.may_see(trail.first.type, trail.data())}
-    carried.entries = [entry for entry in carried.entries if entry.id not in hidden]
+    seen = [trail for trail in fold.trails.values() if viewer.may_see(trail.first.type, trail.data())]
+    entries = [entry for trail in seen for entry in entries_for(trail, viewer)]
+    carried.entries = sorted(entries, key=lambda entry: entry.seq)
     return carried

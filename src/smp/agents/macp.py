@@ -22,6 +22,7 @@ from smp.agents.agent_memory import agent_in
 from smp.agents.context import MAX_TOKENS, MOST_TURNS
 from smp.agents.macp_message import ERROR, EVENT, EVERYBODY, MANAGER, REQUEST, RESPONSE, BadMessage, Message, Pen, read
 from smp.agents.macp_updates import QUESTION, Updates
+from smp.agents.reach import Reach
 from smp.agents.visibility import Viewer
 from smp.errors import NotAllowed, SMPError
 from smp.model.time import to_text
@@ -135,6 +136,8 @@ class ContextManager:
 
         if topic:
             found = member.relevant_decisions(topic) if type == "decision" else member.relevant_findings(topic)
+            reach = Reach(self._memory.store, member.id)
+            found = [record for record in found if reach.allows(record.session)]
         else:
             found = member.records(type)[-_MOST:]
         return [record for record in found if not is_settled(record)]

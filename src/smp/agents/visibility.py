@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from smp.query.ranking import Judged
     from smp.query.where import Filter
 
-PRIVATE, SHARED = "private", "shared"
+SHARED = "shared"
 _OF_AN_ARCHIVE = "ARCHIVE"  # the page that sums up an archived session, private memories among it
-_FOR_ALL = (None, SHARED, "public", "all", "team")
+FOR_ALL = (None, SHARED, "public", "all", "team")
 
 
 class Viewer:
@@ -36,12 +36,17 @@ class Viewer:
     def sees(self, record: Record) -> bool:
         return self.may_see(record.type, record.given)
 
+    def may_change(self, record: Record) -> bool:
+        """Whether the viewer may change or delete it: what it sees, except the state of another agent."""
+        owns = record.type != "agent_state" or (self.agent is not None and record.given.get("agent") == self.agent)
+        return owns and self.sees(record)
+
     def may_see(self, type: Any, data: Mapping[str, Any]) -> bool:
         said = data.get("visibility")
         if type == "agent_state":
-            owner, shared = data.get("agent"), said is not None and said in _FOR_ALL
+            owner, shared = data.get("agent"), said is not None and said in FOR_ALL
         else:
-            owner, shared = data.get("author"), said in _FOR_ALL
+            owner, shared = data.get("author"), said in FOR_ALL
         return bool(shared) or (self.agent is not None and owner == self.agent)
 
 

@@ -173,7 +173,8 @@ class Run:
         from smp.agents.agent_memory import AgentMemory, agent_in
 
         self.workflow = workflow
-        self.agent = agent_in(session.memory, agent, session).agent
+        agent_in(session.memory, agent, session)  # checks the name
+        self.agent = agent
         self.memory: AgentMemory = AgentMemory(session, self.agent, self._guard)
         self.reads: dict[str, list[Record]] = {each.text: self._loaded(each) for each in workflow.read_access}
 

@@ -3,7 +3,7 @@
 At the start it is what `context` gives: where the last session stopped, what was decided, what is open. For a prompt it is
 what matches its words, if there are enough of them to mean something, best first and within the budget.
 
-Guarantees: all of it is fenced (`smp.agents.fence`). What was injected into this conversation already is left out, unless
+Guarantees: all of it is fenced (`smp.agents.fence`), and of other users' sessions there is nothing (`smp.agents.reach`). What was injected into this conversation already is left out, unless
 the conversation was cleared or compacted since; and so is what was said in it. Reads only: no maintenance is run, nothing
 counts as used, no lock is taken.
 """
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from smp.agents.context import Context
     from smp.agents.fitting import Item
+    from smp.agents.reach import Reach
     from smp.config import Config
     from smp.hooks.events import Event
     from smp.hooks.note import Note
@@ -168,7 +169,15 @@ def _context(reader: Reader, note: Note, agent: str | None, tokens: int, turns: 
         max_tokens=tokens,
         turns=turns,
         track_access=False,
+        reach=_reach(reader, note),
     )
+
+
+def _reach(reader: Reader, note: Note) -> Reach:
+    """The sessions that may be recalled from. A session that hooks make has no user."""
+    from smp.agents.reach import Reach
+
+    return Reach(reader.store, note.session if reader.has(note.session) else None)
 
 
 def _named(item: Item) -> Item:
@@ -202,7 +211,7 @@ def _for_prompt(reader: Reader, event: Event, note: Note, session: str) -> Recal
     from smp.agents.visibility import Viewer
     from smp.lifecycle.standing import is_settled
 
-    given, viewer = set(note.given), Viewer(None)
+    given, viewer, reach = set(note.given), Viewer(None), _reach(reader, note)
     items: list[Item] = []
     for types, limit, least in (
         (_WRITTEN_DOWN, _LIMIT, _MIN_RELEVANCE),
@@ -210,7 +219,13 @@ def _for_prompt(reader: Reader, event: Event, note: Note, session: str) -> Recal
     ):
         if len(items) >= _ENOUGH:
             break  # what was written down says it
-        hits = reader.query(words, types=list(types), limit=limit, track_access=False)
+        asked: dict[str, Any] = {"types": list(types), "limit": limit, "track_access": False}
+        hits = reader.query(words, **asked)
+        if not all(reach.allows(hit.record.session) for hit in hits):
+            within = reach.sessions()
+            if not within:
+                break
+            hits = reader.query(words, **asked, sessions=within)
         for hit in hits:
             if hit.relevance < max(least, _OF_THE_BEST * hits[0].relevance):
                 break

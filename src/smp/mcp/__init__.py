@@ -1,6 +1,7 @@
 """How do agents reach the memory over MCP? The server `smp mcp`, and a drop-in for the reference memory server.
 
     server, serving, http, token    which requests are answered, over which transport, and for whom
+    connections             time limits and a maximum number of HTTP connections
     desk                    who asks, of which store, in which session
     toolset, arguments, answers, schema, budget    what a tool is, takes and gives, and how it fits a prompt
     recalling, recording    the eight tools; each is a few lines around a method of `Memory`

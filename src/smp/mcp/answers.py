@@ -1,17 +1,17 @@
-"""What do the tools give? Ids first; recalled memories stand between the marks of a fence, also in the JSON.
+"""The answers of the tools. Recalled memories, and names that people gave, stand in a fence, also in the JSON.
 
 Guarantees: between `recalled` and `end` stands what was recalled, and no text in between holds such a mark, so that a program
-that meets the answer again, in a transcript for instance, can tell it from what is new (`smp.agents.fence`).
+that meets the answer again, in a transcript for instance, can tell it from what is new (`smp.agents.fence`). An answer without
+a fence holds ids, numbers and words of SMP or of the caller, nothing that somebody else wrote.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from smp.agents.fence import CLOSE, NOTE, OPEN, fence, unmarked
+from smp.agents import fence
+from smp.agents.fence import unmarked
 from smp.mcp.schema import Answer
-
-RECALLED = f"{OPEN} {NOTE}"
 
 
 class Item(Answer):
@@ -79,8 +79,10 @@ class SessionItem(Answer):
 
 
 class SessionList(Answer):
+    recalled: str
     sessions: list[SessionItem]
     next_offset: int | None = None
+    end: str
 
 
 class Reply:
@@ -94,7 +96,9 @@ class Reply:
 def recalled(data: dict[str, Any], text: str) -> Reply:
     """A reply that hands out memories, fenced in both forms."""
     shown = {name: value for name, value in unmarked_values(data).items() if value is not None}
-    return Reply({"recalled": RECALLED, **shown, "end": CLOSE}, fence(text))
+    nonce = fence.new_nonce()
+    start = f"{fence.opening(nonce)} {fence.note_for(nonce)}"
+    return Reply({"recalled": start, **shown, "end": fence.closing(nonce)}, fence.fence(text, nonce))
 
 
 def plain(data: dict[str, Any], text: str) -> Reply:

@@ -15,7 +15,7 @@ from smp.agents.fitting import ELLIPSIS, count_tokens
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-AROUND_TOKENS = 60  # the fence, its note and the names of fields around the items
+AROUND_TOKENS = 80  # the fence, its note and the names of fields around the items
 FEWEST_CHARACTERS = 40
 _NEVER_CUT = ("id", "type", "text", "created", "cut", "relevance", "tags", "revision")
 

@@ -1,14 +1,16 @@
-"""Who asks, of which store, in which session? What holds for a call that does not say so itself.
+"""Per-request context of the MCP server: the caller, its rights, the store and the default session.
 
 Guarantees: nothing is remembered between calls. A session that a call does not name is the one that the server was started
 with, else the one that was written last; a write into a store without any starts one. What a caller may not see
-(`smp.agents.visibility`) is not handed out and not told apart from what does not exist.
+(`smp.agents.visibility`) is not handed out and not told apart from what does not exist. Every write goes through an
+`AgentMemory` of the caller, so that the rights are those of `smp.agents.agent_writing`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from smp.agents.agent_memory import AgentMemory
 from smp.agents.seen import SeenStore
 from smp.agents.visibility import Viewer, Visible
 from smp.asking import Asking
@@ -46,7 +48,7 @@ class Desk:
 
 
 class Caller:
-    """Who calls, and what that one means and may see."""
+    """The caller: identity, default session, rights."""
 
     def __init__(self, desk: Desk, name: str | None) -> None:
         self.desk = desk
@@ -57,25 +59,40 @@ class Caller:
     def sees(self, record: Record) -> bool:
         return self._viewer.sees(record)
 
-    def session(self, name: str | None = None, *, create: bool = False, author: str | None = None) -> SessionMemory:
+    def may_change(self, record: Record) -> bool:
+        return self._viewer.may_change(record)
+
+    def counts(self, session: SessionMemory) -> tuple[dict[str, int], int]:
+        """How many memories of each type the caller may see in a session, and how many of those in the trash."""
+        seen = [record for record in session.records(include_deleted=True) if self.sees(record)]
+        by_type: dict[str, int] = {}
+        for record in seen:
+            if not record.deleted:
+                by_type[record.type] = by_type.get(record.type, 0) + 1
+        return by_type, sum(record.deleted for record in seen)
+
+    def agent(self, session: SessionMemory, author: str | None = None) -> AgentMemory:
+        """The session with the rights of the caller. A server that was not started for one agent acts for whom a call names."""
+        return AgentMemory(session, self.desk.author or author or self.name)
+
+    def session(self, name: str | None = None, *, create: bool = False) -> SessionMemory:
         """The session that is meant."""
         if name == ALL:
             raise InvalidRecord(f"session: {ALL} means all of them; name one here.", field="session")
         name = name or self.desk.default_session
-        writer = author or self.name
         if name is not None:
             try:
-                return self.memory.session(name, author=writer)
+                return self.memory.session(name, author=self.name)
             except SessionNotFound:
                 if not create or name != self.desk.default_session:
                     raise
-                return self.memory.create_session(name, author=writer)
+                return self.memory.create_session(name, author=self.name)
         latest = self.memory.latest_session()
         if latest is not None:
-            return self.memory.session(latest.id, author=writer)
+            return self.memory.session(latest.id, author=self.name)
         if not create:
             raise SessionNotFound("There is no session yet. `remember` starts one, or `sessions` with action create.")
-        return self.memory.create_session(author=writer)
+        return self.memory.create_session(author=self.name)
 
     def asked(self, name: str | None, *, otherwise_all: bool) -> Asked:
         """Who answers questions: one session, or all of them."""

@@ -4,7 +4,7 @@ Each entity, each observation and each relation is a `learning` of its own, whos
 find. So adding never rewrites what is there, and taking away is a tombstone that `smp restore` undoes.
 
 Guarantees: any number of processes and threads may work on one graph; none loses what another one added. Each call is
-stored whole or not at all. A name exists once, whoever creates it at the same time: the id of a memory is made of what it
+stored whole or not at all. What the author of the graph may not see (`smp.agents.visibility`) is neither shown nor deleted. A name exists once, whoever creates it at the same time: the id of a memory is made of what it
 says, and an id is given out once. Answers are those of the reference memory server, also where that keeps what one call
 gives twice. Not guaranteed: names and texts that hold secrets, or text recalled from memory, come back as they were stored,
 without them.
@@ -16,6 +16,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from smp.agents import fence
+from smp.agents.visibility import Viewer
 from smp.errors import Busy, DuplicateId, MemoryNotFound, SessionExists, SessionNotFound
 
 if TYPE_CHECKING:
@@ -214,10 +215,11 @@ class KnowledgeGraph:
             try:
                 session = self._memory.session(self._name)
             except SessionNotFound:
-                return _Look([], None)
+                return _Look([], None, Viewer(None).sees)
         from smp.redacting import redactor_of
 
-        return _Look(session.records("learning", include_deleted=True), redactor_of(session.config))
+        viewer = Viewer(self._author)
+        return _Look(session.records("learning", include_deleted=True), redactor_of(session.config), viewer.sees)
 
     def _carry_out(self, plan: Callable[[_Look], tuple[list[_Step], T]]) -> T:
         """Store what a look at the graph asks for. If another writer changed what it rests on, look again."""
@@ -262,11 +264,11 @@ class _Edge:
 class _Look:
     """The graph as it stands, and the ids that are taken."""
 
-    def __init__(self, records: list[Record], redactor: Any) -> None:
+    def __init__(self, records: list[Record], redactor: Any, sees: Callable[[Record], bool]) -> None:
         self._taken = {record.id for record in records}
         self._numbers: dict[str, int] = {}  # the last one that was given out, for each that says the same
         self._redactor = redactor
-        live = [record for record in records if not record.deleted]
+        live = [record for record in records if not record.deleted and sees(record)]
         by_kind: dict[str, list[Record]] = {"entity": [], "observation": [], "relation": []}
         for record in live:
             if (kind := record.given.get("graph")) in by_kind and _is_whole(kind, record):

@@ -1,9 +1,10 @@
-"""Who gets in over HTTP? The doorkeeper before the server, and the server behind it.
+"""The HTTP server: requests are checked for host, origin and token before the app sees them.
 
 Guarantees: every request is checked before anything of it is read: its Host must be one that was asked for (so that no web
 page can reach the server under a name of its own), its Origin, if any, must be of this machine or allowed, and it must
 carry the token. What is refused learns nothing but that. Only loopback is listened on unless told otherwise, and then
-only under names that were given. Not guaranteed: secrecy on the way; use a tunnel or a proxy with TLS beyond this machine.
+only under names that were given. Slow and idle connections are closed, and their number is bounded
+(`smp.mcp.connections`). Not guaranteed: secrecy on the way; use a tunnel or a proxy with TLS beyond this machine.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 
 from smp.errors import UserError
+from smp.mcp.connections import Limits, settings
 from smp.mcp.token import is_token
 
 if TYPE_CHECKING:
@@ -108,5 +110,7 @@ def serve_http(
     shown = f"[{host}]" if ":" in host else host
     sys.stderr.write(f"smp mcp: http://{shown}:{port}{PATH} — the bearer token is in {token_path}\n")
     sys.stderr.flush()
-    config = uvicorn.Config(app, log_level="warning", access_log=False, log_config=None, timeout_graceful_shutdown=3)
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, log_config=None, timeout_graceful_shutdown=3, **settings(Limits())
+    )
     uvicorn.Server(config).run(sockets=[door])

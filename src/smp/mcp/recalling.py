@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from smp.agents.fence import OPEN
+from smp.agents.fence import inside
 from smp.agents.fitting import ELLIPSIS, count_tokens, one_line
-from smp.errors import InvalidRecord
+from smp.errors import InvalidRecord, NotAllowed
 from smp.mcp.answers import Reply, recalled
 from smp.mcp.budget import AROUND_TOKENS, cost_of, fitting, lines_fitting, shortened, squeezed
 from smp.model.time import to_text
@@ -87,9 +87,8 @@ def context(caller: Caller, given: arguments.Context) -> Reply:
 
     fixed = caller.desk.author
     if fixed and given.agent not in (None, fixed):
-        raise InvalidRecord(f"agent: this server was started for {fixed}; leave it out.", field="agent")
-    name = given.session or caller.desk.default_session
-    session = caller.session(name).id if name else None
+        raise NotAllowed(f"agent: this server was started for {fixed}; leave it out.", field="agent")
+    session = caller.session(given.session).id if given.session or caller.memory.latest_session() else None
     made = context(
         caller.memory,
         given.agent or caller.name,
@@ -99,7 +98,7 @@ def context(caller: Caller, given: arguments.Context) -> Reply:
         max_tokens=given.max_tokens,
         counter=_as_json,
     )
-    reply = recalled({"text": _inner(made.text)}, "Nothing to recall.")
+    reply = recalled({"text": inside(made.text)}, "Nothing to recall.")
     if made.text:
         reply.text = made.text  # it is fenced already
     return reply
@@ -128,12 +127,14 @@ def overview(caller: Caller, given: arguments.Overview) -> Reply:
 
 
 def _figures(caller: Caller, session: str | None) -> list[str]:
+    """Counts of what the caller may see. Sizes of files are left out, because hidden memories are part of them."""
     sessions = [caller.session(session)] if session else caller.memory.sessions()
     lines = []
     for each in sessions:
-        stats = each.stats()
-        types = ", ".join(counted(count, name) for name, count in stats.by_type.items())
-        lines.append(f"- {each.id}: {_counted(stats.memories, 'memory', 'memories')} ({types}), {stats.deleted} in the trash, {stats.bytes:,} bytes, {stats.utilisation:.0%} of its quota")  # fmt: skip
+        by_type, deleted = caller.counts(each)
+        types = ", ".join(counted(count, name) for name, count in by_type.items())
+        memories = _counted(sum(by_type.values()), "memory", "memories")
+        lines.append(f"- {each.id}: {memories} ({types or 'none'}), {deleted} in the trash")
     return lines
 
 
@@ -204,7 +205,7 @@ def _whole(caller: Caller, record: Record, given: arguments.Get) -> dict[str, An
             for each in near
         ]
     if given.history:
-        shown["history"] = caller.session(record.session).history(record.id)
+        shown["history"] = caller.agent(caller.session(record.session)).history(record.id)
     return shown
 
 
@@ -212,13 +213,6 @@ def _fields(item: dict[str, Any]) -> str:
     rest = {name: value for name, value in item.items() if name not in ("id", "type", "text")}
     lines = [f"{name}: {one_line(_text(value))}" for name, value in rest.items()]
     return "\n".join([f"{item['id']} ({item['type']})", *lines, f"text: {item['text']}"])
-
-
-def _inner(text: str) -> str:
-    """What stands inside the fence of a context; the answer has a fence of its own."""
-    if not text.startswith(OPEN):
-        return text
-    return "\n".join(text.split("\n")[3:-1])
 
 
 def _as_json(text: str) -> int:

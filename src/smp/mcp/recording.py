@@ -1,6 +1,6 @@
-"""What is to be kept, changed or let go? The tools that write: remember, update, forget, sessions.
+"""The tools that write: remember, update, forget, sessions.
 
-Guarantees: an answer comes when the memory is stored, as durably as the store is set to; an error means that nothing was.
+Guarantees: the caller has the rights of the agent that it acts for (`Caller.agent`). An answer comes when the memory is stored, as durably as the store is set to; an error means that nothing was.
 What was recalled from memory is not stored again as if it were new. Nothing is removed for good unless the server was
 started with `--allow-erase`.
 """
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from smp.agents import fence
 from smp.agents.fitting import one_line
-from smp.errors import InvalidRecord, UserError
-from smp.mcp.answers import Reply, plain
+from smp.errors import InvalidRecord, NotAllowed, UserError
+from smp.mcp.answers import Reply, plain, recalled
 from smp.model.time import to_text
 from smp.model.types import KINDS
 
@@ -22,23 +22,27 @@ if TYPE_CHECKING:
     from smp.model.record import Record
 
 _REMOVED = "[REDACTED:"
+_AGENT_ALIASES = [name for name, field in KINDS["agent_state"].aliases.items() if field == "agent"]
 
 
 def remember(caller: Caller, given: arguments.Remember) -> Reply:
     fields = _new_only(dict(given.fields))
     text = _new_only(given.text)
+    author = given.author or fields.get("author")
+    if given.type == "agent_state" and not {"agent", *_AGENT_ALIASES}.intersection(fields):
+        fields["agent"] = caller.desk.author or author or caller.name
     if text is not None:
         fields = _with_text(given.type, fields, text)
     for name, value in (("tags", given.tags), ("topic", given.topic), ("importance", given.importance)):
         if value or value == 0:
             fields[name] = value
-    if given.author:
-        fields["author"] = given.author
+    if author:
+        fields["author"] = author
     if given.key:
         fields["idempotency_key"] = given.key
     session = caller.session(given.session, create=True)
     began = caller.memory.now()
-    record: Record = session.add(given.type, fields)
+    record: Record = caller.agent(session, author).add(given.type, fields)
     is_new = record.created >= began or "created" in fields
     done = "updated" if record.revision > 1 and record.updated >= began else "added" if is_new else "known already"
     return _stored(record, done, redacted=_REMOVED in str(record.given) and _REMOVED not in str(fields))
@@ -46,11 +50,13 @@ def remember(caller: Caller, given: arguments.Remember) -> Reply:
 
 def update(caller: Caller, given: arguments.Update) -> Reply:
     record = caller.record(given.id, given.session)
-    session = caller.session(record.session)
+    session = caller.agent(caller.session(record.session))
     if given.action == "change":
         changes = _new_only(dict(given.changes))
         if not changes:
             raise InvalidRecord("changes: say what is to be changed.", field="changes")
+        for name in {"id", "expected_revision"}.intersection(changes):
+            raise InvalidRecord(f"changes: {name} cannot be changed.", field="changes")
         if "text" in changes and "text" not in record.given:
             changes[KINDS[record.type].text] = changes.pop("text")
         record = session.update(record.id, given.expected_revision, **changes)
@@ -73,20 +79,31 @@ def forget(caller: Caller, given: arguments.Forget) -> Reply:
     if given.action == "erase":
         return _erased(caller, given)
     is_back = given.action == "restore"
-    act: Any = caller.memory.restore if is_back else caller.memory.delete
     if given.ids:
         refs = [caller.record(ref, given.session, include_deleted=True).ref for ref in given.ids]
     else:  # whoever goes by criteria means what can be seen
         session: Any = caller.session(given.session)
         found = (session.restore if is_back else session.delete)(preview=True, **_criteria(given))
-        refs = [record.ref for record in found.records if caller.sees(record)]
+        refs = [record.ref for record in found.records if caller.may_change(record)]
     if refs and not given.preview:
-        refs = [record.ref for record in act(refs, given.reason, by=caller.name).records]
+        _carry_out(caller, refs, given.reason, is_back)
     word = ("would be " if given.preview else "") + ("restored" if is_back else "deleted")
     text = f"{word}: {', '.join(refs) or 'nothing'}"
     return plain(
         {"done": word, "count": len(refs), "ids": refs}, text if is_back else f"{text} (restore brings it back)"
     )
+
+
+def _carry_out(caller: Caller, refs: list[str], reason: str | None, is_back: bool) -> None:
+    """Delete or restore memories, those of one session together or not at all."""
+    by_session: dict[str, dict[str, None]] = {}
+    for ref in refs:
+        name, _, memory_id = ref.rpartition("/")
+        by_session.setdefault(name, {})[memory_id] = None
+    for name, memory_ids in by_session.items():
+        with caller.agent(caller.session(name)).transaction() as transaction:
+            for memory_id in memory_ids:
+                (transaction.restore if is_back else transaction.delete)(memory_id, reason)
 
 
 def _criteria(given: arguments.Forget) -> dict[str, Any]:
@@ -109,7 +126,11 @@ def _erased(caller: Caller, given: arguments.Forget) -> Reply:
         raise UserError("This server may not erase. Start it with `smp mcp --allow-erase`, or use `smp erase`.")
     if not given.ids:
         raise InvalidRecord("ids: erasing wants the ids of memories.", field="ids")
-    refs = [caller.record(ref, given.session, include_deleted=True).ref for ref in given.ids]
+    records = [caller.record(ref, given.session, include_deleted=True) for ref in given.ids]
+    for record in records:
+        if not caller.may_change(record):
+            raise NotAllowed(f"ids: {record.ref} is the state of another agent.", field="ids")
+    refs = [record.ref for record in records]
     receipt = caller.memory.erase(refs, given.reason, by=caller.name, preview=given.preview)
     word = "would be erased" if given.preview else "erased"
     if not given.preview and not receipt.complete:
@@ -136,9 +157,9 @@ def sessions(caller: Caller, given: arguments.Sessions) -> Reply:
         return _sessions([{"id": made.id, "state": made.state, **_head(made)}])
     if given.action == "show":
         session = caller.session(given.id)
-        stats = session.stats()
+        by_type, _ = caller.counts(session)
         row = {"id": session.id, "state": session.state, "written": to_text(session.written), **_head(session)}
-        return _sessions([{**row, "memories": stats.memories, "by_type": dict(stats.by_type)}])
+        return _sessions([{**row, "memories": sum(by_type.values()), "by_type": by_type}])
     found = sorted(caller.memory.sessions(), key=lambda each: (each.written, each.id), reverse=True)
     page = found[given.offset : given.offset + given.limit]
     after = given.offset + len(page) if given.offset + len(page) < len(found) else None
@@ -149,7 +170,7 @@ def sessions(caller: Caller, given: arguments.Sessions) -> Reply:
 def _sessions(rows: list[dict[str, Any]], after: int | None = None) -> Reply:
     lines = ["- " + ", ".join(_said(name, value) for name, value in row.items()) for row in rows]
     lines += [f"(more: offset {after})"] if after is not None else []
-    return plain({"sessions": rows, "next_offset": after}, "\n".join(lines) or "No sessions yet.")
+    return recalled({"sessions": rows, "next_offset": after}, "\n".join(lines) or "No sessions yet.")
 
 
 def _said(name: str, value: Any) -> str:
@@ -161,14 +182,10 @@ def _said(name: str, value: Any) -> str:
 
 
 def _head(session: Any) -> dict[str, Any]:
-    """Who takes part; names that people gave, so nothing that reads as a mark."""
+    """Who takes part."""
     info = session.info
     known = {"project": info.project, "user": info.user, "agents": list(info.agents)}
-    return {name: _quiet(value) for name, value in known.items() if value}
-
-
-def _quiet(value: Any) -> Any:
-    return [fence.unmarked(each) for each in value] if isinstance(value, list) else fence.unmarked(value)
+    return {name: value for name, value in known.items() if value}
 
 
 def _stored(record: Record, done: str, redacted: bool = False) -> Reply:
@@ -189,8 +206,6 @@ def _with_text(type: str, fields: dict[str, Any], text: str) -> dict[str, Any]:
     name = KINDS[type].text
     if type == "preference" and "key" in fields and "value" not in fields:
         name = "value"
-    elif type == "agent_state" and "agent" not in fields:
-        raise InvalidRecord("fields: an agent_state needs fields.agent, whose state it is.", field="fields")
     return {**fields, name: fields.get(name, text)}
 
 

@@ -19,6 +19,8 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 import smp
+from smp.agents.fence import unmarked
+from smp.agents.fitting import one_line
 from smp.errors import SMPError, from_os_error
 from smp.mcp import resources
 from smp.mcp.toolset import INSTRUCTIONS, TOOLS, UNTRUSTED
@@ -158,11 +160,11 @@ def failed(message: str) -> types.CallToolResult:
 
 
 def explained(error: Exception, doing: str) -> str:
-    """One sentence and a code. A bug is logged by its name alone: its message may hold a memory."""
+    """One line and a code, without marks of a fence. A bug is logged by its name alone: its message may hold a memory."""
     if isinstance(error, OSError):
         error = from_os_error(error, str(error.filename or "the operating system"), "working")
     if isinstance(error, SMPError):
-        return f"{error.message} [{error.code}]"
+        return f"{unmarked(one_line(error.message))} [{error.code}]"
     log.error("%s failed: %s", doing, type(error).__name__, exc_info=bool(os.environ.get("SMP_DEBUG")))
     return f"This should not have happened in {doing}: {type(error).__name__}. SMP_DEBUG=1 shows where. [E_INTERNAL]"
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import smp
-from smp.agents.fence import OPEN
+from smp.agents.fence import is_only_recalled
 from smp.testing import FrozenClock
 
 
@@ -74,7 +74,7 @@ def test_request_context(memory: smp.Memory) -> None:
     assert content["working_memory"]["key_decisions"][0]["made_by"] == "architect"
     assert [finding["finding"] for finding in content["active_findings"]] == ["Passwords are logged"]
     assert content["user_preferences"][0]["value"] == "brief"
-    assert content["text"].startswith(OPEN)
+    assert is_only_recalled(content["text"])
     assert "zebrafish" not in json.dumps(reply)
 
 

@@ -1,0 +1,109 @@
+"""Which revisions of a memory a viewer may see. Pure.
+
+A memory may have been private when a revision was written and shared later, or the other way round. The current content of a
+visible memory is visible as a whole. Of its past a viewer sees the revisions after which the memory was visible to it; the
+others are named by their number ("revision 1 was private"), without content, time, author or reason.
+
+Guarantees: no value that only hidden revisions had is handed out, neither as a value nor as what a later change replaced.
+The rule for one state of a memory is `smp.agents.visibility`.
+"""
+
+from __future__ import annotations
+
+from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
+from smp.model.record import same
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from smp.agents.visibility import Viewer
+    from smp.model.fold import Trail
+
+LEFT_OUT = "left_out"  # in a step of a history and in an exported memory: what is missing, in words
+
+
+class _Step:
+    """One entry of a memory: its revision, the fields before and after it, and whether the viewer may see it."""
+
+    __slots__ = ("after", "before", "entry", "is_visible", "revision")
+
+    def __init__(
+        self, entry: Entry, revision: int, before: dict[str, Any], after: dict[str, Any], visible: bool
+    ) -> None:
+        self.entry = entry
+        self.revision = revision
+        self.before = before
+        self.after = after
+        self.is_visible = visible
+
+
+def _steps(trail: Trail, viewer: Viewer) -> Iterator[_Step]:
+    now: dict[str, Any] = {}
+    revision = 0
+    for entry in trail.entries:
+        before = now
+        if entry.op in (PUT, CHANGE):
+            revision += 1
+            merged = {**now, **entry.data}
+            now = {key: value for key, value in merged.items() if value is not None}
+        yield _Step(entry, revision, before, now, viewer.may_see(trail.first.type, now))
+
+
+def history_for(trail: Trail, viewer: Viewer) -> list[dict[str, Any]]:
+    """`Trail.history` as the viewer may see it. A change whose old value is hidden has no `from`."""
+    steps: list[dict[str, Any]] = []
+    known: dict[str, Any] = {}  # the fields after the last visible entry
+    for whole, step in zip(trail.history(), _steps(trail, viewer), strict=True):
+        if not step.is_visible:
+            said = {PUT: "was", CHANGE: "was", DELETE: "was deleted while", RESTORE: "was restored while"}[
+                step.entry.op
+            ]
+            left_out = f"revision {step.revision} {said} private"
+            steps.append({"revision": step.revision, "op": step.entry.op, LEFT_OUT: left_out})
+            continue
+        changes = whole.get("changes", {})
+        for name, change in changes.items():
+            if not same(known.get(name), step.before.get(name)):
+                del change["from"]
+        steps.append(whole)
+        known = step.after
+    return steps
+
+
+def entries_for(trail: Trail, viewer: Viewer) -> list[Entry]:
+    """The entries of a visible memory that may be handed out. What is left out is named in the field `left_out`.
+
+    The first visible revision becomes the first entry and later ones are numbered anew: a file whose revisions have gaps
+    would be refused by an import.
+    """
+    steps = list(_steps(trail, viewer))
+    if all(step.is_visible for step in steps):
+        return list(trail.entries)
+    hidden = sorted({step.revision for step in steps if not step.is_visible})
+    kept: list[Entry] = []
+    known: dict[str, Any] = {}
+    revision = 0
+    for step in steps:
+        if not step.is_visible:
+            continue
+        twin = step.entry.copy()
+        kept.append(twin)
+        if twin.op not in (PUT, CHANGE):
+            continue
+        revision += 1
+        twin.revision = revision if revision > 1 else 0
+        if revision == 1:
+            twin.op, twin.at, twin.by, twin.seq = PUT, trail.first.at, None, trail.first.seq
+            twin.data = {**step.after, LEFT_OUT: [f"revision {number} was private" for number in hidden]}
+        else:
+            twin.data = _difference(known, step.after)
+        known = step.after
+    return kept
+
+
+def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """The change that leads from one state to another."""
+    changed = {name: value for name, value in after.items() if not same(before.get(name), value)}
+    return {**changed, **{name: None for name in before if name not in after}}

@@ -1,0 +1,235 @@
+"""A context brings memories of the session's own user, of sessions without a user and of `global`; not of other users."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import smp
+from smp.agents.macp import ContextManager
+from smp.hooks.events import Event
+from smp.hooks.recall import Reader, recalled
+from smp.model.types import KINDS
+from smp.testing import FrozenClock
+
+ADA, BOB, NOBODY, GLOBAL = "aardvark", "buffalo", "nightingale", "gazelle"  # a word in all memories of each
+ASKED = "which database holds the orders of the shop"
+
+
+def fill(session: smp.SessionMemory, word: str, count: int = 1) -> None:
+    """A memory of every kind that a context gathers, all of them about the same."""
+    items: list[tuple[str, dict[str, Any]]] = []
+    for number in range(count):
+        said = f"the {word} database holds the orders of the shop, number {number}"
+        items += [
+            ("conversation", {"role": "user", "content": said}),
+            ("decision", {"decision": said, "topic": "orders", "rationale": word}),
+            ("finding", {"finding": said, "topic": "orders", "severity": "critical", "author": "veritas"}),
+            ("learning", {"learning": said, "topic": "orders"}),
+            ("preference", {"key": f"{word}-{number}", "value": said}),
+        ]
+    session.add_many(items)
+    session.update_agent_state("architect", {"task": f"{word} orders"})
+    session.add("summary", {"summary": f"{word} orders"})
+    session.add_artifact(f"{word}.md", f"{word} orders")
+
+
+def store(root: Any = ":memory:", *, count: int = 1, **config: Any) -> smp.Memory:
+    memory = smp.open(root, clock=FrozenClock(), config={"track_access": False, **config})
+    fill(memory.create_session("adas", user="ada"), ADA, count)
+    fill(memory.create_session("nobodys"), NOBODY, count)
+    memory.global_memory.add_pattern(f"the {GLOBAL} database holds the orders of the shop")
+    fill(memory.create_session("bobs", user="bob"), BOB, count)
+    return memory
+
+
+@cache
+def known(count: int) -> smp.Memory:
+    """A store to look at."""
+    return store(count=count)
+
+
+def texts(context: Any) -> str:
+    return str(context) + json.dumps(context.to_dict() if hasattr(context, "to_dict") else str(context))
+
+
+QUESTIONS: list[dict[str, Any]] = [
+    {},
+    {"task": ASKED},
+    {"topic": "orders"},
+    {"task": ASKED, "topic": "orders", "max_tokens": 20_000},
+    {"agent": "architect"},
+    {"agent": "architect", "task": ASKED, "max_tokens": 9000},
+    {"task": ASKED, "counter": len, "max_tokens": 60_000},
+]
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("count", [1, 130])
+def test_a_context_brings_nothing_of_another_user(question: dict[str, Any], count: int) -> None:
+    """However much the other user has written, and although it is newer than all else."""
+    memory = known(count)
+    session = memory.create_session(user="ada")
+    found = texts(session.context(**question))
+    assert BOB not in found
+    assert ADA in found or NOBODY in found  # which are newer
+    assert ADA in texts(memory.session("adas").context(**question))
+    assert BOB not in texts(memory.session("adas").context(**question))
+    assert "Last turns" in found
+
+
+def test_sessions_without_a_user_and_global_are_for_all() -> None:
+    memory = store()
+    for user in ("ada", "bob", None):
+        found = texts(memory.create_session(user=user).context(task=ASKED, max_tokens=20_000))
+        assert NOBODY in found
+        assert GLOBAL in found
+        assert (ADA in found, BOB in found) == (user == "ada", user == "bob")
+
+
+def test_a_session_without_a_user_reaches_the_only_user_of_the_store() -> None:
+    memory = smp.open(":memory:", clock=FrozenClock())
+    fill(memory.create_session("adas", user="ada"), ADA)
+    hook = memory.create_session("claude-code-1")
+    assert ADA in texts(hook.context(task=ASKED, max_tokens=20_000))
+    fill(memory.create_session("bobs", user="bob"), BOB)
+    found = texts(hook.context(task=ASKED, max_tokens=20_000))
+    assert ADA not in found
+    assert BOB not in found
+
+
+def test_the_whole_store_is_asked_without_a_session() -> None:
+    found = texts(store().context(task=ASKED, max_tokens=20_000))
+    assert all(word in found for word in (ADA, BOB, NOBODY, GLOBAL))
+
+
+def test_a_query_is_not_limited() -> None:
+    memory = store()
+    hits = memory.session("adas").query(BOB, sessions="all")
+    assert hits
+    assert hits.records[0].session == "bobs"
+
+
+def test_the_store_can_share_the_sessions_of_all_users() -> None:
+    memory = store(context={"share_users": True})
+    assert BOB in texts(memory.session("adas").context(task=ASKED, max_tokens=20_000))
+
+
+def test_a_session_can_be_shared_or_kept_by_its_own_setting() -> None:
+    memory = store()
+    shared = memory.create_session("bobs-shared", user="bob", config={"context": {"share_users": True}})
+    fill(shared, "flamingo")
+    found = texts(memory.session("adas").context(task=ASKED, max_tokens=20_000))
+    assert "flamingo" in found
+    assert BOB not in found
+
+
+def test_a_session_keeps_to_itself_in_a_store_that_shares(tmp_path: Path) -> None:
+    with store(tmp_path / "store") as memory:
+        memory.set_config("context.share_users", True)
+    with smp.open(tmp_path / "store") as memory:
+        kept = memory.create_session("bobs-own", user="bob", config={"context": {"share_users": False}})
+        fill(kept, "flamingo")
+        found = texts(memory.session("adas").context(task=ASKED, max_tokens=20_000))
+        assert BOB in found
+        assert "flamingo" not in found
+
+
+def test_an_asking_session_cannot_open_the_sessions_of_others() -> None:
+    memory = store()
+    curious = memory.create_session("curious", user="ada", config={"context": {"share_users": True}})
+    assert BOB not in texts(curious.context(task=ASKED, max_tokens=20_000))
+
+
+def test_a_session_whose_head_is_damaged_counts_as_another_users(tmp_path: Path) -> None:
+    with store(tmp_path / "store") as memory:
+        head = Path(memory.session("bobs").folder) / memory.store.layout.info_file
+    assert '"bob"' in head.read_text()
+    head.write_text("{ broken")
+    with smp.open(tmp_path / "store") as memory:
+        assert BOB not in texts(memory.session("adas").context(task=ASKED, max_tokens=20_000))
+
+
+def test_an_agent_a_workflow_and_macp_keep_to_the_user() -> None:
+    memory = store()
+    session = memory.session("adas")
+    agent = session.agent("architect")
+    assert BOB not in texts(agent.context(ASKED, max_tokens=20_000))
+    run = smp.Workflow.load("workflow:\n  metadata: {id: w}\n").start(session, "architect")
+    assert BOB not in texts(run.context(ASKED, max_tokens=20_000))
+    for topic in (None, "orders"):
+        message = {
+            "header": {"message_id": "m", "session_id": "adas"},
+            "routing": {"source_agent": "architect", "target_agent": "_context_manager"},
+            "classification": {"type": "REQUEST", "priority": "NORMAL"},
+            "payload": {"intent": "REQUEST_CONTEXT", "content": {"task": ASKED, "topic": topic, "max_tokens": 20_000}},
+        }
+        answer = json.dumps(ContextManager(memory).answer(message))
+        assert BOB not in answer
+        assert ADA in answer
+
+
+def test_context_over_mcp_keeps_to_the_user_of_the_session() -> None:
+    pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
+    from smp.mcp.desk import Desk
+    from smp.mcp.resources import prompt_text
+    from smp.mcp.toolset import TOOLS
+
+    memory = store()
+    given = {"task": ASKED, "max_tokens": 20_000}
+    for desk, more in ((Desk(memory), {"session": "adas"}), (Desk(memory, session="adas"), {})):
+        caller = desk.caller("tests")
+        answer = TOOLS["context"].call(caller, {**given, **more})
+        prompt = prompt_text(caller, "recall", {"task": ASKED, **more})
+        for found in (answer.text + json.dumps(answer.data), prompt):
+            assert BOB not in found
+            assert ADA in found
+    memory.session("adas").add_learning("written last")
+    answer = TOOLS["context"].call(Desk(memory).caller("tests"), given)  # the current session is the one written last
+    assert BOB not in answer.text
+    assert ADA in answer.text
+
+
+@pytest.mark.parametrize("count", [1, 130])
+def test_hooks_recall_nothing_of_sessions_that_have_a_user(tmp_path: Path, count: int) -> None:
+    with store(tmp_path / "store", count=count) as memory:
+        memory.query("orders")
+    reader = Reader(str(tmp_path / "store"), {})
+    for told in (
+        {"hook_event_name": "SessionStart", "source": "startup"},
+        {"hook_event_name": "UserPromptSubmit", "prompt": ASKED},
+        {"hook_event_name": "SubagentStart", "agent_type": "architect"},
+    ):
+        event = Event("claude-code", str(told["hook_event_name"]), {"session_id": "h1", "cwd": str(tmp_path), **told})
+        found = recalled(reader, event, "claude-code-1")
+        assert NOBODY in found.text
+        assert ADA not in found.text + str(found.refs)
+        assert BOB not in found.text + str(found.refs)
+
+
+def test_hooks_recall_nothing_where_every_session_has_a_user(tmp_path: Path) -> None:
+    with smp.open(tmp_path / "store") as memory:
+        fill(memory.create_session("bobs", user="bob"), BOB)
+    reader = Reader(str(tmp_path / "store"), {})
+    told = {"session_id": "h1", "cwd": str(tmp_path), "prompt": ASKED}
+    assert recalled(reader, Event("claude-code", "UserPromptSubmit", told), "claude-code-1").text == ""
+    assert recalled(reader, Event("claude-code", "SessionStart", told), "claude-code-1").refs == []
+
+
+def test_a_session_that_gets_another_user_is_that_users_at_once() -> None:
+    memory = store()
+    ada = memory.session("adas")
+    assert NOBODY in texts(ada.context(task=ASKED, max_tokens=20_000))
+    memory.session("nobodys").change_info(user="bob")
+    assert NOBODY not in texts(ada.context(task=ASKED, max_tokens=20_000))
+    memory.session("nobodys").change_info(user="ada")
+    assert NOBODY in texts(ada.context(task=ASKED, max_tokens=20_000))
+
+
+def test_every_kind_of_memory_is_in_this_test() -> None:
+    memory = store()
+    assert {record.type for record in memory.session("bobs").records()} == set(KINDS)
