@@ -24,6 +24,7 @@ TOUCH_BYTES = {
     "files/notes.py",
     "files/path_walk.py",
 }
+TOUCH_BYTES |= {"ownership.py"}  # reads config.json before a store is opened
 TOUCH_BYTES |= {"files/marks.py", "files/access_log.py"}  # hints beside the files
 TOUCH_BYTES |= {
     "index/index.py",

@@ -211,9 +211,10 @@ def test_hooks_recall_nothing_of_sessions_that_have_a_user(tmp_path: Path, count
         assert BOB not in found.text + str(found.refs)
 
 
-def test_hooks_recall_nothing_where_every_session_has_a_user(tmp_path: Path) -> None:
+def test_hooks_recall_nothing_where_all_sessions_belong_to_several_users(tmp_path: Path) -> None:
     with smp.open(tmp_path / "store") as memory:
         fill(memory.create_session("bobs", user="bob"), BOB)
+        fill(memory.create_session("adas", user="ada"), ADA)
     reader = Reader(str(tmp_path / "store"), {})
     told = {"session_id": "h1", "cwd": str(tmp_path), "prompt": ASKED}
     assert recalled(reader, Event("claude-code", "UserPromptSubmit", told), "claude-code-1").text == ""
