@@ -131,6 +131,7 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
         except OSError as error:
             raise from_os_error(error, root, "opening the store") from error
         self._store = FileStore(root, layout_named(name), system, self.config, admit)
+        self._store.clock = clock
         if disk.exists(os.path.join(root, PRIVATE, "erasing.json")):
             from smp.store.erasing import finish_erasing
 

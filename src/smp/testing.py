@@ -23,21 +23,27 @@ import os
 import random
 from collections.abc import Callable, Collection, Iterator
 from copy import copy
-from datetime import UTC, datetime, timedelta
 from itertools import chain, zip_longest
 from time import time_ns
 
 from smp.contract import StoreContract
 from smp.files.memory_system import Entry, File, Folder, MemorySystem, Node
 from smp.files.system import Data
+from smp.testing_clocks import FrozenClock, MachineClock
 
-__all__ = ["CrashState", "CrashingSystem", "FaultySystem", "FrozenClock", "PowerLoss", "StoreContract"]
+__all__ = [
+    "CrashState",
+    "CrashingSystem",
+    "FaultySystem",
+    "FrozenClock",
+    "MachineClock",
+    "PowerLoss",
+    "StoreContract",
+]
 
 _Write = tuple[int, bytes | None]  # bytes at an offset, or a new size
 _Versions = dict[int, list[tuple[str, bytes]]]  # what may be left of each un-synced file; first nothing new, then all
 _Plan = tuple[frozenset[int], dict[int, int]]  # the renames that survive, and the version of each un-synced file
-
-_START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 class PowerLoss(BaseException):
@@ -396,24 +402,3 @@ class FaultySystem(MemorySystem):
         failing = self.fail_at is not None and self.calls >= self.fail_at
         if failing and (self.sticky or self.calls == self.fail_at):
             raise OSError(self.error, os.strerror(self.error))
-
-
-class FrozenClock:
-    """A clock that moves only when told; calling it gives an aware datetime in UTC."""
-
-    def __init__(self, start: datetime = _START) -> None:
-        self.set(start)
-
-    def __call__(self) -> datetime:
-        return self._now
-
-    def advance(self, seconds: float = 0, *, days: float = 0) -> datetime:
-        """Move on, or back if negative; the new time."""
-        self._now += timedelta(days=days, seconds=seconds)
-        return self._now
-
-    def set(self, now: datetime) -> None:
-        """Jump to an aware datetime."""
-        if now.tzinfo is None:
-            raise ValueError("FrozenClock needs a datetime with a time zone")
-        self._now = now.astimezone(UTC)

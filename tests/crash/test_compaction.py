@@ -136,17 +136,13 @@ class Worker:
 
     def found(self) -> dict[str, Any]:
         """The newest state of every memory, in the files or in the cold segment; in both is an error."""
-        live = {
-            record.id: record for record in self.session.records(include_deleted=True) if record.type != "summary"
-        }
+        live = {record.id: record for record in self.session.records(include_deleted=True) if record.type != "summary"}
         cold = {id: trail.record(SESSION) for id, trail in cold_fold(self.session._files).trails.items()}
         both = {id for id in live.keys() & cold.keys() if live[id].revision < cold[id].revision}
         if both or any("-dup" in id for id in (*live, *cold)):
             raise Wrong(f"stands twice: {sorted(both)}, {sorted(live)}, {sorted(cold)}")
         everything = {**cold, **live}
-        return {
-            id: (record.revision, record.given) for id, record in everything.items() if record.type != "summary"
-        }
+        return {id: (record.revision, record.given) for id, record in everything.items() if record.type != "summary"}
 
     def step(self, name: str) -> None:
         self.clock.advance(days=120)

@@ -104,7 +104,10 @@ def _counted(rows: list[ColdRow], there: set[tuple[str, int]]) -> list[ColdRow]:
     if not away or all(HISTORY in row.about for row in away):
         return away
     first = min((row for row in rows if HISTORY not in row.about), key=lambda row: row.seq)
-    if (first.id, first.seq) in there:  # the memory is in the files; a restore was interrupted, and its history moved again
+    if (
+        first.id,
+        first.seq,
+    ) in there:  # the memory is in the files; a restore was interrupted, and its history moved again
         return [_marked(row, row.about.get(HISTORY, "step")) for row in away]
     return [_marked(row, None) for row in away]
 

@@ -1,7 +1,8 @@
 """When do deleted memories go for good? Two looks at least a day apart after their time in the trash.
 
 The first look that finds a memory due announces it, in `purge.json` of the session's private folder; a look at least a day
-later takes all its entries out of the files (`store.rewriting`). So a wrong clock leaves a day to notice.
+later, by the wall clock and by the time that has really passed (`lifecycle.clock`), takes all its entries out of the
+files (`store.rewriting`). So a wrong clock leaves a day to notice.
 
 Guarantees: what was restored meanwhile stays and is announced anew if it is deleted again. Nothing goes, and nothing is
 announced, while the clock cannot be trusted (`lifecycle.clock`): the answer says why. A crash leaves all of a session's
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from smp.errors import SMPError
 from smp.files.cold_segment import FILE as COLD
 from smp.files.cold_segment import ColdSegment, reduced
-from smp.lifecycle.clock import BETWEEN_LOOKS, distrust, later, second_look
+from smp.lifecycle.clock import BETWEEN_LOOKS, a_day_passed, counts, distrust, later, second_look
 from smp.model.forgotten import Purged
 from smp.model.time import to_moment, to_text
 from smp.store.rewriting import Edit, entries_of, private_name, rewrite
@@ -42,6 +43,7 @@ class Announced(NamedTuple):
 
     deleted: str  # when it was deleted: one that was restored and deleted again is another case
     at: datetime
+    passed: timedelta | None = None  # what `Evidence.passed` was at that look
 
 
 def announced_in(session: FileSession) -> dict[str, Announced]:
@@ -54,11 +56,11 @@ def announced_at(disk: Disk, private: str) -> dict[str, Announced]:
     try:
         stored = json.loads(disk.read(os.path.join(private, FILE)))
         return {
-            name: Announced(str(deleted), to_moment(at))
-            for name, (deleted, at) in stored["announced"].items()
+            name: Announced(str(deleted), to_moment(at), timedelta(seconds=passed[0]) if passed else None)
+            for name, (deleted, at, *passed) in stored["announced"].items()
             if isinstance(name, str)
         }
-    except (OSError, SMPError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, SMPError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return {}
 
 
@@ -75,7 +77,14 @@ def encode(announced: dict[str, Announced], taken: list[str]) -> bytes | None:
     """The file, None for none."""
     if not announced and not taken:
         return None
-    fields = {name: [deleted, to_text(at)] for name, (deleted, at) in sorted(announced.items())}
+    fields = {
+        name: [
+            each.deleted,
+            to_text(each.at),
+            *([] if each.passed is None else [round(each.passed.total_seconds(), 3)]),
+        ]
+        for name, each in sorted(announced.items())
+    }
     said = {"announced": fields, **({"taken": taken} if taken else {})}
     return (json.dumps(said) + "\n").encode()
 
@@ -103,18 +112,18 @@ def purge(
     done.refused = distrust(now, evidence)
     if done.refused:
         return done
-    looked: list[_Look] = [session.view(lambda fold: _look(fold, announced_in(session), now, kept))]
+    looked: list[_Look] = [session.view(lambda fold: _look(fold, announced_in(session), now, kept, evidence))]
     disk, private = session.store.disk, session.reader.private
 
     def edit(reader: SessionReader) -> Edit | None:
-        looked[0] = look = _look(reader.fold, announced_in(session), now, kept)
+        looked[0] = look = _look(reader.fold, announced_in(session), now, kept, evidence)
         wanted = without(reader, look.gone)
         taken = [*taken_at(disk, private), *look.gone]
         wanted.files[private_name(reader, FILE)] = encode(look.announced, taken)
         return wanted if look.gone else None
 
     def announce() -> None:
-        looked[0] = look = _look(session.reader.fold, announced_in(session), now, kept)
+        looked[0] = look = _look(session.reader.fold, announced_in(session), now, kept, evidence)
         _write(session, look.announced, taken_at(disk, private))
 
     if looked[0].gone:
@@ -146,17 +155,17 @@ def without(reader: SessionReader, ids: list[str]) -> Edit:
     return wanted
 
 
-def _look(fold: Fold, before: dict[str, Announced], now: datetime, kept: timedelta) -> _Look:
+def _look(fold: Fold, before: dict[str, Announced], now: datetime, kept: timedelta, evidence: Evidence) -> _Look:
     look = _Look([], [], {}, 0)
     trash = {name: trail.deletion for name, trail in fold.trails.items() if trail.deletion is not None}
     for name, deletion in trash.items():
         if later(to_moment(deletion.at), kept) > now:
             continue
         known = before.get(name)
-        if known is None or known.deleted != deletion.at or known.at > now:
-            known = Announced(deletion.at, now)
+        if known is None or known.deleted != deletion.at or known.at > now or not counts(known.passed, evidence):
+            known = Announced(deletion.at, now, evidence.passed)
             look.new.append(name)
-        if second_look(known.at, now) <= now:
+        if second_look(known.at, now) <= now and a_day_passed(known.passed, evidence):
             look.gone.append(name)
         else:
             look.announced[name] = known

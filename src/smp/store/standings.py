@@ -6,7 +6,7 @@ false keeps it from being archived by itself).
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp.lifecycle.clock import NO_EVIDENCE, Evidence
@@ -81,5 +81,9 @@ def marks_of(away: Away, now: datetime) -> Marks:
     when = away.when or now
     if away.state == ARCHIVED:
         return Marks(archived=when)
-    announced = away.said.get("purge_announced")
-    return Marks(deleted=when, purge_announced=to_moment(announced) if isinstance(announced, str) else None)
+    announced, passed = away.said.get("purge_announced"), away.said.get("passed_seconds")
+    return Marks(
+        deleted=when,
+        purge_announced=to_moment(announced) if isinstance(announced, str) else None,
+        announced_passed=timedelta(seconds=passed) if isinstance(passed, (int, float)) else None,
+    )
