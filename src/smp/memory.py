@@ -35,6 +35,7 @@ from smp.recalling import RecallingStore
 from smp.redacting import check_settings, note_head, without_secrets
 from smp.session import SessionMemory
 from smp.store.file_store import FLAG, FileStore, conversion_has_left_something
+from smp.store.left_out import each_there
 from smp.write import validate
 from smp.write.admit import admit
 
@@ -229,13 +230,14 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
         return self.now()
 
     def _exported(self) -> tuple[Memory, list[FileSession], str | None]:
-        return self, [self._store.session(name) for name in self._store.session_ids()], None
+        return self, [found for _, found in each_there(self._store.session_ids(), self._store.session)], None
 
     def _session_meant(self, name: str) -> SessionMemory:
         return self.session(name)
 
     def _looked_over(self) -> list[Record]:
-        return [record for session in self.sessions() for record in session.records()]
+        found = each_there(self.sessions(), lambda session: session.records())
+        return [record for _, records in found for record in records]
 
     # -- sessions
 
@@ -286,7 +288,8 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
 
     def sessions(self) -> list[SessionMemory]:
         """All sessions, by id."""
-        return [SessionMemory(self, self._store.session(name)) for name in self._store.session_ids()]
+        there = each_there(self._store.session_ids(), self._store.session)
+        return [SessionMemory(self, files) for _, files in there]
 
     def latest_session(self) -> SessionMemory | None:
         """The session that was written last, by the times of its files; None if there is none."""
@@ -308,10 +311,10 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
 
     def validate(self) -> dict[str, Report]:
         """Check every session; see SessionMemory.validate."""
-        return {session.id: session.validate() for session in self.sessions()}
+        return {session.id: report for session, report in each_there(self.sessions(), SessionMemory.validate)}
 
     def repair(self) -> dict[str, Report]:
-        return {session.id: session.repair() for session in self.sessions()}
+        return {session.id: report for session, report in each_there(self.sessions(), SessionMemory.repair)}
 
     def convert(self, to: str, progress: Callable[[str], None] | None = None) -> Memory:
         """Carry the store over to another layout, in place; returns it opened. This one is closed.

@@ -21,7 +21,7 @@ from smp.errors import SMPError
 from smp.files.cold_segment import FILE as COLD
 from smp.files.cold_segment import ColdSegment, reduced
 from smp.lifecycle.clock import BETWEEN_LOOKS, a_day_passed, counts, distrust, later, second_look
-from smp.model.forgotten import Purged
+from smp.model.forgotten import Purged, Trashed
 from smp.model.time import to_moment, to_text
 from smp.store.rewriting import Edit, entries_of, private_name, rewrite
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from smp.files.session_reader import SessionReader
     from smp.lifecycle.clock import Evidence
     from smp.model.entry import Entry
-    from smp.model.fold import Fold
+    from smp.model.fold import Fold, Trail
     from smp.store.file_session import FileSession
 
 FILE = "purge.json"
@@ -95,6 +95,16 @@ def gone_from(deletion: Entry, kept: timedelta, announced: Announced | None) -> 
     if announced is not None and announced.deleted == deletion.at:
         return max(due, later(announced.at, BETWEEN_LOOKS))
     return due
+
+
+def trashed(trail: Trail, session: str, announced: Announced | None, kept: timedelta, auto: bool) -> Trashed:
+    """A deleted memory, and from when on a purge may take it (None: none does by itself)."""
+    deletion, record = trail.deletion, trail.record(session)
+    assert deletion is not None
+    assert record is not None
+    goes = gone_from(deletion, kept, announced) if auto else None
+    noted = announced.at if announced is not None and announced.deleted == deletion.at else None
+    return Trashed(record, to_moment(deletion.at), deletion.by, deletion.data.get("reason"), goes, noted)
 
 
 class _Look(NamedTuple):
