@@ -136,7 +136,10 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
         if disk.exists(os.path.join(root, PRIVATE, "erasing.json")):
             from smp.store.erasing import finish_erasing
 
-            finish_erasing(self._store)
+            if finish_erasing(self._store):
+                from smp.digest import renew_digests
+
+                renew_digests(self)
         if clock is None and type(system) is RealSystem:
             self._look_after()
 

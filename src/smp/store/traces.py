@@ -82,6 +82,11 @@ def pieces_of(values: Iterable[Any]) -> list[bytes]:
     return [piece.encode("utf-8", "replace") for piece in longest[:_MOST] if len(piece) >= 8]
 
 
+def phrases_of(data: bytes) -> list[str]:
+    """Stretches of several words of a text that nobody can read as an entry; single words may be names of fields."""
+    return [each for each in _STRETCH.findall(data.decode("utf-8", "replace")) if " " in each]
+
+
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
@@ -115,12 +120,12 @@ def holds(data: bytes, pieces: list[bytes]) -> bool:
     return any(piece in data for piece in pieces)
 
 
-def look_for(disk: Disk, folder: str, pieces: list[bytes]) -> Looked:
-    """Look for the pieces in every file below a folder."""
+def look_for(disk: Disk, folder: str, pieces: list[bytes], others: Iterable[str] = ()) -> Looked:
+    """Look for the pieces in every file below a folder, and in these other ones."""
     files, size = 0, 0
     found: list[str] = []
     unreadable: list[str] = []
-    for path in _files_below(disk, folder):
+    for path in (*_files_below(disk, folder), *others):
         try:
             data = disk.read(path)
             files += 1
