@@ -262,14 +262,8 @@ class Forgetting:
                 )
 
         if wanted and not preview:
-            erase(store, wanted, receipt, note, self._renew_digests)
+            erase(store, wanted, receipt, note, getattr(self, "_memory", self)._renew_digests)
         return receipt
-
-    def _renew_digests(self) -> tuple[list[str], list[str]]:
-        """Pages outside of the store say what it remembers: those that are there, and what could not be renewed."""
-        from smp.digest import renew_after_erasing
-
-        return renew_after_erasing(getattr(self, "_memory", self))
 
     # -- which ones
 

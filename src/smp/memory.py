@@ -238,6 +238,12 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
     def _session_meant(self, name: str) -> SessionMemory:
         return self.session(name)
 
+    def _renew_digests(self) -> tuple[list[str], list[str]]:
+        """After an erasure: the digests outside of the store that are there, and what could not be renewed."""
+        from smp.digest import renew_after_erasing
+
+        return renew_after_erasing(self)
+
     def _looked_over(self) -> list[Record]:
         found = each_there(self.sessions(), lambda session: session.records())
         return [record for _, records in found for record in records]

@@ -79,7 +79,7 @@ class _Erasure:
         self._disk = reader.disk
         self._ids = ids
         self.summaries: list[str] = []
-        values = [entry.data for entry in entries_of(reader, ids)]
+        values: list[Any] = [entry.data for entry in entries_of(reader, ids)]
         values += _cold_values(reader, set(ids))
         for data in _set_aside(reader, Traces(ids, [])).values():  # what `repair` could not read, but for the id
             values += phrases_of(data)
