@@ -262,7 +262,8 @@ class Forgetting:
                 )
 
         if wanted and not preview:
-            erase(store, wanted, receipt, note, getattr(self, "_memory", self)._renew_digests)
+            memory: Any = getattr(self, "_memory", self)
+            erase(store, wanted, receipt, note, memory._renew_digests)
         return receipt
 
     # -- which ones

@@ -8,6 +8,7 @@ import os
 from smp.agents import GLOBAL_SESSION
 from smp.asking import Asking
 from smp.config import Config, with_facts_outside, with_setting
+from smp.edge import with_own_errors
 from smp.errors import (
     FormatTooNew,
     InvalidConfig,
@@ -92,6 +93,7 @@ def open_memory(
     return Memory(root, layout, config, clock, system or RealSystem(), create)
 
 
+@with_own_errors
 class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
     """A store of sessions. Threads may share it; so may any number of processes, each with its own."""
 

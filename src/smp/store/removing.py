@@ -57,7 +57,7 @@ def delete_session(
             shelf.forget_archive(session)
         else:
             _take_out_live(shelf, session, os.path.join(folder, CONTENT))
-    return shelf.deleted(session)[-1]
+        return shelf.deleted(session)[-1]  # under the lock: nobody else can bring it back before
 
 
 def _free_folder(shelf: Shelf, session: str) -> str:
