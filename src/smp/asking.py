@@ -9,7 +9,7 @@ would wait for, and writes nothing that matters.
 
 from __future__ import annotations
 
-from smp.errors import InvalidQuery, MemoryNotFound, SessionNotFound
+from smp.errors import InvalidQuery, MemoryNotFound, SessionArchived, SessionNotFound
 from smp.loading import loading
 from smp.model import ids
 
@@ -264,7 +264,8 @@ class Asking:
         question.offset, question.limit = 0, end + 1
         hits = self._answer(question)
         others = [hit for hit in hits if record is None or hit.record.ref != record.ref]
-        page = Hits(others[first:end], more=hits.more or len(others) > end, counts=hits.counts)
+        more = hits.more or len(others) > end
+        page = Hits(others[first:end], more=more, counts=hits.counts, left_out=hits.left_out)
         if track:
             self._note_access(page.records, self._asked_at())
         return page
@@ -279,7 +280,7 @@ class Asking:
             return None
         try:
             return self._find(session, memory_id)
-        except SessionNotFound:
+        except (SessionArchived, SessionNotFound):
             return None
 
     def _find(self, session: str, memory_id: str) -> Record | None:

@@ -110,6 +110,23 @@ def renew_digests(memory: Memory, *, dry_run: bool = False) -> list[str]:
     return changed
 
 
+def renew_after_erasing(memory: Memory) -> tuple[list[str], list[str]]:
+    """Renew the noted digests that are there: their paths, and for each that could not be renewed why."""
+    there, failed = [], []
+    for path in _noted(memory):
+        try:
+            with open(path, "rb") as file:
+                ours = is_ours(file.read())
+            there.append(path)
+            if ours:
+                write_digest(memory, path)
+        except FileNotFoundError:
+            continue
+        except (OSError, SMPError) as error:
+            failed.append(f"the digest {path} could not be renewed ({error})")
+    return there, failed
+
+
 def is_ours(data: bytes) -> bool:
     return data.startswith(MARK.encode("utf-8"))
 

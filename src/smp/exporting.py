@@ -22,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from smp.errors import SMPError
     from smp.memory import Memory
     from smp.privacy.placeholders import Placeholders
     from smp.session import SessionMemory
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 
 class Exporting:
     """What a session and a store have in common: they can be exported, and secrets taken out of them."""
+
+    if TYPE_CHECKING:  # what `Asking` and its heirs have
+
+        def _asked_sessions(self) -> list[str] | None: ...
 
     def _exported(self) -> tuple[Memory, list[FileSession], str | None]:
         """The store, the sessions that go out, and who asks."""
@@ -55,26 +60,43 @@ class Exporting:
         force      write over a file that is there.
         """
         from smp.files import exchange
+        from smp.store.left_out import PUT_AWAY
         from smp.transfer import going_out
 
         if anonymise is not None and restore is not None:
             raise UserError("Give anonymise or restore, not both.", field="restore")
         memory, sessions, by = self._exported()
         chosen = going_out.format_named(format, path)
-        carried = map(going_out.carried_from, sessions)
-        if anonymise is not None or restore is not None:
-            from smp.transfer.disguise import disguised, revealed
-
-            change = revealed(restore) if anonymise is None else disguised(anonymise, sessions, agents)  # type: ignore[arg-type]
-            carried = map(change, carried)
-        counts: list[int] = []
-        pieces = exchange.write(chosen, going_out.counting(carried, counts), len(sessions))
         target = None if path is None else os.path.abspath(os.fspath(path))
-        result = b"".join(pieces).decode() if target is None else going_out.write(target, pieces, force)
+        while True:
+            carried = map(going_out.carried_from, sessions)
+            if anonymise is not None or restore is not None:
+                from smp.transfer.disguise import disguised, revealed
+
+                change = revealed(restore) if anonymise is None else disguised(anonymise, sessions, agents)  # type: ignore[arg-type]
+                carried = map(change, carried)
+            counts: list[int] = []
+            pieces = exchange.write(chosen, going_out.counting(carried, counts), len(sessions))
+            try:
+                result = b"".join(pieces).decode() if target is None else going_out.write(target, pieces, force)
+                break
+            except PUT_AWAY as error:
+                sessions = self._without(sessions, error)
         facts = {"format": chosen, "anonymised": True if anonymise is not None else None, "to": target}
         for session, count in zip(sessions, counts, strict=True):
             _note(memory, "export", by, session.session, count, **facts)
         return result
+
+    def _without(self, sessions: list[FileSession], error: SMPError) -> list[FileSession]:
+        """The sessions of a store but for one that was put away meanwhile; what was asked for by name must be there."""
+        from smp.store.left_out import left_out
+
+        gone = error.details.get("session")
+        there = [session for session in sessions if session.session != gone]
+        if self._asked_sessions() is not None or len(there) == len(sessions):
+            raise error
+        left_out(str(gone), error)
+        return there
 
     def redact(self, *, preview: bool = False, reason: str | None = None) -> list[Redaction]:
         """Take secrets out of what is already stored, of the history too; one report for each session that has some.
@@ -83,11 +105,16 @@ class Exporting:
         """
         from smp.redacting import redactor_always
         from smp.store.cleaning import clean, look
+        from smp.store.left_out import PUT_AWAY
 
         memory, sessions, by = self._exported()
         done: list[Redaction] = []
         for session in sessions:
-            found = (look if preview else clean)(session, redactor_always(session.config))
+            try:
+                found = (look if preview else clean)(session, redactor_always(session.config))
+            except PUT_AWAY as error:
+                self._without([session], error)
+                continue
             if found and not preview:
                 ids, kinds = list(found.memories), found.kinds
                 _note(memory, "redact", by, session.session, len(ids), ids=ids, kinds=kinds, reason=reason, stored=True)

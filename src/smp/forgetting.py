@@ -68,6 +68,8 @@ class Forgetting:
 
         def _asked_at(self) -> datetime: ...
 
+        def _opened(self, id: str) -> SessionMemory: ...
+
         def query(self, text: str | Mapping[str, Any] | None = None, **asked: Any) -> Hits: ...
 
     def _session_meant(self, name: str) -> SessionMemory:
@@ -159,35 +161,21 @@ class Forgetting:
 
     def deleted(self) -> list[Trashed]:
         """The trash: who deleted what, when and why, and from when on a purge may take it; the latest first."""
-        from smp.model.forgotten import Trashed
-        from smp.store.purging import announced_in, gone_from
+        from smp.store.purging import announced_in, trashed
 
         found: list[Trashed] = []
-        for session in self._sessions_meant():
+
+        def look_at(session: SessionMemory) -> None:
             files, config = self._files_of(session.id), session.config
-            announced, kept = announced_in(files), _kept(config)
+            announced, kept, auto = announced_in(files), _kept(config), config["lifecycle.auto_purge"]
 
-            def look(
-                fold: Any, session: Any = session, config: Any = config, announced: Any = announced, kept: Any = kept
-            ) -> None:
-                for name, trail in fold.trails.items():
-                    deletion = trail.deletion
-                    if deletion is None:
-                        continue
-                    goes = gone_from(deletion, kept, announced.get(name)) if config["lifecycle.auto_purge"] else None
-                    look = announced.get(name)
-                    found.append(
-                        Trashed(
-                            trail.record(session.id),
-                            to_moment(deletion.at),
-                            deletion.by,
-                            deletion.data.get("reason"),
-                            goes,
-                            look.at if look is not None and look.deleted == deletion.at else None,
-                        )
-                    )
+            def look(fold: Any) -> list[Trashed]:
+                trash = [(name, trail) for name, trail in fold.trails.items() if trail.deletion is not None]
+                return [trashed(trail, session.id, announced.get(name), kept, auto) for name, trail in trash]
 
-            files.view(look)
+            found.extend(files.view(look))
+
+        self._over_sessions(look_at)
         return sorted(found, key=lambda each: each.at, reverse=True)
 
     # -- for good
@@ -214,13 +202,16 @@ class Forgetting:
         moment = self._asked_at() if now is None else to_moment(parse(now, "now"))
         known = clock_notes.evidence(store) if evidence is None else evidence
         done = Purged()
-        for session in self._sessions_meant():
+
+        def look_at(session: SessionMemory) -> None:
             kept = _kept(session.config) if older_than is None else timedelta(days=older_than)
 
-            def note(names: list[str], session: str = session.id) -> bool:
-                return store.audit.note("purge", at=to_text(moment), by=by, session=session, ids=names)
+            def note(names: list[str]) -> bool:
+                return store.audit.note("purge", at=to_text(moment), by=by, session=session.id, ids=names)
 
             done.add(purge(self._files_of(session.id), moment, kept, known, note))
+
+        self._over_sessions(look_at)
         clock_notes.note(store, moment)
         return done
 
@@ -271,14 +262,22 @@ class Forgetting:
                 )
 
         if wanted and not preview:
-            erase(store, wanted, receipt, note)
+            memory: Any = getattr(self, "_memory", self)
+            erase(store, wanted, receipt, note, memory._renew_digests)
         return receipt
 
     # -- which ones
 
-    def _sessions_meant(self) -> list[SessionMemory]:
+    def _over_sessions(self, work: Callable[[SessionMemory], None]) -> None:
+        """Do something with this session; or with all of a store, but for those that are put away meanwhile."""
         names = self._asked_sessions()
-        return [self._session_meant(name) for name in (self._asked_store().session_ids() if names is None else names)]
+        for name in names if names is not None else ():
+            work(self._session_meant(name))
+        if names is None:
+            from smp.store.left_out import each_there
+
+            for _ in each_there(self._asked_store().session_ids(), lambda name: work(self._opened(name))):
+                pass
 
     def _place_of(self, id: Any) -> tuple[SessionMemory, Any]:
         """The session and the id of one memory: an id, `session/ID`, a record or a hit."""

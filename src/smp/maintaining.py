@@ -266,7 +266,7 @@ class _Maintenance:
                 yield f"purged the session {away.session}: {step.why}"
             elif announces_purge(None, self._now, marks, times, self._evidence):
                 if not self._dry_run:
-                    announce_purge(self._store, away, self._now)
+                    announce_purge(self._store, away, self._now, self._evidence.passed)
                 yield f"will purge the session {away.session} at the next look, in a day or later"
 
 

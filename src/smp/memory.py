@@ -8,6 +8,7 @@ import os
 from smp.agents import GLOBAL_SESSION
 from smp.asking import Asking
 from smp.config import Config, with_facts_outside, with_setting
+from smp.edge import with_own_errors
 from smp.errors import (
     FormatTooNew,
     InvalidConfig,
@@ -36,6 +37,7 @@ from smp.recalling import RecallingStore
 from smp.redacting import check_settings, note_head, without_secrets
 from smp.session import SessionMemory
 from smp.store.file_store import FLAG, FileStore, conversion_has_left_something
+from smp.store.left_out import each_there
 from smp.write import validate
 from smp.write.admit import admit
 
@@ -95,6 +97,7 @@ def open_memory(
     return Memory(root, layout, config, clock, system or RealSystem(root), create, found_as, trust=trust)
 
 
+@with_own_errors
 class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
     """A store of sessions. Threads may share it; so may any number of processes, each with its own."""
 
@@ -140,6 +143,7 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
         except OSError as error:
             raise from_os_error(error, root, "opening the store") from error
         self._store = FileStore(root, layout_named(name), system, self.config, admit)
+        self._store.clock = clock
         if trust or is_new:
             self._trust_quietly()
         self._finish_erasing()
@@ -154,7 +158,10 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
             return  # the user's state cannot be reached; memories can be read and written all the same
         from smp.store.erasing import finish_erasing
 
-        finish_erasing(self._store)
+        if finish_erasing(self._store):
+            from smp.digest import renew_digests
+
+            renew_digests(self)
 
     def _read_config(self, disk: Disk) -> dict[str, Any] | None:
         path = os.path.join(self.root, CONFIG_FILE)
@@ -278,13 +285,20 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
         return self.now()
 
     def _exported(self) -> tuple[Memory, list[FileSession], str | None]:
-        return self, [self._store.session(name) for name in self._store.session_ids()], None
+        return self, [found for _, found in each_there(self._store.session_ids(), self._store.session)], None
 
     def _session_meant(self, name: str) -> SessionMemory:
         return self.session(name)
 
+    def _renew_digests(self) -> tuple[list[str], list[str]]:
+        """After an erasure: the digests outside of the store that are there, and what could not be renewed."""
+        from smp.digest import renew_after_erasing
+
+        return renew_after_erasing(self)
+
     def _looked_over(self) -> list[Record]:
-        return [record for session in self.sessions() for record in session.records()]
+        found = each_there(self.sessions(), lambda session: session.records())
+        return [record for _, records in found for record in records]
 
     # -- sessions
 
@@ -335,7 +349,8 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
 
     def sessions(self) -> list[SessionMemory]:
         """All sessions, by id."""
-        return [SessionMemory(self, self._store.session(name)) for name in self._store.session_ids()]
+        there = each_there(self._store.session_ids(), self._store.session)
+        return [SessionMemory(self, files) for _, files in there]
 
     def latest_session(self) -> SessionMemory | None:
         """The session that was written last, by the times of its files; None if there is none."""
@@ -357,10 +372,10 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
 
     def validate(self) -> dict[str, Report]:
         """Check every session; see SessionMemory.validate."""
-        return {session.id: session.validate() for session in self.sessions()}
+        return {session.id: report for session, report in each_there(self.sessions(), SessionMemory.validate)}
 
     def repair(self) -> dict[str, Report]:
-        return {session.id: session.repair() for session in self.sessions()}
+        return {session.id: report for session, report in each_there(self.sessions(), SessionMemory.repair)}
 
     def convert(self, to: str, progress: Callable[[str], None] | None = None) -> Memory:
         """Carry the store over to another layout, in place; returns it opened. This one is closed.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from smp.asking import Asking
+from smp.edge import with_own_errors
 from smp.errors import InvalidRecord, MemoryNotFound, SessionCorrupt, StorageCorrupt
 from smp.exporting import ExportingSession
 from smp.model.fold import Fold
@@ -63,6 +64,7 @@ class _Once(Generic[T]):
         return value
 
 
+@with_own_errors
 class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession):
     """One session of a store. Made by `Memory.create_session` and `Memory.session`."""
 
@@ -335,6 +337,7 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
         return f"SessionMemory({self.id})"
 
 
+@with_own_errors
 class Transaction(WritingFor):
     """Writes that are stored together when the `with` block ends.
 
@@ -377,6 +380,7 @@ class Transaction(WritingFor):
             self.rollback()
 
 
+@with_own_errors
 class Snapshot:
     """A session as it was at a time; read-only."""
 

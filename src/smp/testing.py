@@ -10,8 +10,9 @@ up to the last `sync_dir` of their folder, and a `sync` of a file says nothing a
 Guarantees: the same calls and the same seed give the same states in the same order (boot ids and time stamps apart;
 give `boot` and `now_ns` for those); the first states are "nothing un-synced survived" and "everything survived".
 What never happens, because no file system does it: half a rename; a change of a name that survives an earlier lost
-one of the same name; a removed folder whose last names were not removed; a torn write inside durable content (it is
-old or new, as a whole).
+one of the same name; a torn write inside durable content (it is old or new, as a whole). A removed folder whose last
+names were not removed happens only with `unordered`: there any un-synced changes of names survive in any order, also in
+different folders, so that a file is lost if its folder was removed before its move out of it is durable.
 Non-guarantees: un-synced states grow exponentially, `crash_states` is a sample of at most `limit`; permissions
 (`chmod`) are always durable; a disk that lies about `sync` is not modelled.
 """
@@ -23,21 +24,27 @@ import os
 import random
 from collections.abc import Callable, Collection, Iterator
 from copy import copy
-from datetime import UTC, datetime, timedelta
 from itertools import chain, zip_longest
 from time import time_ns
 
 from smp.contract import StoreContract
 from smp.files.memory_system import Entry, File, Folder, MemorySystem, Node
 from smp.files.system import Data
+from smp.testing_clocks import FrozenClock, MachineClock
 
-__all__ = ["CrashState", "CrashingSystem", "FaultySystem", "FrozenClock", "PowerLoss", "StoreContract"]
+__all__ = [
+    "CrashState",
+    "CrashingSystem",
+    "FaultySystem",
+    "FrozenClock",
+    "MachineClock",
+    "PowerLoss",
+    "StoreContract",
+]
 
 _Write = tuple[int, bytes | None]  # bytes at an offset, or a new size
 _Versions = dict[int, list[tuple[str, bytes]]]  # what may be left of each un-synced file; first nothing new, then all
 _Plan = tuple[frozenset[int], dict[int, int]]  # the renames that survive, and the version of each un-synced file
-
-_START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 class PowerLoss(BaseException):
@@ -58,6 +65,7 @@ class _Renaming:
         self.names = {(folder, name) for folder, name, _ in self.entries}
         self.unsynced = {folder for folder, _, _ in self.entries}
         self.folders = frozenset(self.unsynced)
+        self.targets = frozenset(folder for folder, _, node in self.entries if node is not None)
         self.emptied = gone.number if isinstance(gone, Folder) else None
 
     def twin(self) -> _Renaming:
@@ -65,9 +73,13 @@ class _Renaming:
         other.unsynced = set(self.unsynced)
         return other
 
-    def needs(self, earlier: _Renaming) -> bool:
+    def needs(self, earlier: _Renaming, unordered: bool) -> bool:
         """Whether this cannot be on the disk without that: same name, or that emptied the folder removed here."""
-        return not self.names.isdisjoint(earlier.names) or self.emptied in earlier.folders
+        return not self.names.isdisjoint(earlier.names) or (not unordered and self.emptied in earlier.folders)
+
+    def is_durable(self, unordered: bool) -> bool:
+        """Whether its folders are synced; without order the new name is enough, because the old folder may be gone."""
+        return not self.unsynced or (unordered and bool(self.targets) and self.targets.isdisjoint(self.unsynced))
 
     def apply(self, folders: dict[int, dict[str, int]]) -> None:
         for folder, name, node in self.entries:
@@ -86,6 +98,7 @@ class CrashingSystem(MemorySystem):
     From then on every call raises `PowerLoss`, except `close` and `unlock`, which do nothing. `calls` counts the
     changing calls: open with O_CREAT or O_TRUNC, write, pwrite, ftruncate, sync, sync_dir, replace, link, unlink,
     mkdir, rmdir. `disk` starts from a copy of another system, all of it durable: so that a recovery can crash too.
+    `unordered` is a file system that writes changes of different folders in any order.
     """
 
     def __init__(
@@ -95,9 +108,11 @@ class CrashingSystem(MemorySystem):
         disk: MemorySystem | None = None,
         boot: str | None = None,
         now_ns: Callable[[], int] = time_ns,
+        unordered: bool = False,
     ) -> None:
         super().__init__(disk=disk, boot=boot, now_ns=now_ns)
         self.calls = 0
+        self.unordered = unordered
         self.crash_at = crash_at
         self.off = False
         self._nodes: dict[int, Node] = {}
@@ -123,7 +138,7 @@ class CrashingSystem(MemorySystem):
         What was not durable is not durable there either.
         """
         with self._guard:
-            twin = CrashingSystem(crash_at=crash_at, disk=self, now_ns=self._now_ns)
+            twin = CrashingSystem(crash_at=crash_at, disk=self, now_ns=self._now_ns, unordered=self.unordered)
             twin._nodes = self._nodes | twin._nodes
             twin._contents = {number: bytearray(data) for number, data in self._contents.items()}
             twin._folders = {number: dict(names) for number, names in self._folders.items()}
@@ -178,8 +193,8 @@ class CrashingSystem(MemorySystem):
             return
         for renaming in self._renamings:
             renaming.unsynced.discard(node.number)
-        synced = {number for number, renaming in enumerate(self._renamings) if not renaming.unsynced}
-        done = _with_needs(self._renamings, synced)
+        durable = {number for number, renaming in enumerate(self._renamings) if renaming.is_durable(self.unordered)}
+        done = _with_needs(self._renamings, durable, self.unordered)
         for number in sorted(done):
             self._renamings[number].apply(self._folders)
         self._renamings = [renaming for number, renaming in enumerate(self._renamings) if number not in done]
@@ -189,7 +204,7 @@ class _Disk:
     """A still picture of what is durable and what is not; it lists, chooses and builds the states."""
 
     def __init__(self, system: CrashingSystem) -> None:
-        self.boot, self.now_ns = system._boot, system._now_ns
+        self.boot, self.now_ns, self.unordered = system._boot, system._now_ns, system.unordered
         self.counters = system._next_number, system._stamp
         self.root = system._root.number
         self.nodes = {number: (node.mode, node.modified, node.changed) for number, node in system._nodes.items()}
@@ -227,7 +242,7 @@ class _Disk:
         kept = {file: min(1, len(versions) - 1) for file, versions in self.versions.items()}
         yield from ((frozenset(), lost), (every, kept), (every, lost), (frozenset(), kept))
         prefixes = [(frozenset(range(size)), data) for size in range(1, count) for data in (kept, lost)]
-        needs = [_with_needs(self.renamings, {number}) for number in range(count)]
+        needs = [_with_needs(self.renamings, {number}, self.unordered) for number in range(count)]
         single = [(needs[number], data) for number in range(count) for data in (kept, lost)]
         single += [(frozenset(i for i in every if number not in needs[i]), kept) for number in range(count)]
         torn = [
@@ -240,7 +255,8 @@ class _Disk:
             chance.shuffle(plans)
         yield from (plan for plan in chain(*zip_longest(prefixes, torn, single)) if plan)
         for _ in range(4 * limit):
-            some = _with_needs(self.renamings, {number for number in range(count) if chance.random() < 0.5})
+            chosen = {number for number in range(count) if chance.random() < 0.5}
+            some = _with_needs(self.renamings, chosen, self.unordered)
             yield some, {file: chance.randrange(len(versions)) for file, versions in self.versions.items()}
 
     def _reachable(self, folders: dict[int, dict[str, int]]) -> Iterator[tuple[int, str, int]]:
@@ -288,12 +304,12 @@ class _Disk:
         return node
 
 
-def _with_needs(renamings: list[_Renaming], chosen: set[int]) -> frozenset[int]:
+def _with_needs(renamings: list[_Renaming], chosen: set[int], unordered: bool) -> frozenset[int]:
     """The chosen ones, and the earlier ones that they cannot be on the disk without."""
     chosen = set(chosen)
     for number in range(len(renamings) - 1, -1, -1):
         if number in chosen:
-            chosen.update(i for i in range(number) if renamings[number].needs(renamings[i]))
+            chosen.update(i for i in range(number) if renamings[number].needs(renamings[i], unordered))
     return frozenset(chosen)
 
 
@@ -396,24 +412,3 @@ class FaultySystem(MemorySystem):
         failing = self.fail_at is not None and self.calls >= self.fail_at
         if failing and (self.sticky or self.calls == self.fail_at):
             raise OSError(self.error, os.strerror(self.error))
-
-
-class FrozenClock:
-    """A clock that moves only when told; calling it gives an aware datetime in UTC."""
-
-    def __init__(self, start: datetime = _START) -> None:
-        self.set(start)
-
-    def __call__(self) -> datetime:
-        return self._now
-
-    def advance(self, seconds: float = 0, *, days: float = 0) -> datetime:
-        """Move on, or back if negative; the new time."""
-        self._now += timedelta(days=days, seconds=seconds)
-        return self._now
-
-    def set(self, now: datetime) -> None:
-        """Jump to an aware datetime."""
-        if now.tzinfo is None:
-            raise ValueError("FrozenClock needs a datetime with a time zone")
-        self._now = now.astimezone(UTC)

@@ -389,8 +389,8 @@ class _Filmed(CrashingSystem):
     that is collected is opened anew); these are all calls of one run.
     """
 
-    def __init__(self, disk: MemorySystem) -> None:
-        super().__init__(disk=disk)
+    def __init__(self, disk: MemorySystem, unordered: bool) -> None:
+        super().__init__(disk=disk, unordered=unordered)
         self.done = 0
         self.crashes: list[Crash] = []
 
@@ -400,9 +400,9 @@ class _Filmed(CrashingSystem):
             self.crashes.append(Crash(self.calls, self.done, self.kill_state()))
 
 
-def crashes_of(story: Story) -> list[Crash]:
+def crashes_of(story: Story, *, unordered: bool = False) -> list[Crash]:
     """A crash before every call of a story, and one behind the last."""
-    system = _Filmed(story.base)
+    system = _Filmed(story.base, unordered)
     memory = open_on(system, story.layout)
     system.crashes.clear()  # opening is not part of the story
     for step in story.steps:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import functools
+import random
 from typing import Any
 
 import pytest
 
+from smp.errors import SMPError
 from smp.files.memory_system import MemorySystem
-from smp.memory import Memory
+from smp.memory import Memory, open_memory
+from smp.store.cold_memories import cold_fold, cold_path
+from smp.testing import FrozenClock
 from tests.crash.stories import (
     LAYOUTS,
+    ROOT,
     SESSION,
     Step,
     Story,
@@ -19,8 +24,12 @@ from tests.crash.stories import (
     check_survivor,
     crashes_of,
     depth,
+    fingerprint,
     full_base,
     open_on,
+    patch,
+    read,
+    view_of,
 )
 
 pytestmark = pytest.mark.crash
@@ -102,3 +111,121 @@ def test_crash_before_every_call(layout: str, name: str) -> None:
                 check(layout, system)
         except Exception as error:
             raise Wrong(f"{layout}, {name}: stopped before call {crash.call}: {error}") from error
+
+
+# -- what follows a crash
+
+SEQUENCES = (
+    "compact restore update compact",
+    "compact restore update compact restore compact",
+    "restore update compact update compact restore",
+    "compact compact restore",
+    "update compact restore update compact",
+    "restore compact restore update compact",
+)
+
+
+class Worker:
+    """Goes on with a session after a crash, and knows what each memory must say."""
+
+    def __init__(self, system: MemorySystem) -> None:
+        self.clock = FrozenClock()
+        self.session = open_memory(ROOT, system=system, clock=self.clock).session(SESSION)
+        self.known = self.found()
+        self.updates = 0
+
+    def found(self) -> dict[str, Any]:
+        """The newest state of every memory, in the files or in the cold segment; in both is an error."""
+        live = {record.id: record for record in self.session.records(include_deleted=True) if record.type != "summary"}
+        cold = {id: trail.record(SESSION) for id, trail in cold_fold(self.session._files).trails.items()}
+        both = {id for id in live.keys() & cold.keys() if live[id].revision < cold[id].revision}
+        if both or any("-dup" in id for id in (*live, *cold)):
+            raise Wrong(f"stands twice: {sorted(both)}, {sorted(live)}, {sorted(cold)}")
+        everything = {**cold, **live}
+        return {id: (record.revision, record.given) for id, record in everything.items() if record.type != "summary"}
+
+    def step(self, name: str) -> None:
+        self.clock.advance(days=120)
+        if name == "compact":
+            self.session.compact(ALL)
+        elif name == "restore":
+            bring_back_all(self.session)
+            if self.session.archived():
+                raise Wrong(f"left in the segment: {self.session.archived()}")
+        else:
+            self.updates += 1
+            for id in ("FIND-0003", "STATE-z"):
+                if self.session.find(id) is None:
+                    self.session.restore_archived(id)
+                record = self.session.update(id, tags=[f"update-{self.updates}"])
+                self.known[id] = (record.revision, record.given)
+        self.check()
+
+    def check(self) -> None:
+        now = self.found()
+        for id, (revision, given) in self.known.items():
+            if id not in now:
+                raise Wrong(f"{id} is gone")
+            if now[id][1] != given:
+                raise Wrong(f"{id} is at revision {now[id][0]} with {now[id][1]}, was {revision} with {given}")
+        report = self.session.validate()
+        if report.problems:
+            raise Wrong(f"not clean: {report.problems}")
+
+
+def bring_back_all(session: Any) -> None:
+    session.restore_archived(*(each.id for each in session.archived()))
+
+
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_acknowledged_update_survives_compaction_and_restore_after_a_crash(layout: str, name: str) -> None:
+    """A crash inside restore_archived left entries in the files and in the segment; then an old copy won over an update."""
+    story = Story(name, layout, base_of(layout, name), [Step(STEPS[name])])
+    chance = random.Random(f"{layout} {name}")
+    seen: set[int] = set()
+    for crash in crashes_of(story):
+        states = (crash.machine.kill_state(), *crash.machine.crash_states(limit=depth(1, 10), seed=crash.call))
+        for system in states:
+            if (look := fingerprint(system)) in seen:
+                continue
+            seen.add(look)
+            for sequence in chance.sample(SEQUENCES, depth(1, len(SEQUENCES))):
+                worker = Worker(MemorySystem(disk=system))
+                done: list[str] = []
+                try:
+                    for step in sequence.split():
+                        done.append(step)
+                        worker.step(step)
+                except Exception as error:
+                    raise Wrong(f"{layout}, {name}: stopped before call {crash.call}, then {done}: {error}") from error
+
+
+@pytest.mark.parametrize("sequence", SEQUENCES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_copies_left_in_the_segment_by_an_older_version_do_not_win(layout: str, sequence: str) -> None:
+    """Older versions took entries out of the segment after they had put them into the files: a crash left both."""
+    system = MemorySystem(disk=base_of(layout, "bring back"))
+    worker = Worker(system)
+    path = cold_path(worker.session._files)
+    before = read(system, path)
+    bring_back_all(worker.session)
+    worker.known = worker.found()
+    worker.session._files.store.disk.replace(path, before)
+    for step in sequence.split():
+        worker.step(step)
+    worker.step("restore")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_restore_refuses_a_memory_of_which_a_part_cannot_be_read(layout: str) -> None:
+    """The parts that could be read came back alone, and the segment lost the others."""
+    system = MemorySystem(disk=base_of(layout, "bring back"))
+    worker = Worker(system)
+    path = cold_path(worker.session._files)
+    patch(system, path, lambda data: data[:60] + bytes(8) + data[68:])
+    before, seen = read(system, path), view_of(worker.session)
+    with pytest.raises(SMPError):
+        worker.session.restore_archived("FIND-0003")
+    assert read(system, path) == before
+    assert view_of(worker.session) == seen

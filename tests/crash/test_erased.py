@@ -12,7 +12,7 @@ from smp.files.disk import Disk
 from smp.files.memory_system import MemorySystem
 from smp.lifecycle.clock import NO_EVIDENCE
 from smp.memory import Memory
-from smp.store.purging import taken_at
+from smp.store.purging import taken_by
 from smp.store.traces import look_for
 from tests.crash.stories import LAYOUTS, ROOT, SESSION, SOAK, Step, Story, Wrong, crashes_of, depth, full_base, open_on
 
@@ -126,12 +126,12 @@ def test_a_purge_never_goes_without_a_word(layout: str) -> None:
                 files = session._files
                 there = session.find("DEC-0004") is not None
                 files.exclusively("finishing what was under way", lambda: None)
-                told = {*named(memory, "purge"), *taken_at(files.store.disk, files.reader.private)}
+                told = {*named(memory, "purge"), *taken_by(files.reader)}
                 assert there or {"DEC-0002", "DEC-0004"} <= told
                 session.purge(older_than=0, now="2026-02-03T00:00:00Z", evidence=NO_EVIDENCE)
                 assert session.find("DEC-0004") is None
                 assert {"DEC-0002", "DEC-0004"} <= named(memory, "purge")
-                assert taken_at(files.store.disk, files.reader.private) == []
+                assert taken_by(files.reader) == []
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

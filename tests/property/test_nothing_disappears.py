@@ -24,7 +24,7 @@ from smp.files.memory_system import MemorySystem
 from smp.lifecycle.clock import NO_EVIDENCE
 from smp.memory import Memory, open_memory
 from smp.session import SessionMemory
-from smp.store.purging import taken_at
+from smp.store.purging import taken_by
 from smp.store.traces import look_for
 from smp.testing import CrashingSystem, FrozenClock, PowerLoss
 
@@ -109,7 +109,7 @@ def look(system: MemorySystem, clock: FrozenClock) -> View:
 def _taken(session: SessionMemory) -> list[str]:
     """What a purge has taken that could not note it in the audit log yet."""
     session._files.exclusively("finishing what was under way", lambda: None)
-    return taken_at(session._files.store.disk, session._files.reader.private)
+    return taken_by(session._files.reader)
 
 
 def _memories(session: SessionMemory) -> dict[str, Seen]:

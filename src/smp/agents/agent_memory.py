@@ -19,6 +19,7 @@ from smp.agents.agent_writing import AgentTransaction, AgentWriting
 from smp.agents.seen import SeenStore
 from smp.agents.visibility import Viewer, Visible
 from smp.asking import Asking
+from smp.edge import with_own_errors
 from smp.errors import InvalidRecord, MemoryNotFound, SessionNotFound
 from smp.model import ids
 from smp.model.time import to_text
@@ -55,6 +56,7 @@ def agent_in(memory: Memory, name: str, session: str | SessionMemory | None) -> 
     return AgentMemory(chosen, agent)
 
 
+@with_own_errors
 class AgentMemory(AgentWriting, Asking):
     """One session of a store as one agent may see it. Made by `Memory.agent` and `SessionMemory.agent`."""
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from smp.agents import GLOBAL_SESSION
 from smp.agents.visibility import Viewer
+from smp.edge import with_own_errors
 from smp.errors import Conflict, InvalidRecord, SessionExists
 from smp.model.time import to_text
 
@@ -35,6 +36,7 @@ _OF_PREFERENCES = ("key", "value", "preference")
 _PATTERNS = ("learning", "decision", "finding")
 
 
+@with_own_errors
 class GlobalMemory:
     """What holds in all sessions of a store. Made by `Memory.global_memory`."""
 

@@ -4,7 +4,8 @@ Entries lie in it byte for byte as they stood in the session's files, in blocks 
 
 Guarantees
 - `append`, `without` and `rewrite` change the file as a whole (new file, sync, rename): at every moment it is the old or the new one.
-  Appending an entry that is there already changes nothing, so that a step that was interrupted can be repeated.
+  Entries are unique by id and number: appending one that is there already changes nothing, so that a step that was
+  interrupted can be repeated, and one with other bytes replaces it. Taking out takes all copies that older files may hold.
 - Reading one entry reads the index and one block, and compares its checksum. Lists need the index alone.
 - A torn or damaged file still opens: what is whole can be read, what is not is a `Problem`. Before such a file is
   rewritten, a copy is set aside as `….damaged-1`.
@@ -68,7 +69,7 @@ class ColdSegment:
         while self._was_rewritten():
             self.problems = []
             self.blocks = self._load()
-        self._places = {row: place for place, rows in self.blocks for row in map(_key, rows)}
+        self._places = {row: place for place, rows in self.blocks for row in map(key_of, rows)}
 
     def rows(self) -> list[ColdRow]:
         """What is in it, in the order in which it came."""
@@ -79,7 +80,7 @@ class ColdSegment:
 
     def read(self, row: ColdRow) -> bytes:
         """One entry; `StorageCorrupt` if it is damaged."""
-        data = _cut(self._raw(self._places[_key(row)]), row)
+        data = _cut(self._raw(self._places[key_of(row)]), row)
         if data is None:
             self._refuse_if_rewritten()
             raise StorageCorrupt(f"{row.id} in {self.path} is damaged; the other entries are not.", path=self.path)
@@ -108,9 +109,9 @@ class ColdSegment:
     def verify(self) -> list[Problem]:
         """Everything that is wrong with the file; every block is read and every checksum compared."""
         found = list(self.problems)
-        readable = {_key(each.row) for each in self.entries()}
+        readable = {key_of(each.row) for each in self.entries()}
         for row in self.rows():
-            if _key(row) not in readable:
+            if key_of(row) not in readable:
                 found.append(Problem(self.path, 0, "cold_damaged", f"{row.id} cannot be read.", "error", row.id))
         return found
 
@@ -169,16 +170,37 @@ def append(disk: Disk, path: str, entries: Iterable[ColdEntry]) -> ColdSegment:
     return ColdSegment(disk, path)
 
 
-def extended(segment: ColdSegment, entries: Iterable[ColdEntry]) -> bytes | None:
-    """The bytes of the file with these entries as well, for a caller that puts them in place itself; None if all are there."""
-    known = {(row.id, row.seq, row.checksum) for row in segment.rows()}
-    numbers = {row.seq for row in segment.rows()}  # most are new, and a checksum takes time
-    new = [
-        entry
-        for entry in entries
-        if entry.seq not in numbers or (entry.id, entry.seq, checksum(entry.data)) not in known
-    ]
-    return _assembled([*map(segment.block, segment.blocks), *encoded(new)]) if new else None
+def extended(
+    segment: ColdSegment, entries: Iterable[ColdEntry], goes: Callable[[ColdRow], bool] = lambda row: False
+) -> bytes | None:
+    """The bytes of the file with these entries and without those that go, for a caller that puts them in place itself.
+
+    Entries are unique by id and number: an entry replaces older copies of itself. None if nothing changes.
+    """
+    there = {(row.id, row.seq): row for row in segment.rows() if not goes(row)}
+    new = []
+    for entry in entries:
+        row = there.get((entry.id, entry.seq))
+        if row is None or row.checksum != checksum(entry.data):  # most are new, and a checksum takes time
+            new.append(entry)
+    replaced = {(entry.id, entry.seq) for entry in new}
+    gone, _, kept = _remade(segment, lambda row: (row.id, row.seq) in replaced or goes(row), lambda found: None)
+    return _assembled([*kept, *encoded(new)]) if new or gone else None
+
+
+def set_aside(segment: ColdSegment, touches: Callable[[ColdRow], bool]) -> dict[str, bytes]:
+    """The copy of the file to keep, by its name, if a rewrite of these entries would lose others that cannot be read."""
+    if not segment.problems and not any(_loses(segment, listed, touches) for listed in segment.blocks):
+        return {}
+    path = _free_name(segment._disk, segment.path)
+    return {os.path.basename(path): segment._disk.read(segment.path)}
+
+
+def _loses(segment: ColdSegment, listed: tuple[Place, list[ColdRow]], touches: Callable[[ColdRow], bool]) -> bool:
+    if not any(map(touches, listed[1])):
+        return False
+    readable = {key_of(found.row) for found in segment.found_in(listed)}
+    return not all(touches(row) or key_of(row) in readable for row in listed[1])
 
 
 def without(disk: Disk, path: str, goes: Callable[[ColdRow], bool]) -> int:
@@ -213,30 +235,27 @@ def _remade(
     """How many entries are touched, whether others are lost with them, and the blocks that come out."""
     touched, lost, kept = 0, False, []
     for listed in segment.blocks:
-        chosen = {_key(row) for row in listed[1] if touches(row)}
+        chosen = {key_of(row) for row in listed[1] if touches(row)}
         touched += len(chosen)
         if not chosen:
             kept.append(segment.block(listed))
             continue
         readable = list(segment.found_in(listed))
-        lost = lost or not chosen.union(_key(found.row) for found in readable).issuperset(map(_key, listed[1]))
+        lost = lost or not chosen.union(key_of(found.row) for found in readable).issuperset(map(key_of, listed[1]))
         kept += encoded([entry for found in readable for entry in _changed(found, chosen, change)])
     return touched, lost, kept
 
 
 def _changed(found: Found, chosen: set[Key], change: Callable[[Found], bytes | None]) -> Iterator[ColdEntry]:
     row = found.row
-    data = change(found) if _key(row) in chosen else found.data
+    data = change(found) if key_of(row) in chosen else found.data
     if data is not None:
         yield ColdEntry(row.id, row.seq, row.file, data, row.about)
 
 
 def _put(disk: Disk, segment: ColdSegment, data: bytes | None, set_aside: bool = False) -> None:
     if segment.problems or set_aside:
-        number = 1
-        while disk.exists(f"{segment.path}{_DAMAGED}{number}"):
-            number += 1
-        disk.write_new(f"{segment.path}{_DAMAGED}{number}", disk.read(segment.path))
+        disk.write_new(_free_name(disk, segment.path), disk.read(segment.path))
     if data is not None:
         disk.replace(segment.path, data)
     else:
@@ -244,11 +263,19 @@ def _put(disk: Disk, segment: ColdSegment, data: bytes | None, set_aside: bool =
         disk.sync_folder(os.path.dirname(segment.path))
 
 
+def _free_name(disk: Disk, path: str) -> str:
+    number = 1
+    while disk.exists(f"{path}{_DAMAGED}{number}"):
+        number += 1
+    return f"{path}{_DAMAGED}{number}"
+
+
 def _assembled(blocks: list[Block]) -> bytes:
     return b"".join([*(block.member for block in blocks), encode_index(blocks)])
 
 
-def _key(row: ColdRow) -> Key:
+def key_of(row: ColdRow) -> Key:
+    """What tells one copy of an entry from another."""
     return row.id, row.seq, row.checksum, row.start
 
 

@@ -108,21 +108,28 @@ class Journal:
         self._disk.sync_folder(os.path.dirname(self.path))
 
     def carry_out(self, plan: Plan, already_there: Callable[[str, bytes], bool]) -> None:
-        """Do what the plan says, as often as need be. `already_there` finds appended entries after a hand edit."""
-        touched: set[str] = set()
+        """Do what the plan says, as often as need be. `already_there` finds appended entries after a hand edit.
+
+        What was added or moved is durable before anything is removed: a file system may write changes in any order.
+        """
+        added: set[str] = set()
         for name, offset, data in plan.appends:
             self._append(name, offset, data, already_there)
             if offset == 0:
-                touched.update(self._folders_of(name))
+                added.update(self._folders_of(name))
         for source, target in plan.moves:
             if self._disk.exists(self._at(source)):
                 self._disk.make_folder(os.path.dirname(self._at(target)))
                 self._disk.move(self._at(source), self._at(target))
-            touched.update((os.path.dirname(self._at(source)), *self._folders_of(target)))
+            added.update(self._folders_of(target))
+        self._sync(added)
+        self._sync({os.path.dirname(self._at(source)) for source, _ in plan.moves} - added)
         for name in plan.removes:
             self._disk.remove_tree(self._at(name))
-            touched.add(os.path.dirname(self._at(name)))
-        for folder in sorted(touched):
+        self._sync({os.path.dirname(self._at(name)) for name in plan.removes})
+
+    def _sync(self, folders: set[str]) -> None:
+        for folder in sorted(folders):
             if self._disk.exists(folder):
                 self._disk.sync_folder(folder)
 

@@ -45,7 +45,9 @@ class Clock(Check):
         why = distrust(subject.now, evidence(subject.store))
         if why:
             message = f"{why[:1].upper()}{why[1:]}. Nothing is archived, expired or purged until that is settled."
-            advice = "Set the clock right; smp maintain notes the new time, and believes it the next time."
+            advice = (
+                "Set the clock right. If it is right, it is trusted once it has stayed so for a day of running time."
+            )
             yield Finding(self.name, WARNING, message, advice)
 
 

@@ -9,7 +9,7 @@ deleted and purged are marks that somebody set. `next_step` says beforehand what
 is that step once its time has come and the clock can be trusted (`lifecycle.clock`).
 
 Guarantees: pure; only archiving and purging ever become due, never deletion: that takes a command. Purging takes two
-looks a day apart. Times count from the latest mark there is, so a mark set by a clock that was behind shortens nothing.
+looks a day apart, by the wall clock and by the time since boot. Times count from the latest mark there is, so a mark set by a clock that was behind shortens nothing.
 A last use in the future counts as now.
 """
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp.lifecycle.clock import NO_EVIDENCE, Evidence, distrust, later, latest, second_look
+from smp.lifecycle.clock import NO_EVIDENCE, Evidence, a_day_passed, counts, distrust, later, latest, second_look
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,6 +68,7 @@ class Marks(NamedTuple):
     deleted: datetime | None = None
     purged: datetime | None = None
     purge_announced: datetime | None = None  # the first look at which purging it was due
+    announced_passed: timedelta | None = None  # what `Evidence.passed` was at that look
     keep: bool = False  # a person wants it to stay: it is never archived by itself
 
 
@@ -130,7 +131,7 @@ def due_step(
     step = next_step(last_used, now, marks, settings)
     if step.state not in (ARCHIVED, PURGED) or step.when is None or step.when > now or distrust(now, evidence):
         return None
-    return step
+    return step if step.state == ARCHIVED or a_day_passed(marks.announced_passed, evidence) else None
 
 
 def announces_purge(
@@ -143,7 +144,8 @@ def announces_purge(
     """Whether this look is the first at which the purge is due: the caller then sets `purge_announced` to now."""
     if state_of(last_used, now, marks, settings) != DELETED or not settings.auto_purge or distrust(now, evidence):
         return False
-    unannounced = marks.purge_announced is None or marks.purge_announced > now
+    announced = marks.purge_announced
+    unannounced = announced is None or announced > now or not counts(marks.announced_passed, evidence)
     return unannounced and now >= _kept_until(last_used, marks, settings)
 
 

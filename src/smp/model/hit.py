@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,11 +68,26 @@ class Hit:
         return f"Hit({self.record.ref} {self.relevance:.3f}: {self.record.text[:60]!r})"
 
 
+class LeftOut(NamedTuple):
+    """A session that another process put away while the answer was made."""
+
+    session: str
+    reason: str  # archived or deleted
+
+
 class Hits(list[Hit]):
     """The hits of one page, best first."""
 
-    def __init__(self, hits: list[Hit], *, more: bool = False, counts: dict[str, dict[str, int]] | None = None) -> None:
+    def __init__(
+        self,
+        hits: list[Hit],
+        *,
+        more: bool = False,
+        counts: dict[str, dict[str, int]] | None = None,
+        left_out: list[LeftOut] | None = None,
+    ) -> None:
         super().__init__(hits)
+        self.left_out = left_out or []  # sessions of which nothing is here, because they were put away meanwhile
         self.more = more  # whether there are further ones behind these
         self.counts = counts or {}  # of all that match, by what was asked for: {"type": {"decision": 3}}
 

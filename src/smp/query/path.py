@@ -64,7 +64,8 @@ class Query:
         hits = [self._hit(judged, record) for judged, record in page[question.offset : wanted - 1]]
         if question.include_related:
             self._add_related(hits)
-        return Hits(hits, more=len(page) >= wanted, counts=self._counts())
+        counts = self._counts()
+        return Hits(hits, more=len(page) >= wanted, counts=counts, left_out=list(self._finder.left_out.values()))
 
     # -- which ones
 

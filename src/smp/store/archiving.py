@@ -50,7 +50,7 @@ def archive_session(store: FileStore, session: str, summary: Summary) -> Away:
         files = store.session(session)
         files.exclusively("archiving", lambda: _pack_and_leave(shelf, files, summary))
         shelf.tidy(session)
-    return next(away for away in shelf.archived() if away.session == session)
+    return shelf.archived_as(session)
 
 
 def _pack_and_leave(shelf: Shelf, files: FileSession, summary: Summary) -> None:

@@ -2,8 +2,9 @@
 
 Entries lie in the segment as they stood in the files of the layout that the session had then; each says which.
 
-Guarantees: what stands in the session's files is the truth: an entry that is there as well, because a restore was
-interrupted, is not counted here. What cannot be read is left out, and reported by `validate`.
+Guarantees: what stands in the session's files is the truth: an entry that is there as well, because a restore of an
+older version was interrupted, is not counted here. Entries are unique by id and number; of several copies that older
+versions have left, one counts (`_unique`). What cannot be read is left out, and reported by `validate`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp.errors import SMPError
 from smp.files.codec import SIGNED
-from smp.files.cold_segment import FILE, ColdSegment, Found
+from smp.files.cold_segment import FILE, ColdSegment, Found, key_of
+from smp.files.disk import TEMPORARY
 from smp.files.layouts import NAMES, layout_named
 from smp.model.fold import Fold
 
@@ -52,11 +54,14 @@ def present_path(session: FileSession) -> str:
     """Where the segment is now: a committed plan that still waits to be carried out is read as if it had been."""
     reader, path = session.reader, cold_path(session)
     plan = reader.journal.load() if reader.journal.exists() else None
-    for source, target in plan.moves if plan is not None else ():
+    if plan is None:
+        return path
+    for source, target in plan.moves:
         waiting = os.path.join(reader.folder, source)
         if os.path.join(reader.folder, target) == path and session.store.disk.exists(waiting):
             return waiting
-    return path
+    is_removed = any(os.path.join(reader.folder, name) == path for name in plan.removes)
+    return path + TEMPORARY if is_removed else path  # under the first name there is no file
 
 
 def segment_of(session: FileSession) -> ColdSegment:
@@ -76,6 +81,10 @@ def cold_memories(session: FileSession) -> list[ColdMemory]:
 
 
 def cold_rows(session: FileSession, segment: ColdSegment | None = None) -> list[ColdRow]:
+    """The entries that are in the segment and not in the files, unique by id and number.
+
+    The rows of a memory say `HISTORY` exactly if the memory itself is in the files.
+    """
     segment = segment or segment_of(session)
     rows = segment.rows()
     if not rows:
@@ -83,7 +92,39 @@ def cold_rows(session: FileSession, segment: ColdSegment | None = None) -> list[
     there = session.view(
         lambda fold: {(entry.id, entry.seq) for trail in fold.trails.values() for entry in trail.entries}
     )
-    return [row for row in rows if (row.id, row.seq) not in there or row.about.get(HISTORY) == "last"]
+    by_id: dict[str, list[ColdRow]] = {}
+    for row in rows:
+        by_id.setdefault(row.id, []).append(row)
+    return [row for those in by_id.values() for row in _counted(those, there)]
+
+
+def _counted(rows: list[ColdRow], there: set[tuple[str, int]]) -> list[ColdRow]:
+    """Of the rows of one memory, those that are not in the files."""
+    away = _unique([row for row in rows if (row.id, row.seq) not in there or row.about.get(HISTORY) == "last"])
+    if not away or all(HISTORY in row.about for row in away):
+        return away
+    first = min((row for row in rows if HISTORY not in row.about), key=lambda row: row.seq)
+    if (
+        first.id,
+        first.seq,
+    ) in there:  # the memory is in the files; a restore was interrupted, and its history moved again
+        return [_marked(row, row.about.get(HISTORY, "step")) for row in away]
+    return [_marked(row, None) for row in away]
+
+
+def _unique(rows: list[ColdRow]) -> list[ColdRow]:
+    """One row for each number. What a change was before the steps up to it were joined counts, else the newest copy."""
+    chosen: dict[int, ColdRow] = {}
+    for row in rows:
+        known = chosen.get(row.seq)
+        if known is None or known.about.get(HISTORY) != "last":
+            chosen[row.seq] = row
+    return list(chosen.values())
+
+
+def _marked(row: ColdRow, history: str | None) -> ColdRow:
+    about = {name: value for name, value in row.about.items() if name != HISTORY}
+    return row._replace(about=about if history is None else {**about, HISTORY: history})
 
 
 def key_digest(key: str) -> str:
@@ -96,10 +137,12 @@ def with_key(session: FileSession, key: str) -> Record | None:
     if not session.store.disk.exists(present_path(session)):
         return None
     segment, wanted = segment_of(session), key_digest(key)
-    rows = segment.rows()
-    for id in dict.fromkeys(row.id for row in rows if row.about.get(KEY) == wanted and HISTORY not in row.about):
+    if not any(row.about.get(KEY) == wanted for row in segment.rows()):
+        return None
+    rows = [row for row in cold_rows(session, segment) if HISTORY not in row.about]
+    for id in dict.fromkeys(row.id for row in rows if row.about.get(KEY) == wanted):
         fold = Fold()
-        found = (Found(row, segment.read(row)) for row in rows if row.id == id and HISTORY not in row.about)
+        found = (Found(row, segment.read(row)) for row in rows if row.id == id)
         entries = (decoded(each, session.store.layout.name) for each in found)
         fold.add(entry for entry in entries if entry is not None)
         trail = fold.trails.get(id)
@@ -136,10 +179,10 @@ def decoded(found: Found, layout_name: str) -> Entry | None:
 def cold_fold(session: FileSession) -> Fold:
     """The memories in the segment as records; histories of memories that stayed are left out."""
     segment = segment_of(session)
-    wanted = {(row.id, row.seq) for row in cold_rows(session, segment) if HISTORY not in row.about}
+    wanted = {key_of(row) for row in cold_rows(session, segment) if HISTORY not in row.about}
     fold = Fold()
     if wanted:
         name = session.store.layout.name
-        entries = (decoded(found, name) for found in segment.entries() if (found.row.id, found.row.seq) in wanted)
+        entries = (decoded(found, name) for found in segment.entries() if key_of(found.row) in wanted)
         fold.add(entry for entry in entries if entry is not None)
     return fold

@@ -3,8 +3,8 @@
     plan (`lifecycle.compaction`) → under the lock: what has changed since is left out → the new cold segment, the files
     without what goes, and the summaries that stand for it: one plan, carried out whole or not at all
 
-Guarantees: at every moment each memory is in the files or in the segment, durably; a crash leaves the state before or
-after. Nothing is destroyed. What somebody changed, pinned or deleted after the plan was made stays. A memory comes back
+Guarantees: at every moment each memory is in the files or in the segment, durably; a crash or an error leaves the state
+before or after, for a return as well. Nothing is destroyed. In the segment an entry is unique by id and number. What somebody changed, pinned or deleted after the plan was made stays. A memory comes back
 with its id, number and history, to its place in the order of writing. A write that is repeated with the same idempotency
 key is still the first one's: it gets the memory in the segment.
 """
@@ -14,19 +14,22 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp.errors import DuplicateId, MemoryNotFound
+from smp.errors import DuplicateId, MemoryNotFound, StorageCorrupt
 from smp.files import cold_segment
 from smp.files.cold_block import ColdEntry
+from smp.files.cold_segment import key_of
 from smp.lifecycle.preserving import Weighed
 from smp.model.entry import CHANGE
 from smp.model.ledger import Ledger
-from smp.store.cold_memories import HISTORY, KEY, cold_path, cold_rows, decoded, key_digest, segment_of
-from smp.store.rewriting import Edit, copy_of, private_name, rewrite, rewrite_under_lock
+from smp.store.cold_memories import HISTORY, KEY, cold_rows, decoded, key_digest, segment_of
+from smp.store.rewriting import Edit, copy_of, private_name, rewrite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
+    from smp.files.cold_block import ColdRow
+    from smp.files.cold_segment import ColdSegment, Key
     from smp.files.session_reader import SessionReader
     from smp.lifecycle.compaction import CompactionPlan
     from smp.model.entry import Entry
@@ -125,15 +128,45 @@ class _Moving:
             going += self._history(id, trails[id], edit)
         if not going:
             return None
-        segment = segment_of(self._session)
-        data = cold_segment.extended(segment, going)
-        if data is not None:
-            edit.files[private_name(self._reader, cold_segment.FILE)] = data
-            self.cold = len(data)
+        self._add_to_segment(edit, going)
         writer, gone = self._session.writer, set(self.removed)
         edit.added = summaries(Ledger(writer.seq, writer.numbers, self._reader.fold), gone)
         self.summaries = [entry.id for entry in edit.added]
         return edit
+
+    def _add_to_segment(self, edit: Edit, going: list[ColdEntry]) -> None:
+        segment = segment_of(self._session)
+        ids = {entry.id for entry in going}
+        known = [row for row in segment.rows() if row.id in ids]
+        goes, kept = self._superseded(segment, known)
+        there = {(row.id, row.seq) for row in known if key_of(row) not in goes}
+        there |= {(entry.id, entry.seq) for entry in kept}
+        new = [*kept, *(entry for entry in going if (entry.id, entry.seq) not in there)]
+        for name, data in cold_segment.set_aside(segment, lambda row: key_of(row) in goes).items():
+            edit.files[private_name(self._reader, name)] = data
+        changed = cold_segment.extended(segment, new, lambda row: key_of(row) in goes)
+        if changed is not None:
+            edit.files[private_name(self._reader, cold_segment.FILE)] = changed
+            self.cold = len(changed)
+
+    def _superseded(self, segment: ColdSegment, known: list[ColdRow]) -> tuple[set[Key], list[ColdEntry]]:
+        """Of the rows of memories that go: those to take out, and what comes in their place.
+
+        A copy of an entry that is still in the files goes, because the files are the truth. Earlier steps of a memory
+        that now goes as a whole become a part of it, and count instead of the one change that stood for them.
+        """
+        goes: set[Key] = set()
+        kept: list[ColdEntry] = []
+        trails, removed = self._reader.fold.trails, set(self.removed)
+        there = {(row.id, entry.seq) for row in known for entry in trails[row.id].entries}
+        counted = {key_of(row) for row in cold_rows(self._session, segment) if HISTORY in row.about} if known else set()
+        for row in known:
+            if key_of(row) not in counted and (HISTORY in row.about or (row.id, row.seq) in there):
+                goes.add(key_of(row))
+            elif key_of(row) in counted and row.id in removed:
+                goes.add(key_of(row))
+                kept += _without_mark(segment, row)
+        return goes, kept
 
     def _history(self, id: str, trail: Trail, edit: Edit) -> list[ColdEntry]:
         """The steps between the first and the last state; the last one then says all that changed since the first."""
@@ -175,65 +208,78 @@ class _Moving:
 
 
 def bring_back(session: FileSession, ids: list[str], admit: Callable[[int, int], None]) -> None:
-    """Put memories back into the files, then take them out of the segment; `admit` says whether there is room."""
-
-    def work() -> None:
-        rewrite_under_lock(session, lambda reader: _returning(session, reader, ids, admit))
-        wanted = set(ids)
-        cold_segment.without(session.store.disk, cold_path(session), lambda row: row.id in wanted)
-
-    session.exclusively("restoring from the cold segment", work)
+    """Move memories from the segment into the files, in one plan; `admit` says whether there is room."""
+    rewrite(session, "restoring from the cold segment", lambda reader: _returning(session, reader, ids, admit))
 
 
 def _returning(
     session: FileSession, reader: SessionReader, ids: list[str], admit: Callable[[int, int], None]
 ) -> Edit | None:
     segment = segment_of(session)
-    rows = _keys(session, segment, ids)
+    wanted = set(ids)
+    rows = _rows_of(session, segment, ids)
     edit = Edit()
-    size = 0
-    for found in segment.entries():
-        if (found.row.id, found.row.seq) not in rows:
-            continue
-        entry = decoded(found, session.store.layout.name)
-        if entry is None:
-            raise MemoryNotFound(
-                f"{found.row.id} cannot be read in {segment.path}. Nothing was changed.",
-                id=found.row.id,
-                session=session.session,
-            )
-        size += found.row.length
-        edit.added.append(entry)
-    admit(reader.size_bytes(), size)
-    for id in ids:
+    edit.added = [entry for entry, _ in _decoded(session, segment, rows)]
+    admit(reader.size_bytes(), sum(row.length for row in rows))
+    for id in dict.fromkeys(ids):
         _check_free(session, reader, id, edit)
+    for name, data in cold_segment.set_aside(segment, lambda row: row.id in wanted).items():
+        edit.files[private_name(reader, name)] = data
+    gone, left = cold_segment.reduced(segment, lambda row: row.id in wanted)
+    if gone:
+        edit.files[private_name(reader, cold_segment.FILE)] = left
     return edit
 
 
-def _keys(session: FileSession, segment: cold_segment.ColdSegment, ids: list[str]) -> set[tuple[str, int]]:
-    there = cold_rows(session, segment)
-    known = {row.id for row in there}
+def _rows_of(session: FileSession, segment: ColdSegment, ids: list[str]) -> list[ColdRow]:
+    known = {row.id for row in segment.rows()}
     for id in ids:
-        if id not in known and not any(row.id == id for row in segment.rows()):
+        if id not in known:
             raise MemoryNotFound(
                 f"{id} is not in the cold segment of session {session.session}.", id=id, session=session.session
             )
-    return {(row.id, row.seq) for row in there if row.id in ids}
+    return [row for row in cold_rows(session, segment) if row.id in ids]
+
+
+def _decoded(session: FileSession, segment: ColdSegment, rows: list[ColdRow]) -> Iterator[tuple[Entry, ColdRow]]:
+    """The entries of these rows, in the order of the segment; all of them, or an error."""
+    missing = {key_of(row): row for row in rows}
+    for found in segment.entries():
+        row = missing.pop(key_of(found.row), None)
+        entry = decoded(found, session.store.layout.name) if row is not None else None
+        if row is not None and entry is None:
+            missing[key_of(row)] = row
+        elif row is not None and entry is not None:
+            yield entry, row
+    for row in missing.values():
+        raise MemoryNotFound(
+            f"{row.id} cannot be read in {segment.path}. Nothing was changed.", id=row.id, session=session.session
+        )
+
+
+def _without_mark(segment: ColdSegment, row: ColdRow) -> Iterator[ColdEntry]:
+    """An earlier step as a part of the whole memory; nothing if it cannot be read."""
+    about = {name: value for name, value in row.about.items() if name != HISTORY}
+    try:
+        yield ColdEntry(row.id, row.seq, row.file, segment.read(row), about)
+    except StorageCorrupt:
+        return
 
 
 def _check_free(session: FileSession, reader: SessionReader, id: str, edit: Edit) -> None:
     """A memory that is there gets its earlier states back; another one that has taken the id is a conflict."""
     trail = reader.fold.trails.get(id)
     mine = [entry for entry in edit.added if entry.id == id]
-    if trail is None or not mine:
+    if not mine:
         return
-    if any(entry.op == "put" for entry in mine):
+    there = trail.entries if trail is not None else []
+    if trail is not None and any(entry.op == "put" for entry in mine):
         raise DuplicateId(
             f"There is another memory {id} in session {session.session} by now. Nothing was changed.", id=id
         )
     again = {entry.seq for entry in mine}
     revision = 1
-    for entry in sorted([*(each for each in trail.entries if each.seq not in again), *mine], key=lambda each: each.seq):
+    for entry in sorted([*(each for each in there if each.seq not in again), *mine], key=lambda each: each.seq):
         if entry.op == CHANGE:
             revision += 1
             if entry in mine:
@@ -242,6 +288,6 @@ def _check_free(session: FileSession, reader: SessionReader, id: str, edit: Edit
                 twin = copy_of(entry)
                 twin.revision = revision
                 edit.replace(entry, twin)
-    for entry in trail.entries:
+    for entry in there:
         if entry.seq in again:
             edit.remove(entry)  # it says what these say one by one

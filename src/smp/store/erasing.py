@@ -3,6 +3,7 @@
     under the store's lock                  each session: its files in one plan (`store.erasure`); one that is archived or
                                             deleted stays so (`store.erasing_away`)
     then, each repeatable                   what the index knows of it (`index.scrubbing`), notes of use, reasons in the log
+    then                                    digests outside of the store that SMP has noted are written anew
     then                                    a look through every file for pieces of the text (`store.traces`)
 
 Guarantees: a session is erased from wholly or not at all. `erasing.json`, which holds ids alone, is written first: if the
@@ -20,12 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 from smp.errors import InvalidRecord, MemoryNotFound, SMPError, from_os_error
 from smp.files.cold_segment import FILE as COLD
+from smp.files.disk import Disk
+from smp.files.system import RealSystem
 from smp.index.index import discard_all
 from smp.index.scrubbing import scrub
 from smp.model.ids import check
 from smp.store import erasure
 from smp.store.shelf import Shelf
-from smp.store.traces import holds, look_for, open_elsewhere
+from smp.store.traces import holds, look_for, look_in, open_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,8 +41,17 @@ INTENT = "erasing.json"
 INDEX = "index"
 
 
-def erase(store: FileStore, wanted: dict[str, list[str]], receipt: Receipt, note: Callable[[], object]) -> None:
-    """Erase memories, ids by session, and fill in the receipt; `note` then writes it into the audit log."""
+def erase(
+    store: FileStore,
+    wanted: dict[str, list[str]],
+    receipt: Receipt,
+    note: Callable[[], object],
+    renew: Callable[[], tuple[list[str], list[str]]],
+) -> None:
+    """Erase memories, ids by session, and fill in the receipt; `note` then writes it into the audit log.
+
+    `renew` writes digests anew: the paths of those that are there, and what could not be done.
+    """
     pieces: set[bytes] = set()
     shelf = Shelf(store)
     with shelf.held("erasing"):
@@ -54,7 +66,9 @@ def erase(store: FileStore, wanted: dict[str, list[str]], receipt: Receipt, note
                 store.marks.set(session)
         finally:
             clean = _clean_up(store, wanted, receipt)
-        verify(store, sorted(pieces, key=len, reverse=True), receipt)
+        digests, failed = renew()
+        receipt.pending += failed
+        verify(store, sorted(pieces, key=len, reverse=True), receipt, digests)
         note()
         if clean:  # not before: if we die, somebody else must be able to note it
             try:
@@ -149,15 +163,16 @@ def _clean_index(store: FileStore, wanted: dict[str, list[str]]) -> str:
 # -- after a crash
 
 
-def finish_erasing(store: FileStore) -> None:
-    """Complete what a process that died in the middle of it has left; one that is at it is left alone."""
+def finish_erasing(store: FileStore) -> bool:
+    """Complete what a process that died in the middle of it has left; one that is at it is left alone. Whether it was done."""
     shelf = Shelf(store)
     try:
         with shelf.held("finishing an erasure", 0.0):
             if was_interrupted(store):
                 _finish(shelf)
+        return True
     except (OSError, SMPError):
-        pass  # somebody is at it, or a disk that can only be read: the next one
+        return False  # somebody is at it, or a disk that can only be read: the next one
 
 
 def _finish(shelf: Shelf) -> None:
@@ -208,11 +223,11 @@ def _intend(store: FileStore, wanted: dict[str, list[str]]) -> None:
 # -- is it gone?
 
 
-def verify(store: FileStore, pieces: list[bytes], receipt: Receipt) -> None:
-    """Look through everything below the store for the text, and say what is left."""
+def verify(store: FileStore, pieces: list[bytes], receipt: Receipt, digests: list[str]) -> None:
+    """Look through everything below the store and these digests for the text, and say what is left."""
     receipt.pieces = len(pieces)
     try:
-        _look_through(store, pieces, receipt)
+        _look_through(store, pieces, receipt, digests)
     except (OSError, SMPError) as error:
         receipt.pieces = 0
         receipt.pending.append(f"the files could not be looked through ({error})")
@@ -220,18 +235,23 @@ def verify(store: FileStore, pieces: list[bytes], receipt: Receipt) -> None:
         receipt.pending.append(f"process {process} still has an old file open; it lets go when it next asks, or ends")
 
 
-def _look_through(store: FileStore, pieces: list[bytes], receipt: Receipt) -> None:
+def _look_through(store: FileStore, pieces: list[bytes], receipt: Receipt, digests: list[str]) -> None:
     if not pieces:
         receipt.pending.append(
             "The text was too short or too common to be looked for; its entries were taken out and the files read back."
         )
     else:
+        outside = [path for path in digests if not path.startswith(store.root + os.sep)]
         looked = look_for(store.disk, store.root, pieces)
+        if outside:
+            looked = looked.with_(look_in(Disk(RealSystem()), outside, pieces))
         if store.state.on_disk:
             looked = looked.with_(look_for(store.state.disk, store.state.folder, pieces))
         receipt.searched_files, receipt.searched_bytes = looked.files, looked.bytes
         memories = _files_of_memories(store)
         for path in looked.found:
+            if path == store.state.path(INTENT):
+                continue  # it holds ids alone, and goes when the erasure is noted
             (receipt.elsewhere if memories(path) else receipt.left).append(_shown(store, path))
         receipt.elsewhere += _others(store, receipt, pieces)
         receipt.pending += [f"{_shown(store, path)} could not be looked through" for path in looked.unreadable]

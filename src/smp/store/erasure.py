@@ -24,7 +24,7 @@ from smp.store.check import QUARANTINE
 from smp.store.cold_memories import decoded
 from smp.store.overview_files import FILES
 from smp.store.rewriting import Edit, copy_of, entries_of, private_name, rewrite_under_lock, without_collecting
-from smp.store.traces import Traces, pieces_of
+from smp.store.traces import Traces, phrases_of, pieces_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,7 +44,7 @@ class Erased(NamedTuple):
 
 
 def check_there(session: FileSession, ids: list[str]) -> None:
-    """Refuse what is neither in the session's files nor in its cold segment."""
+    """Refuse what is neither in the session's files nor in its cold segment nor in quarantine."""
 
     def missing(fold: Fold) -> set[str]:
         return {name for name in ids if name not in fold.trails and name not in fold.orphans}
@@ -53,6 +53,7 @@ def check_there(session: FileSession, ids: list[str]) -> None:
         left: set[str] = session.view(missing)
     if left:
         left -= {row.id for row in ColdSegment(session.store.disk, os.path.join(session.reader.private, COLD)).rows()}
+        left -= {name for name in left if _set_aside(session.reader, Traces([name], []))}
     if left:
         name = min(left)
         raise MemoryNotFound(f"No memory {name} in session {session.session}.", id=name, session=session.session)
@@ -78,8 +79,10 @@ class _Erasure:
         self._disk = reader.disk
         self._ids = ids
         self.summaries: list[str] = []
-        values = [entry.data for entry in entries_of(reader, ids)]
+        values: list[Any] = [entry.data for entry in entries_of(reader, ids)]
         values += _cold_values(reader, set(ids))
+        for data in _set_aside(reader, Traces(ids, [])).values():  # what `repair` could not read, but for the id
+            values += phrases_of(data)
         self.pieces = pieces_of(values)
         self._traces = Traces(ids, values)
 
@@ -91,15 +94,13 @@ class _Erasure:
         for name in self._disk.names(reader.private):
             if name.startswith(f"{COLD}."):  # a damaged one that was set aside
                 wanted.files[private_name(reader, name)] = None
-        for name in self._disk.names(os.path.join(reader.private, QUARANTINE)):
-            path = os.path.join(QUARANTINE, name)
-            if self._traces.are_in(self._disk.read(os.path.join(reader.private, path))):
-                wanted.files[private_name(reader, path)] = None
+        for name in _set_aside(reader, self._traces):
+            wanted.files[private_name(reader, os.path.join(QUARANTINE, name))] = None
         if self._disk.exists(os.path.join(reader.private, purging.FILE)):
-            known = purging.announced_at(self._disk, reader.private)
+            known = purging.announced_by(reader)
             left = {name: at for name, at in known.items() if name not in self._ids}
-            taken = purging.taken_at(self._disk, reader.private)
-            wanted.files[private_name(reader, purging.FILE)] = purging.encode(left, taken)
+            taken = purging.taken_by(reader)
+            wanted.files[private_name(reader, purging.FILE)] = purging.encode(reader, left, taken)
         for name in FILES if reader.layout.info_file else ():
             wanted.files[f"{OVERVIEWS}/{name}"] = None
         self._clean_summaries(wanted)
@@ -133,6 +134,13 @@ class _Erasure:
         for piece in self._reader.layout.codec_of(name).decode(data):
             if piece.start not in entries and self._traces.are_in(data[piece.start : piece.end]):
                 yield path, piece.start, piece.end
+
+
+def _set_aside(reader: SessionReader, traces: Traces) -> dict[str, bytes]:
+    """The files in quarantine that hold traces of a memory, by name."""
+    folder = os.path.join(reader.private, QUARANTINE)
+    contents = {name: reader.disk.read(os.path.join(folder, name)) for name in reader.disk.names(folder)}
+    return {name: data for name, data in contents.items() if traces.are_in(data)}
 
 
 def _cold_values(reader: SessionReader, ids: set[str]) -> list[Any]:

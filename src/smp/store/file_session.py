@@ -167,6 +167,10 @@ class FileSession:
                 return self.writer.locked(doing, timeout, work, check=not while_converting)
             except FileNotFoundError:
                 raise self._store.no_session(self.session) from None
+            except StorageCorrupt:
+                if not self._store.layout.exists(self._store.disk, self._store.root, self.session):
+                    raise self._store.no_session(self.session) from None  # put away while its lock was taken
+                raise
             except OSError as error:
                 raise from_os_error(error, self.reader.folder, doing) from error
             finally:

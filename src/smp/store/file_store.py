@@ -80,6 +80,7 @@ class FileStore:
         self._indexer: Indexer | None = None
         self._audit: Audit | None = None
         self._workers: list[threading.Thread] = []
+        self.clock: object = None  # what the store was opened with, for `clock_notes`
 
     @property
     def indexer(self) -> Indexer:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from smp.index.index import Index
     from smp.index.words import TextQuery
+    from smp.model.hit import LeftOut
     from smp.model.record import Record
     from smp.query.question import Question
     from smp.store.indexer import Indexer
@@ -37,6 +38,7 @@ class Finder:
         self._indexer = indexer
         self._index = self.index = index
         self._rows = index.rows
+        self.left_out: dict[str, LeftOut] = {}  # sessions that were put away while this answers
 
     # -- what is asked for, in the index's numbers
 
@@ -262,7 +264,7 @@ class Finder:
 
     def records(self, rows: Iterable[Row]) -> dict[int, Record | None]:
         """The memories themselves, from the files."""
-        return self._indexer.reader.records(self._index, rows)
+        return self._indexer.reader.records(self._index, rows, self.left_out)
 
 
 def _split(name: str, scope: str) -> tuple[str, str]:

@@ -1,12 +1,14 @@
 """When do deleted memories go for good? Two looks at least a day apart after their time in the trash.
 
 The first look that finds a memory due announces it, in `purge.json` of the session's private folder; a look at least a day
-later takes all its entries out of the files (`store.rewriting`). So a wrong clock leaves a day to notice.
+later, by the wall clock and by the time that has really passed (`lifecycle.clock`), takes all its entries out of the
+files (`store.rewriting`). So a wrong clock leaves a day to notice.
 
 Guarantees: what was restored meanwhile stays and is announced anew if it is deleted again. Nothing goes, and nothing is
 announced, while the clock cannot be trusted (`lifecycle.clock`): the answer says why. A crash leaves all of a session's
 purge done or nothing of it. Numbers of purged memories are never given out again. Which ones went stands in
-`purge.json`, written in the same stroke, until it stands in the audit log: nothing goes without a word.
+`purge.json`, written in the same stroke, until it stands in the audit log: nothing goes without a word. The file is
+signed (`files.authentication`): announcements that came with a repository do not count.
 """
 
 from __future__ import annotations
@@ -14,24 +16,24 @@ from __future__ import annotations
 import json
 import os
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp.errors import SMPError
+from smp.files.authentication import code, is_authentic
 from smp.files.cold_segment import FILE as COLD
 from smp.files.cold_segment import ColdSegment, reduced
-from smp.lifecycle.clock import BETWEEN_LOOKS, distrust, later, second_look
-from smp.model.forgotten import Purged
+from smp.lifecycle.clock import BETWEEN_LOOKS, a_day_passed, counts, distrust, later, second_look
+from smp.model.forgotten import Purged, Trashed
 from smp.model.time import to_moment, to_text
 from smp.store.rewriting import Edit, entries_of, private_name, rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from smp.files.disk import Disk
     from smp.files.session_reader import SessionReader
     from smp.lifecycle.clock import Evidence
     from smp.model.entry import Entry
-    from smp.model.fold import Fold
+    from smp.model.fold import Fold, Trail
     from smp.store.file_session import FileSession
 
 FILE = "purge.json"
@@ -42,42 +44,62 @@ class Announced(NamedTuple):
 
     deleted: str  # when it was deleted: one that was restored and deleted again is another case
     at: datetime
+    passed: timedelta | None = None  # what `Evidence.passed` was at that look
 
 
 def announced_in(session: FileSession) -> dict[str, Announced]:
     """Which memories were announced, and when; empty if nobody knows."""
-    return announced_at(session.store.disk, session.reader.private)
+    return announced_by(session.reader)
 
 
-def announced_at(disk: Disk, private: str) -> dict[str, Announced]:
-    """The same for a session's private folder."""
+def announced_by(reader: SessionReader) -> dict[str, Announced]:
+    """The same for a session that is read."""
     try:
-        stored = json.loads(disk.read(os.path.join(private, FILE)))
         return {
-            name: Announced(str(deleted), to_moment(at))
-            for name, (deleted, at) in stored["announced"].items()
-            if isinstance(name, str)
+            name: Announced(str(deleted), to_moment(at), timedelta(seconds=passed[0]) if passed else None)
+            for name, (deleted, at, *passed) in _stored(reader)["announced"].items()
         }
-    except (OSError, SMPError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (SMPError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return {}
 
 
-def taken_at(disk: Disk, private: str) -> list[str]:
+def taken_by(reader: SessionReader) -> list[str]:
     """What went and is not in the audit log yet."""
+    taken = _stored(reader).get("taken")
+    return [str(name) for name in taken] if isinstance(taken, list) else []
+
+
+def _stored(reader: SessionReader) -> dict[str, Any]:
+    """What the file says; nothing if it came with a repository: it would let a purge skip its day of waiting."""
+    path = os.path.join(reader.private, FILE)
     try:
-        stored = json.loads(disk.read(os.path.join(private, FILE)))
-        return [str(name) for name in stored.get("taken", ())]
+        fields = json.loads(reader.disk.read(path))
+        mac = fields.pop("mac", None)
+        is_ours = is_authentic(reader.disk, path, _purpose(reader), json.dumps(fields).encode(), mac)
     except (OSError, SMPError, ValueError, TypeError, AttributeError, RecursionError):
-        return []
+        return {}
+    return fields if is_ours else {}
 
 
-def encode(announced: dict[str, Announced], taken: list[str]) -> bytes | None:
+def _purpose(reader: SessionReader) -> str:
+    return f"purge of {reader.session}"
+
+
+def encode(reader: SessionReader, announced: dict[str, Announced], taken: list[str]) -> bytes | None:
     """The file, None for none."""
     if not announced and not taken:
         return None
-    fields = {name: [deleted, to_text(at)] for name, (deleted, at) in sorted(announced.items())}
+    fields = {
+        name: [
+            each.deleted,
+            to_text(each.at),
+            *([] if each.passed is None else [round(each.passed.total_seconds(), 3)]),
+        ]
+        for name, each in sorted(announced.items())
+    }
     said = {"announced": fields, **({"taken": taken} if taken else {})}
-    return (json.dumps(said) + "\n").encode()
+    mac = code(reader.disk.system.secret(), _purpose(reader), json.dumps(said).encode())
+    return (json.dumps({**said, "mac": mac}) + "\n").encode()
 
 
 def gone_from(deletion: Entry, kept: timedelta, announced: Announced | None) -> datetime:
@@ -86,6 +108,16 @@ def gone_from(deletion: Entry, kept: timedelta, announced: Announced | None) -> 
     if announced is not None and announced.deleted == deletion.at:
         return max(due, later(announced.at, BETWEEN_LOOKS))
     return due
+
+
+def trashed(trail: Trail, session: str, announced: Announced | None, kept: timedelta, auto: bool) -> Trashed:
+    """A deleted memory, and from when on a purge may take it (None: none does by itself)."""
+    deletion, record = trail.deletion, trail.record(session)
+    assert deletion is not None
+    assert record is not None
+    goes = gone_from(deletion, kept, announced) if auto else None
+    noted = announced.at if announced is not None and announced.deleted == deletion.at else None
+    return Trashed(record, to_moment(deletion.at), deletion.by, deletion.data.get("reason"), goes, noted)
 
 
 class _Look(NamedTuple):
@@ -103,25 +135,24 @@ def purge(
     done.refused = distrust(now, evidence)
     if done.refused:
         return done
-    looked: list[_Look] = [session.view(lambda fold: _look(fold, announced_in(session), now, kept))]
-    disk, private = session.store.disk, session.reader.private
+    looked: list[_Look] = [session.view(lambda fold: _look(fold, announced_in(session), now, kept, evidence))]
 
     def edit(reader: SessionReader) -> Edit | None:
-        looked[0] = look = _look(reader.fold, announced_in(session), now, kept)
+        looked[0] = look = _look(reader.fold, announced_in(session), now, kept, evidence)
         wanted = without(reader, look.gone)
-        taken = [*taken_at(disk, private), *look.gone]
-        wanted.files[private_name(reader, FILE)] = encode(look.announced, taken)
+        taken = [*taken_by(reader), *look.gone]
+        wanted.files[private_name(reader, FILE)] = encode(reader, look.announced, taken)
         return wanted if look.gone else None
 
     def announce() -> None:
-        looked[0] = look = _look(session.reader.fold, announced_in(session), now, kept)
-        _write(session, look.announced, taken_at(disk, private))
+        looked[0] = look = _look(session.reader.fold, announced_in(session), now, kept, evidence)
+        _write(session, look.announced, taken_by(session.reader))
 
     if looked[0].gone:
         rewrite(session, "purging", edit)
     elif looked[0].announced != announced_in(session):
         session.exclusively("announcing a purge", announce)
-    taken = taken_at(disk, private)
+    taken = taken_by(session.reader)
     if taken and note(taken):
         try:
             session.exclusively("noting a purge", lambda: _write(session, announced_in(session), []))
@@ -146,17 +177,17 @@ def without(reader: SessionReader, ids: list[str]) -> Edit:
     return wanted
 
 
-def _look(fold: Fold, before: dict[str, Announced], now: datetime, kept: timedelta) -> _Look:
+def _look(fold: Fold, before: dict[str, Announced], now: datetime, kept: timedelta, evidence: Evidence) -> _Look:
     look = _Look([], [], {}, 0)
     trash = {name: trail.deletion for name, trail in fold.trails.items() if trail.deletion is not None}
     for name, deletion in trash.items():
         if later(to_moment(deletion.at), kept) > now:
             continue
         known = before.get(name)
-        if known is None or known.deleted != deletion.at or known.at > now:
-            known = Announced(deletion.at, now)
+        if known is None or known.deleted != deletion.at or known.at > now or not counts(known.passed, evidence):
+            known = Announced(deletion.at, now, evidence.passed)
             look.new.append(name)
-        if second_look(known.at, now) <= now:
+        if second_look(known.at, now) <= now and a_day_passed(known.passed, evidence):
             look.gone.append(name)
         else:
             look.announced[name] = known
@@ -165,7 +196,7 @@ def _look(fold: Fold, before: dict[str, Announced], now: datetime, kept: timedel
 
 def _write(session: FileSession, announced: dict[str, Announced], taken: list[str]) -> None:
     disk, path = session.store.disk, os.path.join(session.reader.private, FILE)
-    data = encode(announced, taken)
+    data = encode(session.reader, announced, taken)
     if data is not None:
         disk.replace(path, data)
     else:

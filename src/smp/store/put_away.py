@@ -31,6 +31,7 @@ from smp.query.ranking import Ranking
 from smp.store.away_session import of_archive
 from smp.store.cold_memories import cold_fold, cold_path, present_path
 from smp.store.finder import Finder
+from smp.store.left_out import PUT_AWAY, each_there
 from smp.store.rewriting import without_collecting
 from smp.store.shelf import Shelf
 
@@ -91,7 +92,9 @@ def with_archived(store: FileStore, question: Question, policy: Policy, ask: Cal
     every = list(merge(here, there, key=_ORDERS.get(question.sort, _by_relevance)))
     hits = every[question.offset : question.offset + question.limit]
     more = here.more or there.more or len(every) > question.offset + question.limit
-    return Hits(hits, more=more, counts=_added(here.counts, there.counts))
+    found = {hit.record.session for hit in there}  # what was archived meanwhile was found there
+    left_out = [each for each in here.left_out if each.session not in found]
+    return Hits(hits, more=more, counts=_added(here.counts, there.counts), left_out=left_out)
 
 
 def _away(store: FileStore, question: Question, policy: Policy) -> Hits:
@@ -106,7 +109,10 @@ def _away(store: FileStore, question: Question, policy: Policy) -> Hits:
     shelf = Shelf(store)
     for hit in hits:
         name = hit.record.session
-        hit.archived = cold_path(store.session(name)) if shelf.is_live(name) else shelf.archive_of(name)
+        try:
+            hit.archived = cold_path(store.session(name))
+        except PUT_AWAY:
+            hit.archived = shelf.archive_of(name)
     return hits
 
 
@@ -114,11 +120,9 @@ def _index_of(store: FileStore, sessions: list[str] | None) -> tuple[Index, Trai
     """The index of what these sessions (None: all) have put away."""
     names = store.session_ids() if sessions is None else sessions
     shelf = Shelf(store)
-    cold = {
-        name: found
-        for name in names
-        if shelf.is_live(name) and (found := store.disk.stat(present_path(store.session(name)))) is not None
-    }
+    live = [name for name in names if shelf.is_live(name)]
+    segments = each_there(live, lambda name: store.disk.stat(present_path(store.session(name))))
+    cold = {name: found for name, found in segments if found is not None}
     archived = [away for away in shelf.archived() if sessions is None or away.session in sessions]
     key = (
         sessions and tuple(sessions),
@@ -130,7 +134,8 @@ def _index_of(store: FileStore, sessions: list[str] | None) -> tuple[Index, Trai
         return known[1], known[2]
     _kept.pop(store, None)
     with without_collecting():
-        trails = {name: cold_fold(store.session(name)).trails for name in cold} | _archived(store, archived)
+        found = each_there(cold, lambda name: cold_fold(store.session(name)).trails)
+        trails = dict(found) | _archived(store, archived)
         index = _index(trails)
     _kept[store] = (key, index, trails)
     return index, trails

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 
-from smp.errors import SessionNotFound, SMPError
+from smp.errors import SMPError
 from smp.files.disk import Spans
 from smp.index.rows import POSITION_BITS
 from smp.model.fold import Trail
+from smp.store.left_out import PUT_AWAY, left_out
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from smp.index.index import Index
     from smp.index.rows import Row
+    from smp.model.hit import LeftOut
     from smp.model.record import Record
     from smp.store.file_store import FileStore
 
@@ -32,24 +34,34 @@ class RecordReader:
         self._distrust = distrust
         self._folders: dict[str, str] = {}
 
-    def records(self, index: Index, rows: Iterable[Row]) -> dict[int, Record | None]:
-        """The memories of these rows, from the files. None for one that is not there any more."""
+    def records(
+        self, index: Index, rows: Iterable[Row], gone: dict[str, LeftOut] | None = None
+    ) -> dict[int, Record | None]:
+        """The memories of these rows, from the files. None for one that is not there any more.
+
+        `gone` gets the sessions that were put away since the index was caught up.
+        """
         found: dict[int, Record | None] = {}
+        gone = {} if gone is None else gone
         with Spans(self._store.disk) as spans:
             for row in rows:
                 session = index.rows.session_name(row.doc >> POSITION_BITS)
                 if session is not None:
                     trail = self.trail(index, session, row, spans)
-                    record = trail.record(session) if trail is not None else self._record_by_reading(session, row.id)
+                    record = (
+                        trail.record(session) if trail is not None else self._record_by_reading(session, row.id, gone)
+                    )
                     found[row.doc] = record
         return found
 
-    def _record_by_reading(self, session: str, id: str) -> Record | None:
+    def _record_by_reading(self, session: str, id: str, gone: dict[str, LeftOut]) -> Record | None:
         """What is not where the index says: it was changed a moment ago, or stands in a plan."""
         self._distrust(session)
         try:
             trail = self._store.session(session).view(lambda fold: fold.trails.get(id))
-        except SessionNotFound:
+        except PUT_AWAY as error:
+            if session not in gone:
+                gone[session] = left_out(session, error)
             return None
         record: Record | None = trail.record(session) if trail is not None else None
         return record

@@ -57,7 +57,7 @@ def delete_session(
             shelf.forget_archive(session)
         else:
             _take_out_live(shelf, session, os.path.join(folder, CONTENT))
-    return shelf.deleted(session)[-1]
+        return shelf.deleted(session)[-1]  # under the lock: nobody else can bring it back before
 
 
 def _free_folder(shelf: Shelf, session: str) -> str:
@@ -117,12 +117,15 @@ def undelete_session(store: FileStore, session: str) -> str:
     return state
 
 
-def announce_purge(store: FileStore, away: Away, now: datetime) -> None:
-    """Note that a purge is due; the next look, at least a day later, may carry it out."""
+def announce_purge(store: FileStore, away: Away, now: datetime, passed: timedelta | None = None) -> None:
+    """Note that a purge is due; the next look, at least a day later, may carry it out. `passed`: `Evidence.passed`."""
     shelf = Shelf(store)
     with shelf.shelved(away.session, "announcing a purge"):
         if shelf.disk.exists(away.path):
-            shelf.write(os.path.join(away.path, RECORD), {"deletion": {**away.said, "purge_announced": to_text(now)}})
+            said = {**away.said, "purge_announced": to_text(now)}
+            if passed is not None:
+                said["passed_seconds"] = round(passed.total_seconds(), 3)
+            shelf.write(os.path.join(away.path, RECORD), {"deletion": said})
 
 
 def purge_session(

@@ -94,9 +94,10 @@ class Shelf:
         """The archived sessions, by id."""
         live = set(self.store.session_ids())
         names = (name.removesuffix(_ARCHIVE_ENDING) for name in _named(self.disk.names(self.archives)))
-        return [self._archived(name) for name in names if ids.is_valid(name) and name not in live]
+        return [self.archived_as(name) for name in names if ids.is_valid(name) and name not in live]
 
-    def _archived(self, session: str) -> Away:
+    def archived_as(self, session: str) -> Away:
+        """One archived session; another process may have brought it back already."""
         path = self.archive_of(session)
         said = self._said(self.summary_of(session))
         found = self.disk.stat(path)

@@ -6,12 +6,13 @@ false keeps it from being archived by itself).
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp.lifecycle.clock import NO_EVIDENCE, Evidence
 from smp.lifecycle.states import ARCHIVED, Marks, Step, Times, due_step, next_step, state_of
 from smp.model.time import to_moment, to_text
+from smp.store.left_out import each_there
 from smp.store.shelf import Shelf
 from smp.store.usage import Usage, usage
 
@@ -41,7 +42,10 @@ class Standing(NamedTuple):
 
 def standings(store: FileStore, now: datetime, sessions: list[str] | None = None) -> list[Standing]:
     """Of these sessions, or of all that stand in their place."""
-    return [_live(store, name, used, now) for name, used in usage(store, sessions).items()]
+    used = usage(store, sessions)
+    if sessions is not None:
+        return [_live(store, name, used[name], now) for name in used]
+    return [standing for _, standing in each_there(used, lambda name: _live(store, name, used[name], now))]
 
 
 def _live(store: FileStore, name: str, used: Usage, now: datetime) -> Standing:
@@ -62,8 +66,10 @@ def standings_away(store: FileStore, now: datetime) -> list[Standing]:
 def due_to_archive(store: FileStore, now: datetime, evidence: Evidence = NO_EVIDENCE) -> list[Standing]:
     """The sessions that maintenance may archive now."""
     found = []
-    for name, used in usage(store).items():
-        if not store.session(name).settings_are_right():
+    times = usage(store)
+    for name, right in each_there(times, lambda name: store.session(name).settings_are_right()):
+        used = times[name]
+        if not right:
             continue  # nobody knows whether it may be archived
         step = due_step(used.last_used, now, Marks(created=used.created), times_of(store, name), evidence)
         if step is not None and step.state == ARCHIVED:
@@ -81,5 +87,9 @@ def marks_of(away: Away, now: datetime) -> Marks:
     when = away.when or now
     if away.state == ARCHIVED:
         return Marks(archived=when)
-    announced = away.said.get("purge_announced")
-    return Marks(deleted=when, purge_announced=to_moment(announced) if isinstance(announced, str) else None)
+    announced, passed = away.said.get("purge_announced"), away.said.get("passed_seconds")
+    return Marks(
+        deleted=when,
+        purge_announced=to_moment(announced) if isinstance(announced, str) else None,
+        announced_passed=timedelta(seconds=passed) if isinstance(passed, (int, float)) else None,
+    )

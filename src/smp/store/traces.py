@@ -90,6 +90,11 @@ def pieces_of(values: Iterable[Any]) -> list[bytes]:
     return [piece.encode("utf-8", "replace") for piece in longest[:_MOST] if len(piece) >= 8]
 
 
+def phrases_of(data: bytes) -> list[str]:
+    """Stretches of several words of a text that nobody can read as an entry; single words may be names of fields."""
+    return [each for each in _STRETCH.findall(data.decode("utf-8", "replace")) if " " in each]
+
+
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
@@ -125,10 +130,15 @@ def holds(data: bytes, pieces: list[bytes]) -> bool:
 
 def look_for(disk: Disk, folder: str, pieces: list[bytes]) -> Looked:
     """Look for the pieces in every file below a folder."""
+    return look_in(disk, _files_below(disk, folder), pieces)
+
+
+def look_in(disk: Disk, paths: Iterable[str], pieces: list[bytes]) -> Looked:
+    """Look for the pieces in these files."""
     files, size = 0, 0
     found: list[str] = []
     unreadable: list[str] = []
-    for path in _files_below(disk, folder):
+    for path in paths:
         try:
             data = disk.read(path)
             files += 1

@@ -192,7 +192,7 @@ def test_a_machine_that_ran_for_months_is_trusted() -> None:
 
 
 def test_a_forward_jump_that_stays_leaves_a_day_to_notice() -> None:
-    """The store notes the time at each look, so the second look trusts the new time: it may announce, not purge."""
+    """When the new time is trusted at last, that look may announce, not purge."""
     jumped = NOW + 100 * DAY
     marks = Marks(deleted=ago(1))
     assert not announces_purge(ago(2), jumped, marks, evidence=Evidence(NOW, HOUR))

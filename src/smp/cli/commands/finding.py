@@ -60,7 +60,8 @@ def _answer(call: Call, ask: Ask, words: str) -> None:
     asked = asked_of(call)
     with call.waiting("Making the index from the files …"):
         hits = ask(call.asked, asked)
-    data = {"hits": [hit.to_dict() for hit in hits], "more": hits.more, "counts": hits.counts}
+    left_out = [each._asdict() for each in hits.left_out]
+    data = {"hits": [hit.to_dict() for hit in hits], "more": hits.more, "counts": hits.counts, "left_out": left_out}
     call.answer(data, _told(call, hits, asked, ask, words))
 
 

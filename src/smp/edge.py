@@ -1,0 +1,62 @@
+"""Map foreign errors to SMPError, once, at the public methods of stores and sessions.
+
+Guarantees: what the operating system or the index database raises leaves a public method as an `SMPError` with the path
+and the method's name. All other errors pass as they are: they are bugs, or come from functions that the caller handed in.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+
+from smp.errors import from_os_error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    from smp.errors import SMPError
+
+    Kind = TypeVar("Kind", bound=type)
+
+_SPECIAL = ("__exit__", "__iter__", "__len__")
+
+
+def with_own_errors(kind: Kind) -> Kind:
+    """A class whose public methods and properties raise no foreign errors; inherited ones included."""
+    for name in dir(kind):
+        if name.startswith("_") and name not in _SPECIAL:
+            continue
+        found = next((vars(each)[name] for each in kind.__mro__ if name in vars(each)), None)
+        if isinstance(found, property) and found.fget is not None:
+            setattr(kind, name, property(_mapped(found.fget, name), found.fset, found.fdel, found.__doc__))
+        elif callable(found) and not isinstance(found, type) and hasattr(found, "__code__"):
+            setattr(kind, name, _mapped(found, name))
+    return kind
+
+
+def _mapped(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    @wraps(function)
+    def call(self: Any, *args: Any, **named: Any) -> Any:
+        try:
+            return function(self, *args, **named)
+        except Exception as error:
+            own = _own_error(error, self, f"{name}() ran")
+            if own is None:
+                raise
+            raise own from error
+
+    return call
+
+
+def _own_error(error: Exception, where: Any, doing: str) -> SMPError | None:
+    """The error to raise instead; None for one that passes."""
+    files = getattr(where, "_files", None)
+    path = str(getattr(where, "root", "") or (files.reader.folder if files is not None else ""))
+    if isinstance(error, OSError):
+        return from_os_error(error, error.filename or path, doing)
+    if type(error).__module__ == "sqlite3":
+        from smp.index.failures import from_index_error
+
+        return from_index_error(error, path, doing)
+    return None
