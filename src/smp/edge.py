@@ -19,19 +19,22 @@ if TYPE_CHECKING:
 
     Kind = TypeVar("Kind", bound=type)
 
+_MARK = "_raises_own_errors"
 _SPECIAL = ("__exit__", "__iter__", "__len__")
 
 
 def with_own_errors(kind: Kind) -> Kind:
-    """A class whose public methods and properties raise no foreign errors; inherited ones included."""
-    for name in dir(kind):
-        if name.startswith("_") and name not in _SPECIAL:
-            continue
-        found = next((vars(each)[name] for each in kind.__mro__ if name in vars(each)), None)
-        if isinstance(found, property) and found.fget is not None:
-            setattr(kind, name, property(_mapped(found.fget, name), found.fset, found.fdel, found.__doc__))
-        elif callable(found) and not isinstance(found, type) and hasattr(found, "__code__"):
-            setattr(kind, name, _mapped(found, name))
+    """A class whose public methods and properties raise no foreign errors; those that it inherits from SMP included."""
+    for each in kind.__mro__:
+        for name, found in list(vars(each).items()) if each.__module__.startswith("smp.") else ():
+            if name.startswith("_") and name not in _SPECIAL:
+                continue
+            function = found.fget if isinstance(found, property) else found
+            if function is None or not hasattr(function, "__code__") or hasattr(function, _MARK):
+                continue
+            mapped = _mapped(function, name)
+            is_property = isinstance(found, property)
+            setattr(each, name, property(mapped, found.fset, found.fdel, found.__doc__) if is_property else mapped)
     return kind
 
 
@@ -46,6 +49,7 @@ def _mapped(function: Callable[..., Any], name: str) -> Callable[..., Any]:
                 raise
             raise own from error
 
+    setattr(call, _MARK, True)  # two classes may inherit it from the same one
     return call
 
 

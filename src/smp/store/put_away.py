@@ -110,7 +110,7 @@ def _away(store: FileStore, question: Question, policy: Policy) -> Hits:
     for hit in hits:
         name = hit.record.session
         try:
-            hit.archived = cold_path(store.session(name))
+            hit.archived = cold_path(store.session(name)) if shelf.is_live(name) else shelf.archive_of(name)
         except PUT_AWAY:
             hit.archived = shelf.archive_of(name)
     return hits

@@ -60,8 +60,9 @@ def _answer(call: Call, ask: Ask, words: str) -> None:
     asked = asked_of(call)
     with call.waiting("Making the index from the files …"):
         hits = ask(call.asked, asked)
-    left_out = [each._asdict() for each in hits.left_out]
-    data = {"hits": [hit.to_dict() for hit in hits], "more": hits.more, "counts": hits.counts, "left_out": left_out}
+    data: dict[str, Any] = {"hits": [hit.to_dict() for hit in hits], "more": hits.more, "counts": hits.counts}
+    if hits.left_out:
+        data["left_out"] = [each._asdict() for each in hits.left_out]
     call.answer(data, _told(call, hits, asked, ask, words))
 
 
