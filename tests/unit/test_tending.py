@@ -263,16 +263,16 @@ def test_a_session_of_which_nothing_may_go_is_not_read_by_each_new_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each command that wrote a line to a nearly full session read all of it again, to find that nothing may go."""
-    from smp.tending import Tending
+    from smp.session import SessionMemory
 
     tries: list[str] = []
-    compact = Tending.compact
+    compact = SessionMemory.compact
 
     def counted(self: Any, *given: Any, **named: Any) -> Any:
         tries.append(self.id)
         return compact(self, *given, **named)
 
-    monkeypatch.setattr(Tending, "compact", counted)
+    monkeypatch.setattr(SessionMemory, "compact", counted)
     clock = FrozenClock()
 
     def write_a_line() -> None:

@@ -14,6 +14,7 @@ import smp
 from smp.lifecycle.clock import distrust
 from smp.store import clock_notes
 from smp.testing import MachineClock
+from tests.user_state import state_folder
 
 HOUR, DAY = 3600, 86400
 TEN_YEARS = 3653
@@ -161,7 +162,7 @@ def test_time_that_is_kept_over_reboots_is_trusted_in_the_end(machine: Machine) 
 
 
 def test_notes_of_an_older_version_are_read(machine: Machine) -> None:
-    path = machine.root / ".smp/clock.json"
+    path = state_folder(machine.root) / "clock.json"
     noted = json.loads(path.read_text())
     path.write_text(json.dumps({name: noted[name] for name in ("seen", "boot", "uptime_seconds")}))
     machine.clock.advance(HOUR)
@@ -173,7 +174,7 @@ def test_notes_of_an_older_version_are_read(machine: Machine) -> None:
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"seen": 1}', '{"seen":"2026-01-01T12:00:00Z","boot":1,"uptime_seconds":"x"}',
                                   '{"seen":"2026-01-01T12:00:00Z","boot":"b","uptime_seconds":1e999}'])  # fmt: skip
 def test_damaged_notes_are_no_evidence_and_destroy_nothing(machine: Machine, text: str) -> None:
-    path = machine.root / ".smp/clock.json"
+    path = state_folder(machine.root) / "clock.json"
     machine.clock.advance(days=40)
     machine.look()
     path.write_text(text)
