@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import time
 
 from smp.errors import SMPError
@@ -38,6 +39,7 @@ _PRIVATE = ".smp"
 _KEY_BYTES = 32
 _ID_BYTES = 8
 _SMALL_BYTES = 1 << 16
+_TIDIED, _TIDY_SECONDS = "tidied", 86_400.0
 _FORGOTTEN_SECONDS = 90 * 86_400  # after which nothing is kept of a store that is gone
 
 
@@ -83,7 +85,19 @@ class UserState:
             self.disk.remove_tree(self.folder)
         self.disk.make_folder(self.folder)
         self._write_record({"root": self._root, "id": self._store_id(), "trusted": [], "told": False})
-        forget_removed_stores(self.disk, os.path.dirname(self.folder))
+        self._tidy_now_and_then()
+
+    def _tidy_now_and_then(self) -> None:
+        stores = os.path.dirname(self.folder)
+        found = self.disk.stat(os.path.join(stores, _TIDIED))
+        if found is None or time.time() - found.st_mtime > _TIDY_SECONDS:
+            self.disk.replace(os.path.join(stores, _TIDIED), b"")
+            forget_removed_stores(self.disk, stores)
+
+    def forget_removed_stores(self) -> None:
+        """Remove what was derived from stores that are gone, now."""
+        if self.on_disk:
+            forget_removed_stores(self.disk, os.path.dirname(self.folder))
 
     # -- trust
 
@@ -192,14 +206,14 @@ def state_home(environ: Mapping[str, str]) -> str | None:
 
 def _is_ours(path: str) -> bool:
     """Whether the nearest folder that exists belongs to this user: after `sudo`, HOME may be somebody else's."""
-    while hasattr(os, "getuid"):
+    while True:
         try:
-            return os.stat(path).st_uid == os.getuid()
+            found = os.stat(path)
+            return stat.S_ISDIR(found.st_mode) and (not hasattr(os, "getuid") or found.st_uid == os.getuid())
         except FileNotFoundError:
             path = os.path.dirname(path)
         except OSError:
             return False
-    return True
 
 
 def user_key() -> bytes:

@@ -15,6 +15,7 @@ BEYOND_REACH = (
     "copies in backups, snapshots and synchronised folders",
     "the history of a version control system that holds these files",
     "the memory of processes that read it before, and what they made of it",
+    "the index of another user of the same store, until that user next uses it",
     "blocks that the file system or the disk has freed and not yet overwritten",
 )
 

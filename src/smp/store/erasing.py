@@ -116,6 +116,7 @@ def _clean_up(store: FileStore, wanted: dict[str, list[str]], receipt: Receipt) 
     """What is erased is erased: if the rest fails, it is done later."""
     try:
         store.access.flush()
+        store.state.forget_removed_stores()  # this one may have been elsewhere before
         changed = _clean_index(store, wanted)
         left = _take_away_what_was_said_of_it(store, wanted)
         (receipt.rewritten if changed == "rewritten" else receipt.removed).extend([INDEX] * bool(changed))
