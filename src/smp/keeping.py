@@ -128,13 +128,13 @@ class Keeping:
     def _look_after(self) -> None:
         """As `git gc --auto` does: if nobody has looked for six hours, run what is due and cheap, in the background."""
         state = self._store.state
-        if not state.is_trusted():
-            return
         found = state.disk.stat(state.path("maintenance.json")) or self._store.disk.stat(
             os.path.join(self._store.root, "config.json")
         )
         if found is None or time.time() - found.st_mtime < _LOOK_SECONDS or not self.config["maintenance.auto"]:
             return
+        if not state.is_trusted():
+            return  # upkeep of a store that came with a repository is nobody's business yet
         import threading
 
         from smp.maintaining import maintain_what_is_cheap

@@ -11,7 +11,7 @@ therefore never read from the store: a planted index, hook note or list of diges
 
 Guarantees: files are 0600 and folders 0700. A folder of another user is not used. State belongs to a path and to the
 store's random id (`.smp/id`): if another store is put in the same place, its state starts empty and it is not trusted.
-Non-guarantees: a store that is moved or copied starts with empty state; nothing of it is needed to read the store. Where there is
+Non-guarantees: only what is written `durable` survives a power loss for sure. A store that is moved or copied starts with empty state; nothing of it is needed to read the store. Where there is
 no home folder that belongs to this user, the state lives in RAM for as long as the process does.
 """
 
@@ -43,6 +43,16 @@ _TIDIED, _TIDY_SECONDS = "tidied", 86_400.0
 _FORGOTTEN_SECONDS = 90 * 86_400  # after which nothing is kept of a store that is gone
 
 
+class _WithoutSync(RealSystem):
+    """The machine, without waiting for the disk: what is lost by a power loss can be made again."""
+
+    def sync(self, fd: int, /) -> None:  # type: ignore[override]  # a staticmethod there
+        pass
+
+    def sync_dir(self, path: str, /) -> None:
+        pass
+
+
 class UserState:
     """The state of one store for this user. Threads may share it."""
 
@@ -63,12 +73,15 @@ class UserState:
         """Raises FileNotFoundError."""
         return self.disk.read(self.path(name))
 
-    def write(self, name: str, data: bytes) -> None:
-        """Replace one file, atomically."""
+    def write(self, name: str, data: bytes, *, durable: bool = False) -> None:
+        """Replace one file, atomically; `durable`: it is there after a power loss, too."""
         self.make()
         path = self.path(name)
         self.disk.make_folder(os.path.dirname(path))
-        self.disk.replace(path, data)
+        disk = Disk(RealSystem(os.path.dirname(self.folder))) if durable and self.on_disk else self.disk
+        disk.replace(path, data)
+        if durable:
+            disk.sync_folder(os.path.dirname(self.folder))
 
     def remove(self, name: str) -> None:
         self.disk.remove(self.path(name))
@@ -103,15 +116,17 @@ class UserState:
 
     def is_trusted(self, path: str | None = None) -> bool:
         """Whether the user trusts this store under the path by which it was found."""
-        if not self.on_disk:
-            return True
+        return not self.on_disk or (path or self._root) in self._trusted()
+
+    def _trusted(self) -> list[str]:
+        """The paths under which the store is trusted."""
         known = self._record()
-        return known is not None and (path or self._root) in known["trusted"] and known["id"] == self._store_id()
+        return known["trusted"] if known is not None and known["id"] == self._store_id() else []
 
     def trust(self, *paths: str) -> None:
         """Trust the store at these paths, and at its root."""
         wanted = {self._root, *paths}
-        if not self.on_disk or all(self.is_trusted(path) for path in wanted):
+        if not self.on_disk or wanted.issubset(self._trusted()):
             return
         self._give_id()
         self.make()
@@ -166,11 +181,8 @@ class UserState:
         temporary = f"{path}-{os.urandom(4).hex()}.smp-new"
         try:
             self._store_disk.make_folder(os.path.dirname(path))
-            self._store_disk.write_new(temporary, os.urandom(_ID_BYTES).hex().encode() + b"\n")
-            try:
-                self._store_disk.link_new(temporary, path)
-            except FileExistsError:
-                self._store_disk.remove(temporary)
+            self._store_disk.write_new(temporary, os.urandom(_ID_BYTES).hex().encode() + b"\n", sync=False)
+            self._store_disk.move(temporary, path)
         except OSError:
             pass  # a store that can only be read: it is known by its path alone
 
@@ -188,7 +200,7 @@ def state_of(root: str, disk: Disk) -> UserState:
     project = next((part for part in reversed(real.split(os.sep)) if part not in ("memory", "sessions", ".bmad")), "")
     readable = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in project)[:32]
     folder = os.path.join(home, "stores", f"{readable}-{sha256_hex(os.fsencode(real))[:12]}")
-    return UserState(disk, real, Disk(RealSystem(home)), folder, on_disk=True)
+    return UserState(disk, real, Disk(_WithoutSync(home)), folder, on_disk=True)
 
 
 def state_home(environ: Mapping[str, str]) -> str | None:

@@ -131,7 +131,7 @@ def _take_index_away(store: FileStore) -> None:
 
 def _intend(store: FileStore, session: str) -> None:
     """If the process dies in between, whoever opens the store next takes the index away."""
-    store.state.write(INTENT, json.dumps({"ids": {session: []}}).encode() + b"\n")
+    store.state.write(INTENT, json.dumps({"ids": {session: []}}).encode() + b"\n", durable=True)
 
 
 class _Cleaning:

@@ -218,7 +218,7 @@ def _gone(shelf: Shelf, session: str, ids: list[str]) -> list[str]:
 
 
 def _intend(store: FileStore, wanted: dict[str, list[str]]) -> None:
-    store.state.write(INTENT, (json.dumps({"ids": wanted}) + "\n").encode())
+    store.state.write(INTENT, (json.dumps({"ids": wanted}) + "\n").encode(), durable=True)
 
 
 # -- is it gone?
