@@ -192,6 +192,7 @@ class CompactionFailed(Corrupt):
 class StorageError(SMPError):
     code = "E_STORAGE_IO"
     exit_code = 50
+    recoverable = False  # whether the same call may succeed a moment later (too many open files, interrupted)
 
 
 class StorageFull(StorageError):
@@ -211,11 +212,27 @@ class DurabilityUnknown(StorageError):
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
+_PASSING = {  # it may work a moment later, and what to do about it
+    errno.EMFILE: "This process has too many files open; close some, or raise the limit (ulimit -n), and repeat.",
+    errno.ENFILE: "Too many files are open on this machine; repeat when there are fewer.",
+    errno.ENOMEM: "There is too little memory; repeat when there is more.",
+    errno.EINTR: "It was interrupted; repeat it.",
+    errno.EAGAIN: "Repeat it.",
+    getattr(errno, "ESTALE", -1): "The file was replaced on the file server; repeat it.",
+}
 
 
 def from_os_error(error: OSError, path: str, doing: str) -> StorageError:
-    """Map what the operating system said to the error a caller can act on."""
+    """Map what the operating system said to the error a caller can act on. `recoverable`: repeating it may help."""
     reason = error.strerror or str(error)
+    if error.errno in _PASSING:
+        return StorageError(
+            f"The operating system failed while {doing}: {path} ({reason}). Nothing was half-written. "
+            f"{_PASSING[error.errno]}",
+            path=path,
+            errno=error.errno,
+            recoverable=True,
+        )
     if error.errno in _FULL:
         return StorageFull(
             f"No room left while {doing}: {path} ({reason}). Nothing was half-written; free some space and repeat.",

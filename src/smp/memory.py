@@ -380,7 +380,7 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
 
     def sync(self) -> None:
         """With durability `interval`: do not wait for the interval."""
-        self._store.sync_now()
+        self._store.sync()
 
     def close(self) -> None:
         """Sync what is not yet synced and let go of all files. Safe to call twice."""

@@ -1,11 +1,15 @@
-"""What did the last writer know? Notes that writers leave for each other in the lock file, behind the holder's name.
+"""Writer state kept in the lock file, behind the holder's name: last numbers, file identities, epochs.
 
 They say which numbers are taken and what each file looked like after the last write. A file that still looks like
 that was touched by nobody else, its last entry is whole, and it only grew since an earlier note of the same *epoch*.
 So a writer need not read a session to append to it, and a reader need only read what is new.
 
 Notes are a cache: missing, damaged or from before a reboot they are ignored and the files are read instead; only the
-numbers still count, because numbers may be skipped but never used twice.
+numbers still count, because numbers may be skipped but never used twice. They come from a file that anybody may have
+written: a wrong type, a number out of range or a name that is not one of the layout's files makes them damaged.
+
+The *lineage* is a random name that holds until SMP itself takes entries out of the files (repair, purge, erasure,
+compaction, conversion). An entry that is gone while the lineage is the same was taken away by another program.
 """
 
 from __future__ import annotations
@@ -18,14 +22,21 @@ from smp.files.lock import HOLDER_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from smp.files.disk import Disk
     from smp.files.system import System
 
 _REMEMBERED_FILES = 12
 _LIMIT_BYTES = 4096
+_LARGEST = 10**12  # of a number that SMP counts; more is damage
+_LARGEST_STAT = 1 << 64  # of an inode, a size or a time in nanoseconds
+_LONGEST_TEXT = 100
 
 
 class Notes:
-    __slots__ = ("boot", "files", "numbers", "seq", "size", "suspects", "warning")
+    __slots__ = ("boot", "files", "lineage", "numbers", "seq", "size", "suspects", "warning")
 
     def __init__(self) -> None:
         self.boot = ""
@@ -34,6 +45,7 @@ class Notes:
         self.numbers: dict[str, int] = {}
         self.files: dict[str, list[int]] = {}  # name -> identity (4 numbers) + epoch
         self.suspects: list[str] = []  # files whose last sync failed
+        self.lineage = ""  # empty: unknown, or SMP is taking entries out
         self.warning = ""  # why the next writer must look before it writes: "plan" under way, store "converting"
 
     def remember(self, name: str, identity: list[int], epoch: int) -> None:
@@ -55,12 +67,12 @@ class Notes:
 
     def encode(self) -> bytes:
         """One line of JSON behind its checksum."""
-        said = [self.boot, self.seq, self.size, self.warning, self.numbers, self.suspects, self.files]
+        said = [self.boot, self.seq, self.size, self.warning, self.numbers, self.suspects, self.files, self.lineage]
         text = to_json(said).encode()
         return b"%08x %b\n" % (zlib.crc32(text), text)
 
 
-def decode(data: bytes, boot: str) -> Notes:
+def decode(data: bytes, boot: str, is_own_file: Callable[[str], bool]) -> Notes:
     """Notes from the bytes behind the holder's name; empty ones if they cannot be trusted."""
     notes = Notes()
     notes.boot = boot
@@ -68,18 +80,49 @@ def decode(data: bytes, boot: str) -> Notes:
     try:
         if len(line) < 10 or int(line[:8], 16) != zlib.crc32(line[9:]):
             return notes
-        written_boot, seq, size, warning, numbers, suspects, files = json.loads(line[9:])
-    except (ValueError, TypeError):
+        written_boot, seq, size, warning, numbers, suspects, files, *more = json.loads(line[9:])
+        lineage = more[0] if more else ""
+        names = [*files, *suspects]
+        sound = (
+            _are_texts([written_boot, warning, lineage, *numbers])
+            and _are_counts([seq, size, *numbers.values()])
+            and isinstance(suspects, list)
+            and all(_are_stat(known) for known in files.values())
+            and all(isinstance(name, str) and is_own_file(name) for name in names)
+        )
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return notes
+    if not sound:
         return notes
     notes.seq, notes.size, notes.warning, notes.numbers, notes.suspects = seq, size, warning, numbers, suspects
+    notes.lineage = lineage
     if written_boot == boot:
         for name, known in files.items():
             notes.remember(name, known[:4], known[4])
     return notes
 
 
-def read(system: System, descriptor: int, size: int = _LIMIT_BYTES) -> bytes:
-    return system.pread(descriptor, size, HOLDER_BYTES)
+def _are_texts(values: list[Any]) -> bool:
+    return all(type(value) is str and len(value) <= _LONGEST_TEXT for value in values)
+
+
+def _are_counts(values: list[Any]) -> bool:
+    return all(type(value) is int and 0 <= value <= _LARGEST for value in values)
+
+
+def _are_stat(known: Any) -> bool:
+    """Inode, size, two times (which may be before 1970) and the epoch."""
+    return (
+        isinstance(known, list)
+        and len(known) == 5
+        and all(type(value) is int and -_LARGEST_STAT < value < _LARGEST_STAT for value in known)
+        and known[0] >= 0
+        and known[1] >= 0
+    )
+
+
+def read(disk: Disk, descriptor: int) -> bytes:
+    return disk.read_open(descriptor, HOLDER_BYTES, _LIMIT_BYTES)
 
 
 def write(system: System, descriptor: int, data: bytes) -> bool:

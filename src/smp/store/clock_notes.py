@@ -14,7 +14,7 @@ import time
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from smp.errors import SMPError
+from smp.errors import Corrupt, SMPError, UserError
 from smp.files.layouts.layout import PRIVATE
 from smp.lifecycle.clock import NO_EVIDENCE, Evidence
 from smp.model.time import to_moment, to_text
@@ -36,8 +36,8 @@ def evidence(store: FileStore) -> Evidence:
     try:
         noted = json.loads(store.disk.read(_path(store)))
         seen, boot, uptime = to_moment(noted["seen"]), noted["boot"], float(noted["uptime_seconds"])
-    except (OSError, SMPError, ValueError, KeyError, TypeError, RecursionError):
-        return NO_EVIDENCE
+    except (FileNotFoundError, Corrupt, UserError, ValueError, KeyError, TypeError, RecursionError):
+        return NO_EVIDENCE  # but not if it cannot be read: what cannot be undone rests on it
     passed = uptime_seconds() - uptime
     same_boot = boot == store.disk.system.boot_id() and passed >= 0
     return Evidence(seen, timedelta(seconds=passed) if same_boot else None)

@@ -141,6 +141,8 @@ class Indexer:
                     return self._undisturbed(index, finder, work)
                 except SMPError:
                     raise
+                except OSError as error:  # a file could not be read; the index may well be whole
+                    raise from_os_error(error, self._store.root, "looking for memories") from error
                 except BaseException as error:
                     if index.is_private or not is_damage(error):
                         raise

@@ -16,7 +16,7 @@ import os
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from smp.errors import SMPError
+from smp.errors import Corrupt, SMPError, UserError
 from smp.files.cold_segment import FILE as COLD
 from smp.files.cold_segment import ColdSegment, reduced
 from smp.lifecycle.clock import BETWEEN_LOOKS, distrust, later, second_look
@@ -58,7 +58,7 @@ def announced_at(disk: Disk, private: str) -> dict[str, Announced]:
             for name, (deleted, at) in stored["announced"].items()
             if isinstance(name, str)
         }
-    except (OSError, SMPError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (FileNotFoundError, Corrupt, UserError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
 
 
@@ -67,7 +67,7 @@ def taken_at(disk: Disk, private: str) -> list[str]:
     try:
         stored = json.loads(disk.read(os.path.join(private, FILE)))
         return [str(name) for name in stored.get("taken", ())]
-    except (OSError, SMPError, ValueError, TypeError, AttributeError, RecursionError):
+    except (FileNotFoundError, Corrupt, ValueError, TypeError, AttributeError, RecursionError):
         return []
 
 
