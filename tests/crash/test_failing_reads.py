@@ -138,12 +138,16 @@ def _compacted(memory: Memory) -> None:
 MORE: dict[str, tuple[Callable[[str], MemorySystem], Callable[[Memory], Any]]] = {
     "archive session": (full_base, _archived),
     "restore session": (_archived_base, _restored),
-    "delete session": (full_base, lambda memory: memory.delete_session("other")) and (full_base, lambda memory: _drop(memory.delete_session("other"))),
+    "delete session": (full_base, lambda memory: memory.delete_session("other"))
+    and (full_base, lambda memory: _drop(memory.delete_session("other"))),
     "import": (full_base, _imported),
     "maintain": (full_base, _maintained),
     "compact": (full_base, _compacted),
     "set config": (full_base, lambda memory: memory.set_config("durability", "os")),
-    "session settings": (full_base, lambda memory: _drop(memory.create_session("own", config={"durability": "os"}).add_decision("own"))),
+    "session settings": (
+        full_base,
+        lambda memory: _drop(memory.create_session("own", config={"durability": "os"}).add_decision("own")),
+    ),
 }
 
 

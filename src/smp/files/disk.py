@@ -354,8 +354,10 @@ class Disk:
         """
         descriptor = self.system.open(path, os.O_RDWR | os.O_CREAT)
         try:
+            if self.read_open(descriptor, offset) != there:
+                return False
             size_before = self._check_plain(descriptor, path).st_size
-            if size_before != offset + len(there) or self.read_open(descriptor, offset) != there:
+            if size_before != offset + len(there):
                 return False
             try:
                 done = 0

@@ -77,18 +77,27 @@ def _still_content(reader: SessionReader, path: str) -> bytes | None:
     return data if again is not None and identity(again) == identity(found) and len(data) == found.st_size else None
 
 
-def keep_missing(reader: SessionReader, known: dict[str, list[Entry]]) -> None:
-    """Write entries that are in no file of the session any more to quarantine. The session's lock is held."""
+def missing(reader: SessionReader, known: dict[str, list[Entry]]) -> dict[str, dict[Key, Entry]]:
+    """Entries that are in no file of the session any more, nor in quarantine already; by file."""
+    if not known:
+        return {}
     there = {entry.key for state in reader.states.values() for entry in state.entries}
+    found: dict[str, dict[Key, Entry]] = {}
     for name, entries in known.items():
-        missing = {entry.key: entry for entry in entries if entry.key not in there}
-        if missing:
-            kept = _kept(reader, name)
-            missing = {each: entry for each, entry in missing.items() if each not in kept}
-        if missing:
-            lines = [reader.layout.encode(missing[each], reader.session)[1] for each in sorted(missing)]
-            path = _new_file(reader, _flat(name) + MISSING.rstrip("."), b"".join(lines))
-            _log(os.path.join(reader.folder, name), len(missing), path)
+        gone = {entry.key: entry for entry in entries if entry.key not in there}
+        kept = _kept(reader, name) if gone else set()
+        gone = {key: entry for key, entry in gone.items() if key not in kept}
+        if gone:
+            found[name] = gone
+    return found
+
+
+def keep(reader: SessionReader, missing: dict[str, dict[Key, Entry]]) -> None:
+    """Write entries to quarantine, in the layout's own format. The session's lock is held."""
+    for name, entries in missing.items():
+        lines = [reader.layout.encode(entries[key], reader.session)[1] for key in sorted(entries)]
+        path = _new_file(reader, _flat(name) + MISSING.rstrip("."), b"".join(lines))
+        _log(os.path.join(reader.folder, name), len(entries), path)
 
 
 def _kept(reader: SessionReader, name: str) -> set[Key]:
