@@ -128,19 +128,20 @@ CHANGES: dict[str, tuple[Callable[[str], Change], bool]] = {  # and whether it i
     "appended to": (appended, True),
 }
 
-WORK: dict[str, Callable[[SessionMemory, list[str]], Any]] = {
-    "append": lambda session, done: done.append(session.add_decision("mine", rationale="mine " * 10).id),
-    "appends": lambda session, done: [done.append(session.add_decision(f"mine {n}").id) for n in range(3)],
-    "transaction": lambda session, done: _transaction(session, done),
-    "change info": lambda session, done: session.change_info(project="other"),
-    "repair": lambda session, done: session.repair(),
-}
-
 
 def _transaction(session: SessionMemory, done: list[str]) -> None:
     with session.transaction() as tx:
         wishes = [tx.add_decision("mine"), tx.add_finding("mine", severity="low")]
     done += [wish.id for wish in wishes]
+
+
+WORK: dict[str, Callable[[SessionMemory, list[str]], Any]] = {
+    "append": lambda session, done: done.append(session.add_decision("mine", rationale="mine " * 10).id),
+    "appends": lambda session, done: [done.append(session.add_decision(f"mine {n}").id) for n in range(3)],
+    "transaction": _transaction,
+    "change info": lambda session, done: session.change_info(project="other"),
+    "repair": lambda session, done: session.repair(),
+}
 
 
 def check_change(layout: str, torn: bool, change: str, work: str, at: int | None) -> int:
