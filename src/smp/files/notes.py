@@ -32,7 +32,7 @@ _REMEMBERED_FILES = 12
 _LIMIT_BYTES = 4096
 _LARGEST = 10**12  # of a number that SMP counts; more is damage
 _LARGEST_STAT = 1 << 64  # of an inode, a size or a time in nanoseconds
-_LONGEST_TEXT = 100
+_LONGEST_TEXTS = 200
 
 
 class Notes:
@@ -82,13 +82,14 @@ def decode(data: bytes, boot: str, is_own_file: Callable[[str], bool]) -> Notes:
             return notes
         written_boot, seq, size, warning, numbers, suspects, files, *more = json.loads(line[9:])
         lineage = more[0] if more else ""
-        names = [*files, *suspects]
         sound = (
-            _are_texts([written_boot, warning, lineage, *numbers])
-            and _are_counts([seq, size, *numbers.values()])
-            and isinstance(suspects, list)
-            and all(_are_stat(known) for known in files.values())
-            and all(isinstance(name, str) and is_own_file(name) for name in names)
+            type(written_boot) is type(warning) is type(lineage) is str
+            and len(written_boot) + len(warning) + len(lineage) <= _LONGEST_TEXTS
+            and _are_counts(seq, size, *numbers.values())
+            and type(suspects) is list
+            and all(map(is_own_file, suspects))
+            and all(map(is_own_file, files))
+            and all(_is_known(*known) for known in files.values())
         )
     except (ValueError, TypeError, AttributeError, RecursionError):
         return notes
@@ -96,28 +97,24 @@ def decode(data: bytes, boot: str, is_own_file: Callable[[str], bool]) -> Notes:
         return notes
     notes.seq, notes.size, notes.warning, notes.numbers, notes.suspects = seq, size, warning, numbers, suspects
     notes.lineage = lineage
-    if written_boot == boot:
-        for name, known in files.items():
-            notes.remember(name, known[:4], known[4])
+    if written_boot == boot and len(files) <= _REMEMBERED_FILES:
+        notes.files = files
     return notes
 
 
-def _are_texts(values: list[Any]) -> bool:
-    return all(type(value) is str and len(value) <= _LONGEST_TEXT for value in values)
-
-
-def _are_counts(values: list[Any]) -> bool:
+def _are_counts(*values: Any) -> bool:
     return all(type(value) is int and 0 <= value <= _LARGEST for value in values)
 
 
-def _are_stat(known: Any) -> bool:
-    """Inode, size, two times (which may be before 1970) and the epoch."""
+def _is_known(inode: Any, size: Any, modified: Any, changed: Any, epoch: Any) -> bool:
+    """What is noted of a file; its times may be before 1970."""
     return (
-        isinstance(known, list)
-        and len(known) == 5
-        and all(type(value) is int and -_LARGEST_STAT < value < _LARGEST_STAT for value in known)
-        and known[0] >= 0
-        and known[1] >= 0
+        type(inode) is type(size) is type(modified) is type(changed) is type(epoch) is int
+        and 0 <= inode <= _LARGEST_STAT
+        and 0 <= size <= _LARGEST_STAT
+        and -_LARGEST_STAT <= modified <= _LARGEST_STAT
+        and -_LARGEST_STAT <= changed <= _LARGEST_STAT
+        and 0 <= epoch <= _LARGEST_STAT
     )
 
 

@@ -21,11 +21,12 @@ import time
 
 from smp.errors import InvalidRecord, StorageCorrupt
 from smp.files import notes as notes_file
-from smp.files.codec import CONFLICT, DAMAGED, EDITED, SIGNED, TORN, UNSIGNED, Piece
+from smp.files.codec import CONFLICT, EDITED, SIGNED, TORN, UNSIGNED
 from smp.files.disk import identity
 from smp.files.journal import Journal, Plan
 from smp.files.lock import HOLDER_BYTES
-from smp.model.entry import Entry, transaction_range
+from smp.files.torn import torn_from, unfinished_group
+from smp.model.entry import Entry
 from smp.model.fold import Fold
 from smp.model.report import Problem
 from smp.model.types import SCHEMA
@@ -185,18 +186,20 @@ class SessionReader:
                 fresh += self._read_from(name, state, found, plan)
         finally:
             if notes is not None:
-                self._note_vanished(before, notes.lineage)
+                if before:
+                    self._note_vanished(before, notes.lineage)
+                self._lineage = notes.lineage
         return fresh, rebuild
 
     def _note_vanished(self, before: dict[str, list[Entry]], lineage: str) -> None:
         """Keep entries that a program other than SMP took out; the next writer of this process sets them aside."""
-        if before and lineage and lineage == self._lineage:
-            if self.vanished_from != lineage:
-                self.vanished, self.vanished_from = {}, lineage
-            there = {entry.key for state in self.states.values() for entry in state.entries}
-            for name, entries in before.items():
-                self.vanished.setdefault(name, []).extend(entry for entry in entries if entry.key not in there)
-        self._lineage = lineage
+        if not lineage or lineage != self._lineage:
+            return
+        if self.vanished_from != lineage:
+            self.vanished, self.vanished_from = {}, lineage
+        there = {entry.key for state in self.states.values() for entry in state.entries}
+        for name, entries in before.items():
+            self.vanished.setdefault(name, []).extend(entry for entry in entries if entry.key not in there)
 
     def _look_again(self, name: str, found: list[int], plan: Plan | None) -> tuple[list[int], int | None]:
         """A writer may be between its write and its notes; to wait for it is cheaper than to read a large file anew."""
@@ -253,7 +256,7 @@ class SessionReader:
         last_seq = state.entries[-1].seq if state.entries else 0
         mark = len(state.entries)
         starts: list[int] = []
-        torn = self._torn_from(pieces, data, start)
+        torn = torn_from(pieces, data, start)
         shown = self._shown(name)
         heads, dialect = not self.layout.info_file, self.layout.dialect
         at_the_end = False  # whether the last thing in the file is an entry
@@ -283,7 +286,7 @@ class SessionReader:
             if piece.state != SIGNED or entry.schema > SCHEMA:
                 self._note_state(name, piece.state, entry, state)
         complete_until = self._complete_until if end <= self._noted_bytes.get(name, end) else 0
-        cut = _unfinished_group(state.entries[mark:], complete_until) if at_the_end else None
+        cut = unfinished_group(state.entries[mark:], complete_until) if at_the_end else None
         if cut is not None:
             end = min(end, starts[cut])
             del state.entries[mark + cut :]
@@ -291,30 +294,6 @@ class SessionReader:
         state.unterminated = bool(settled) and not settled.endswith(b"\n") if settled else state.unterminated
         state.line += settled.count(b"\n")
         state.end = end
-
-    def _torn_from(self, pieces: list[Piece], data: bytes, offset: int) -> float:
-        """Where an unfinished write begins that reached the disk with holes: a power loss leaves zeros in them.
-
-        That is the last piece, if it is not as it was signed and has zeros in it; or the whole one-file transaction
-        that the file ends with, if zeros stand for what it lacks.
-        """
-        if b"\0" not in data or not pieces:
-            return float("inf")
-        last = pieces[-1]
-        if last.state not in (SIGNED, CONFLICT) and b"\0" in data[last.start - offset : last.end - offset]:
-            return last.start
-        mark = (last.fields or {}).get("tx")
-        limits = transaction_range(mark) if isinstance(mark, str) else None
-        if limits is None or limits[2] > 1:
-            return float("inf")
-        first, missing = len(pieces), limits[1] - limits[0] + 1
-        while first and (pieces[first - 1].state == DAMAGED or (pieces[first - 1].fields or {}).get("tx") == mark):
-            first -= 1
-            missing -= pieces[first].state != DAMAGED
-        start = pieces[first - 1].end if first else offset
-        if data[start - offset : start - offset + 1] == b"\n":
-            start += 1
-        return start if missing > 0 and b"\0" in data[start - offset :] else float("inf")
 
     def _note_state(self, name: str, piece_state: str, entry: Entry, state: FileState) -> None:
         if piece_state == EDITED:
@@ -444,20 +423,3 @@ class SessionReader:
 
     def _shown(self, name: str) -> str:
         return os.path.join(self.folder, name)
-
-
-def _unfinished_group(entries: list[Entry], complete_until: int) -> int | None:
-    """Where the last entries of a file begin if they are part of a one-file transaction whose rest is not there yet.
-
-    If the rest was there once, a person took it away: then what is left counts.
-    """
-    if not entries or not entries[-1].tx:
-        return None
-    mark = entries[-1].tx
-    limits = transaction_range(mark)
-    if limits is None or limits[2] > 1 or limits[1] <= max(entries[-1].seq, complete_until):
-        return None
-    first = len(entries) - 1
-    while first > 0 and entries[first - 1].tx == mark:
-        first -= 1
-    return first

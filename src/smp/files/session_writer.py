@@ -36,12 +36,9 @@ if TYPE_CHECKING:
     from smp.model.session_info import SessionInfo
     from smp.store.port import Batch
 
-
-if TYPE_CHECKING:
     Admit = Callable[[int, int], None]  # (bytes there, bytes to come): raises if that is too much
 
 _TRIES = 8
-_RECENT_BYTES = 1 << 20
 _KEPT_LIMIT = 8 if os.name == "posix" else 0  # Windows cannot replace a file that anybody has open
 
 
@@ -70,8 +67,7 @@ class SessionWriter(PlanWriter):
         self._stored: list[tuple[Batch, dict[str, bytes]]] = []
         self._looked: dict[str, list[int]] = {}  # files that were read under this lock, and what they looked like then
         self._unterminated: set[str] = set()  # of those, the ones whose last line has no end
-        self._recent: list[tuple[str, bytes]] = []  # acknowledged entries, as long as nobody can have read them back
-        self._recent_bytes = 0
+        self._recent = set_aside.Recent()
         self.changes = 0  # grows with every write that this process knows of, its own and others'
 
     @property
@@ -112,7 +108,7 @@ class SessionWriter(PlanWriter):
                     break
             if sync and self._sync():
                 self._write_notes(created=True)
-            self._keep_recent()
+            self._recent.add_all(self._stored)
             return list(self._files)
         finally:
             self._put_files_away()
@@ -151,16 +147,6 @@ class SessionWriter(PlanWriter):
         for batch, part in self._stored:
             if not part.keys().isdisjoint(lost):
                 batch.error = error
-
-    def _keep_recent(self) -> None:
-        """Remember what was acknowledged, within limits: a program that replaces the files may not have it."""
-        for batch, parts in self._stored:
-            if batch.error is None:
-                for name, data in parts.items():
-                    self._recent.append((name, data))
-                    self._recent_bytes += len(data)
-        while self._recent_bytes > _RECENT_BYTES:
-            self._recent_bytes -= len(self._recent.pop(0)[1])
 
     def _attempt(self, batch: Batch, admit: Admit) -> None:
         notes = self._notes
@@ -420,7 +406,7 @@ class SessionWriter(PlanWriter):
         reader, lineage = self._reader, self._notes.lineage
         if not lineage:
             self._start_lineage(os.urandom(6).hex())
-        known = set_aside.decoded(reader, self._recent)
+        known = self._recent.entries(reader)
         if reader.vanished_from == lineage:
             for name, entries in reader.vanished.items():
                 known.setdefault(name, []).extend(entries)
@@ -431,7 +417,6 @@ class SessionWriter(PlanWriter):
         set_aside.keep(reader, missing)
         reader.vanished = {}
         self._recent.clear()  # the reader has them, or they are in quarantine
-        self._recent_bytes = 0
         return True
 
     def end_lineage(self, descriptor: int) -> None:
@@ -445,7 +430,6 @@ class SessionWriter(PlanWriter):
         """Another one begins when SMP itself takes entries out: they must not come back."""
         self._notes.lineage = name
         self._recent.clear()
-        self._recent_bytes = 0
 
     def _sync_folders(self) -> None:
         """A writer that died may not have done so."""
@@ -495,7 +479,6 @@ class SessionWriter(PlanWriter):
             self._notes = self._reader.decode_notes(notes_file.read(self._disk, self._lock.descriptor))
             if self._notes.lineage != lineage:
                 self._recent.clear()
-                self._recent_bytes = 0
         return self._notes
 
     def _write_notes(self, *, remember: bool = True, created: bool = False) -> None:

@@ -127,10 +127,7 @@ class Indexer:
         with_others: bool = False,
         by_meaning: bool = False,
     ) -> T:
-        """Let something look for its answer in these sessions (None: all), in one state of the index.
-
-        What a damaged index gives rise to is not passed on: it is thrown away, and the work is done once more.
-        """
+        """Answer from these sessions (None: all), in one state of the index. A damaged index is made anew once."""
         with self.mutex:
             for _ in range(2):
                 finder = self.finder(sessions, with_others=with_others)
