@@ -289,7 +289,7 @@ def check_question(base: MemorySystem, layout: str, ask: Callable[[Memory], Any]
         raise Wrong(f"in quarantine: {quarantined(system)}")
 
 
-def _check_questions(layout: str, name: str, count: int) -> None:
+def check_questions(layout: str, name: str, count: int) -> None:
     base, ask = _archived_base(layout), QUESTIONS[name]
     probe = FaultySystem(disk=base, calls=READS)
     expected = ask(open_on(probe, layout))
@@ -304,7 +304,7 @@ def _check_questions(layout: str, name: str, count: int) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_no_read_fault_gives_a_wrong_answer(layout: str, name: str) -> None:
-    _check_questions(layout, name, depth(8, 100))
+    check_questions(layout, name, depth(8, 100))
 
 
 @pytest.mark.slow
@@ -312,7 +312,7 @@ def test_no_read_fault_gives_a_wrong_answer(layout: str, name: str) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_no_read_fault_in_any_call_gives_a_wrong_answer(layout: str, name: str) -> None:
-    _check_questions(layout, name, 0)
+    check_questions(layout, name, 0)
 
 
 # Short reads

@@ -160,7 +160,7 @@ def check_change(layout: str, torn: bool, change: str, work: str, at: int | None
     except SMPError:
         pass
     system._at = None
-    brought = ids_in(layout, read(system, path)) if not system.changed else ids_in(layout, _brought(layout, change))
+    brought = texts_in(layout, read(system, path)) if not system.changed else texts_in(layout, _brought(layout, change))
     acknowledged.append(session.add_decision("the last").id)
     check_nothing_lost(open_on(system).session(SESSION), acknowledged, brought)
     return system.calls
@@ -171,16 +171,18 @@ def _brought(layout: str, change: str) -> bytes:
     return contents(layout)["earlier" if earlier else "more" if "longer" in change else "now"]
 
 
-def ids_in(layout: str, data: bytes) -> set[str]:
+def texts_in(layout: str, data: bytes) -> set[str]:
     system = MemorySystem(disk=full_base(layout))
     patch(system, decisions_path(system), lambda _: data)
-    return {record.id for record in open_on(system).session(SESSION).records("decision", include_deleted=True)}
+    return {record.decision for record in open_on(system).session(SESSION).records("decision", include_deleted=True)}
 
 
 def check_nothing_lost(session: SessionMemory, acknowledged: list[str], brought: set[str]) -> None:
+    """`brought` are ids or texts of decisions."""
     there = {record.id for record in session.records(include_deleted=True)}
-    if not brought <= there:
-        raise Wrong(f"another program wrote it, and it is gone: {sorted(brought - there)}")
+    texts = {record.decision for record in session.records("decision", include_deleted=True)}
+    if not brought <= there | texts:
+        raise Wrong(f"another program wrote it, and it is gone: {sorted(brought - there - texts)}")
     kept = set()
     reader = session._files.reader
     for name, entries, whole in quarantine(session):
