@@ -41,12 +41,13 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
     stored_until = reader.notes().seq  # first: a writer may be at work
     fold = reader.catch_up()
     problems = _without_unfinished(reader)
-    problems += _missing_problems(reader, max(fold.seq, _seq_in_head(session)), stored_until)
     for name, state in reader.states.items():
         found = store.disk.stat(os.path.join(reader.folder, name))
         if found is not None and found.st_size > state.end:
             message = f"{found.st_size - state.end} bytes of an unfinished write; the next write sets them aside."
             problems.append(Problem(os.path.join(reader.folder, name), state.line, "torn", message, "warning"))
+    if all(problem.code != "torn" for problem in problems):  # else it is known what is missing
+        problems += _missing_problems(reader, max(fold.seq, _seq_in_head(session)), stored_until)
     segment = segment_of(session)
     problems += _reference_problems(fold, {row.id for row in segment.rows()})
     problems += segment.verify()
