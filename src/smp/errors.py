@@ -192,6 +192,7 @@ class CompactionFailed(Corrupt):
 class StorageError(SMPError):
     code = "E_STORAGE_IO"
     exit_code = 50
+    recoverable = False  # whether the same call may succeed a moment later (too many open files, interrupted)
 
 
 class StorageFull(StorageError):
@@ -212,17 +213,33 @@ class DurabilityUnknown(StorageError):
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 _LEADS_OUT = {errno.ELOOP}
+_PASSING = {  # it may work a moment later, and what to do about it
+    errno.EMFILE: "This process has too many files open; close some, or raise the limit (ulimit -n), and repeat.",
+    errno.ENFILE: "Too many files are open on this machine; repeat when there are fewer.",
+    errno.ENOMEM: "There is too little memory; repeat when there is more.",
+    errno.EINTR: "It was interrupted; repeat it.",
+    errno.EAGAIN: "Repeat it.",
+    getattr(errno, "ESTALE", -1): "The file was replaced on the file server; repeat it.",
+}
 
 
 def from_os_error(error: OSError, path: str, doing: str) -> StorageError | StorageCorrupt:
-    """Map what the operating system said to the error a caller can act on."""
+    """Map what the operating system said to the error a caller can act on. `recoverable`: repeating it may help."""
     reason = error.strerror or str(error)
     if error.errno in _LEADS_OUT:
         return StorageCorrupt(
-            f"Refused while {doing}: {error.filename or path}: {reason}. Nothing was changed. "
+            f"Refused while {doing}: {path}: {reason}. Nothing was changed. "
             "SMP uses plain files and folders below the store only; put the real file or folder in its place.",
-            path=str(error.filename or path),
+            path=path,
             errno=error.errno,
+        )
+    if error.errno in _PASSING:
+        return StorageError(
+            f"The operating system failed while {doing}: {path} ({reason}). Nothing was half-written. "
+            f"{_PASSING[error.errno]}",
+            path=path,
+            errno=error.errno,
+            recoverable=True,
         )
     if error.errno in _FULL:
         return StorageFull(

@@ -154,7 +154,7 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
         try:
             if not self._store.state.has("erasing.json"):
                 return
-        except OSError:
+        except SMPError:
             return  # the user's state cannot be reached; memories can be read and written all the same
         from smp.store.erasing import finish_erasing
 
@@ -445,7 +445,7 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
 
     def sync(self) -> None:
         """With durability `interval`: do not wait for the interval."""
-        self._store.sync_now()
+        self._store.sync()
 
     def close(self) -> None:
         """Sync what is not yet synced and let go of all files. Safe to call twice."""

@@ -97,7 +97,7 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
     def _user(self) -> str | None:
         try:
             return self._files.info().user
-        except (SessionCorrupt, StorageCorrupt, OSError):
+        except (SessionCorrupt, StorageCorrupt):
             return None  # an unreadable head costs the head
 
     @_Once
@@ -109,7 +109,7 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
         """The settings that hold here: the store's, and above them the session's own."""
         try:
             own = self.info.config
-        except (SessionCorrupt, StorageCorrupt, OSError):
+        except (SessionCorrupt, StorageCorrupt):
             own = {}  # an unreadable head costs the head
         config = self._memory.config
         return self._files.settings_above(config, own) if own else config

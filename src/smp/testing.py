@@ -361,8 +361,10 @@ class FaultySystem(MemorySystem):
     """A machine whose changing call number `fail_at` raises `OSError(error)`; nothing of that call is done.
 
     `sticky` lets all later ones fail too, until `heal()`. With `short`, a write or pwrite in that place writes half
-    of its bytes and succeeds, and the next call fails. `calls` names the primitives that count (reading ones too,
-    like "pread" or "lock"); by default the changing ones, as in `CrashingSystem`. The attribute `calls` is the count.
+    of its bytes and succeeds, and the next call fails. `short_reads` lets every pread return half of the bytes that
+    are there (at least one), as a signal or a network file system may. `calls` names the primitives that count
+    (reading ones too, like "pread" or "lock"); by default the changing ones, as in `CrashingSystem`. The attribute
+    `calls` is the count.
     """
 
     def __init__(
@@ -372,6 +374,7 @@ class FaultySystem(MemorySystem):
         error: int = errno.ENOSPC,
         sticky: bool = False,
         short: bool = False,
+        short_reads: bool = False,
         calls: Collection[str] | None = None,
         disk: MemorySystem | None = None,
         boot: str | None = None,
@@ -383,6 +386,7 @@ class FaultySystem(MemorySystem):
         self.error = error
         self.sticky = sticky
         self.short = short
+        self.short_reads = short_reads
         self._counted = calls
 
     def heal(self) -> None:
@@ -396,6 +400,10 @@ class FaultySystem(MemorySystem):
     def pwrite(self, fd: int, data: Data, offset: int, /) -> int:
         with self._guard:
             return super().pwrite(fd, self._shortened("pwrite", data), offset)
+
+    def pread(self, fd: int, size: int, offset: int, /) -> bytes:
+        found = super().pread(fd, size, offset)
+        return found[: (len(found) + 1) // 2] if self.short_reads else found
 
     def _shortened(self, call: str, data: Data) -> Data:
         counted = self._counted is None or call in self._counted

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
-from smp.errors import LockTimeout, SessionNotFound, SMPError
+from smp.errors import LockTimeout, SessionNotFound, SMPError, StorageError
 from smp.files import notes as notes_file
 from smp.files import session_reader
 from smp.files.disk import TEMPORARY, Disk, OpenFile, identity
@@ -50,6 +50,8 @@ from tests.crash.stories import (
 )
 from tests.crash.test_disk_full import check_failing_sync, check_fault, check_short_writes
 from tests.crash.test_every_disk_call import kill_at, power_loss_at
+from tests.crash.test_failing_reads import check_questions
+from tests.crash.test_files_change_underneath import check_change as check_underneath
 from tests.crash.test_torn_bytes import WRITES, Cut, check_all
 
 pytestmark = pytest.mark.crash
@@ -102,6 +104,19 @@ def faults(name: str) -> Check:
 
     check.__name__ = f"every call fails of: {name}"
     return check
+
+
+def read_faults(layout: str) -> None:
+    """Every read of a question fails: it is answered rightly, or refused."""
+    check_questions(layout, "records", 0)
+
+
+def changed_underneath(layout: str) -> None:
+    """Another program replaces a file that ends torn, before each call of a write."""
+    with patch("smp.files.set_aside.STILL_SECONDS", 0.0):
+        for change in ("replaced by a longer one", "checked out, earlier"):
+            for at in range(1, check_underneath(layout, True, change, "append", None) + 1):
+                check_underneath(layout, True, change, "append", at)
 
 
 class Meddling(MemorySystem):
@@ -255,6 +270,7 @@ def _folders_only(self: OpenFile) -> None:
         self._disk.sync_folder(os.path.dirname(self.path))
 
 
+_read = Disk.read
 _write_new = Disk.write_new
 _carry_out = Journal.carry_out
 _sync = OpenFile.sync
@@ -304,7 +320,7 @@ def _cleared_first(self: Journal, plan: Plan, already_there: Any) -> None:
     _carry_out(self, plan, already_there)
 
 
-def _no_journal(self: SessionWriter, parts: dict[str, bytes]) -> None:
+def _no_journal(self: SessionWriter, batch: Any, parts: dict[str, bytes]) -> None:
     for name, data in parts.items():
         file = self._files.get(name) or self._open(name)
         file.append(self._start_of(name, file) + data)
@@ -314,6 +330,20 @@ def _not_locked(self: SessionLock, timeout_seconds: float, notes: bytes = b"") -
     if self.descriptor < 0:
         self._open()
     return bool(notes) and self._is_as_left(notes)
+
+
+def _empty_if_unreadable(self: Disk, path: str, offset: int = 0, size: int = -1) -> bytes:
+    try:
+        return _read(self, path, offset, size)
+    except StorageError:
+        return b""
+
+
+def _cut_blindly(self: Disk, path: str, size: int, tail: bytes) -> bool:
+    descriptor = self.system.open(path, os.O_RDWR)
+    self.system.ftruncate(descriptor, size)
+    self.system.close(descriptor)
+    return True
 
 
 def _yes(self: SessionLock, notes: bytes) -> bool:
@@ -335,9 +365,9 @@ def _nothing(self: Any, *args: Any, **kwargs: Any) -> None:
     return None
 
 
-def _any_boot(data: bytes, boot: str) -> Notes:
+def _any_boot(data: bytes, boot: str, is_own_file: Any) -> Notes:
     start = data.find(b'["')
-    return _decode(data, data[start + 2 : data.find(b'"', start + 2)].decode(errors="replace"))
+    return _decode(data, data[start + 2 : data.find(b'"', start + 2)].decode(errors="replace"), is_own_file)
 
 
 def _own_numbers(self: SessionWriter, doing: str, by_us: bool) -> Notes:
@@ -464,13 +494,30 @@ VARIANTS: dict[str, tuple[Callable[[], Any], Check, str]] = {
         "single",
     ),
     "file descriptor kept across a rewrite": (
-        lambda: patch.object(OpenFile, "still_is", _always_the_same),
+        lambda: broken(
+            patch.object(OpenFile, "still_is", _always_the_same), patch.object(SessionWriter, "_write_again", _nothing)
+        ),
         alternating_writers,
         "jsonl",
     ),
     "torn tail not cut off": (
-        lambda: patch.object(SessionWriter, "_quarantine", _nothing),
+        lambda: patch("smp.files.set_aside.cut_torn_end", _nothing),
         torn("decision"),
+        "jsonl",
+    ),
+    "a file that cannot be read counts as empty": (
+        lambda: patch.object(Disk, "read", _empty_if_unreadable),
+        read_faults,
+        "jsonl",
+    ),
+    "a torn end cut off without a comparison": (
+        lambda: patch.object(Disk, "cut", _cut_blindly),
+        changed_underneath,
+        "log",
+    ),
+    "entries that another program took out not kept": (
+        lambda: patch("smp.files.set_aside.keep", _nothing),
+        changed_underneath,
         "jsonl",
     ),
     "notes trusted across a reboot": (
@@ -503,12 +550,12 @@ VARIANTS: dict[str, tuple[Callable[[], Any], Check, str]] = {
         "jsonl",
     ),
     "readers show an unfinished one-file transaction": (
-        lambda: patch.object(session_reader, "_unfinished_group", _nothing),
+        lambda: patch.object(session_reader, "unfinished_group", _nothing),
         torn("group"),
         "single",
     ),
     "readers show a one-file transaction with holes": (
-        lambda: patch.object(SessionReader, "_torn_from", lambda *args: float("inf")),
+        lambda: patch.object(session_reader, "torn_from", lambda *args: float("inf")),
         power_loss("transaction in one file"),
         "log",
     ),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 
-from smp.errors import SMPError, StorageCorrupt
+from smp.errors import SMPError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class AccessLog:
         """What was noted behind an offset, and where to go on."""
         try:
             data = self._disk.read(self.path, offset)
-        except (OSError, StorageCorrupt):
+        except (OSError, SMPError):
             return [], offset
         end = data.rfind(b"\n") + 1
         found = []

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from smp.files.codec import Fields
 
+LARGEST_NUMBER = 10**12  # of an entry; no session has as many, so a larger one is damage
 _MARKS = frozenset(["id", "seq", "tx", "type", "session_id", "schema", "revision", "updated", "updated_by", "changes"])
 _RESERVED = _MARKS | {"deleted", "deleted_by", "restored", "restored_by", "reason", "checksum", "extra"}
 _ENDS = (("deleted", DELETE), ("restored", RESTORE))
@@ -147,7 +148,7 @@ class Dialect:
             str(memory_id),
             at,
             data,
-            seq=seq if type(seq) is int else last_seq,
+            seq=seq if type(seq) is int and seq <= LARGEST_NUMBER else last_seq,
             tx=str(fields["tx"]) if "tx" in fields else "",
             by=by,
             revision=_integer(fields["revision"]) if "revision" in fields else 0,

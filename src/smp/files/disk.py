@@ -12,6 +12,7 @@ the same file, because the kernel may have forgotten the data. The caller rewrit
 
 from __future__ import annotations
 
+import errno
 import os
 import stat as modes
 
@@ -34,7 +35,18 @@ class OpenFile:
     a rewrite or an editor may have put another file in its place.
     """
 
-    __slots__ = ("_descriptor", "_disk", "_system", "created", "identity", "modified_before", "path", "size_before")
+    __slots__ = (
+        "_appended",
+        "_descriptor",
+        "_disk",
+        "_system",
+        "created",
+        "has_name",
+        "identity",
+        "modified_before",
+        "path",
+        "size_before",
+    )
 
     def __init__(self, disk: Disk, descriptor: int, path: str, created: bool, found: Any) -> None:
         self._disk = disk
@@ -43,18 +55,22 @@ class OpenFile:
         self.path = path
         self.created = created
         self.identity = identity(found)
+        self.has_name = True
         self.size_before, self.modified_before = found.st_size, found.st_mtime_ns
+        self._appended: list[bytes] = []  # since `size_before`
 
     def still_is(self, known: list[int]) -> bool:
         """Whether this is still the file that the notes speak of: not replaced, not moved, not changed."""
         found = self._system.fstat(self._descriptor)
         self.identity = now = [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
         self.size_before, self.modified_before = found.st_size, found.st_mtime_ns
+        self._appended.clear()
         self.created = False
         return now == known[:4] and bool(found.st_nlink == 1)
 
     def append(self, data: bytes) -> None:
         """Write whole entries; if that fails half-way the file is cut back to where it was."""
+        self._appended.append(data)
         try:
             done = self._system.write(self._descriptor, data)
             while done < len(data):
@@ -65,13 +81,24 @@ class OpenFile:
         self.identity[1] += done  # the times are looked up once for all appends of a commit
 
     def cut_back(self, size: int) -> None:
-        """Take back what was appended; this frees space, so it works on a full disk."""
+        """Take back what was appended; this frees space, so it works on a full disk. Bytes of others are not touched."""
+        ours = b"".join(self._appended)
+        there = self._disk.read_open(self._descriptor, size)
+        if not ours[size - self.size_before :].startswith(there):
+            raise DurabilityUnknown(
+                f"A write to {self.path} failed, and something else wrote to the file meanwhile. What was written could not "
+                "be taken back; part of it may be there.",
+                path=self.path,
+            )
         self._system.ftruncate(self._descriptor, size)
+        self._appended = [ours[: size - self.size_before]]
         self.look()
 
     def look(self) -> list[int]:
-        """The identity after what was written."""
-        self.identity = identity(self._system.fstat(self._descriptor))
+        """The identity after what was written, and whether the file still has a name."""
+        found = self._system.fstat(self._descriptor)
+        self.has_name = found.st_nlink != 0
+        self.identity = identity(found)
         return self.identity
 
     def sync(self) -> None:
@@ -85,7 +112,7 @@ class OpenFile:
         except OSError as error:
             try:
                 self.cut_back(self.size_before)
-            except OSError:
+            except (OSError, DurabilityUnknown):
                 pass
             raise DurabilityUnknown(
                 f"The disk did not confirm a write to {self.path} ({error.strerror}). It was not acknowledged; do not count on it. "
@@ -110,7 +137,11 @@ class Spans:
         descriptor = self._descriptors.get(path)
         if descriptor is None:
             descriptor = self._descriptors[path] = self._disk.open_read(path)
-        return self._disk.system.pread(descriptor, length, start)
+        try:
+            found = self._disk.system.pread(descriptor, length, start)
+            return found if len(found) == length else self._disk.read_open(descriptor, start, length)
+        except OSError as error:
+            raise from_os_error(error, path, "reading a file") from error
 
     def __enter__(self) -> Spans:
         return self
@@ -133,6 +164,8 @@ class Disk:
             return self.system.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            raise from_os_error(error, path, "looking at a file") from error
 
     def exists(self, path: str) -> bool:
         return self.stat(path) is not None
@@ -142,6 +175,8 @@ class Disk:
             return sorted(self.system.listdir(folder))
         except (FileNotFoundError, NotADirectoryError):
             return []
+        except OSError as error:
+            raise from_os_error(error, folder, "listing a folder") from error
 
     def folders(self, folder: str) -> list[str]:
         return [name for name in self.names(folder) if self.is_folder(os.path.join(folder, name))]
@@ -151,39 +186,59 @@ class Disk:
         return found is not None and modes.S_ISDIR(found.st_mode)
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
-        """The bytes of a file from an offset on. Raises FileNotFoundError."""
+        """The bytes of a file from an offset on. Raises FileNotFoundError only if it is not there."""
         descriptor = self.open_read(path)
         try:
-            parts = []
-            while size != 0:
-                part = self.system.pread(descriptor, _CHUNK if size < 0 else min(size, _CHUNK), offset)
-                if not part:
-                    break
-                parts.append(part)
-                offset += len(part)
-                size = size - len(part) if size > 0 else size
-            return b"".join(parts)
+            return self.read_open(descriptor, offset, size)
+        except OSError as error:
+            raise from_os_error(error, path, "reading a file") from error
         finally:
             self.system.close(descriptor)
 
+    def read_open(self, descriptor: int, offset: int, size: int = -1) -> bytes:
+        """The same of an open file, also where one pread returns less than there is. Raises OSError."""
+        parts = []
+        while size != 0:
+            part = self.system.pread(descriptor, _CHUNK if size < 0 else min(size, _CHUNK), offset)
+            if not part:
+                break
+            parts.append(part)
+            offset += len(part)
+            size = size - len(part) if size > 0 else size
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
     def open_read(self, path: str) -> int:
-        """A descriptor for a plain file; the caller closes it."""
-        descriptor = self.system.open(path, os.O_RDONLY | _NONBLOCK)
+        """A descriptor for a plain file; the caller closes it. FileNotFoundError only if it is not there."""
+        try:
+            descriptor = self.system.open(path, os.O_RDONLY | _NONBLOCK)
+        except FileNotFoundError:
+            raise
+        except NotADirectoryError as error:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
+        except OSError as error:
+            found = self.stat(path)
+            if found is not None and not modes.S_ISREG(found.st_mode):  # a link is refused by the system itself
+                raise not_plain(path) from error
+            raise from_os_error(error, path, "reading a file") from error
         try:
             self._check_plain(descriptor, path)
-        except BaseException:
+        except BaseException as error:
             self.system.close(descriptor)
+            if isinstance(error, OSError):
+                raise from_os_error(error, path, "reading a file") from error
             raise
         return descriptor
 
     # -- appending
 
-    def open_append(self, path: str) -> OpenFile:
+    def open_append(self, path: str, *, create: bool = True) -> OpenFile:
         """Open a file for appending, creating it if need be."""
         created = False
         try:
             descriptor = self.system.open(path, _APPEND | _NONBLOCK)
         except FileNotFoundError:
+            if not create:
+                raise
             descriptor = self.system.open(path, _APPEND | os.O_CREAT | os.O_EXCL)
             created = True
         try:
@@ -195,11 +250,7 @@ class Disk:
     def _check_plain(self, descriptor: int, path: str) -> Any:
         found = self.system.fstat(descriptor)
         if not modes.S_ISREG(found.st_mode) or (found.st_nlink > 1 and not self._is_being_named(path, found)):
-            raise StorageCorrupt(
-                f"{path} is not a plain file with one name; SMP does not touch it. If it is a link, or has a second name "
-                "(a hard link, as some backups make them), put a copy in its place.",
-                path=path,
-            )
+            raise not_plain(path)
         return found
 
     def _is_being_named(self, path: str, found: Any) -> bool:
@@ -258,6 +309,22 @@ class Disk:
         self.system.replace(temporary, path)
         self._confirm_name(path)
 
+    def renew(self, path: str) -> bool:
+        """Copy a file to a new one of the same name, durably. False, and nothing is changed, if it changes meanwhile."""
+        before = self.stat(path)
+        if before is None:
+            return True
+        temporary = path + TEMPORARY
+        self.remove(temporary)
+        self.write_new(temporary, self.read(path))
+        now = self.stat(path)
+        if now is None or identity(now) != identity(before):
+            self.remove(temporary)
+            return False
+        self.system.replace(temporary, path)
+        self._confirm_name(path)
+        return True
+
     def move(self, source: str, target: str) -> None:
         self.system.replace(source, target)
 
@@ -280,28 +347,44 @@ class Disk:
                 errno=error.errno,
             ) from error
 
-    def complete(self, path: str, offset: int, data: bytes) -> None:
-        """Make a file end in this data from the offset on, whatever part of it is there. A new folder entry is not synced."""
+    def complete(self, path: str, offset: int, data: bytes, there: bytes = b"") -> bool:
+        """Make a file end in this data from the offset on, where a part of it is there. A new folder entry is not synced.
+
+        False, and nothing is changed, if the file does not end in that part any more.
+        """
         descriptor = self.system.open(path, os.O_RDWR | os.O_CREAT)
         try:
+            if self.read_open(descriptor, offset) != there:
+                return False
             size_before = self._check_plain(descriptor, path).st_size
+            if size_before != offset + len(there):
+                return False
             try:
                 done = 0
                 while done < len(data):
                     done += self.system.pwrite(descriptor, data[done:], offset + done)
             except OSError as error:
-                self.system.ftruncate(descriptor, size_before)
+                if data.startswith(self.read_open(descriptor, offset)):
+                    self.system.ftruncate(descriptor, size_before)
                 raise from_os_error(error, path, "writing") from error
             self.system.sync(descriptor)
+            return True
         finally:
             self.system.close(descriptor)
 
-    def cut(self, path: str, size: int) -> None:
-        """Shorten a file, durably."""
-        descriptor = self.system.open(path, os.O_RDWR)
+    def cut(self, path: str, size: int, tail: bytes) -> bool:
+        """Take the tail off a file, durably. False, and nothing is changed, if other bytes stand from there on."""
         try:
+            descriptor = self.system.open(path, os.O_RDWR | _NONBLOCK)
+        except FileNotFoundError:
+            return False
+        try:
+            self._check_plain(descriptor, path)
+            if self.read_open(descriptor, size) != tail:
+                return False
             self.system.ftruncate(descriptor, size)
             self.system.sync(descriptor)
+            return True
         finally:
             self.system.close(descriptor)
 
@@ -313,12 +396,20 @@ class Disk:
             pass
 
     def sync_file(self, path: str) -> None:
+        """Return when the bytes of a file are on the disk, or it is gone. Only a failed sync is DurabilityUnknown."""
         try:
             descriptor = self.system.open(path, os.O_RDWR)
         except FileNotFoundError:
             return
         try:
             self.system.sync(descriptor)
+        except OSError as error:
+            raise DurabilityUnknown(
+                f"The disk did not confirm what was written to {path} ({error.strerror}). Do not count on it; check the "
+                "disk. The next write copies the file to a new one first.",
+                path=path,
+                errno=error.errno,
+            ) from error
         finally:
             self.system.close(descriptor)
 
@@ -372,6 +463,14 @@ class Disk:
             self.system.rmdir(path)
         except FileNotFoundError:
             pass
+
+
+def not_plain(path: str) -> StorageCorrupt:
+    return StorageCorrupt(
+        f"{path} is not a plain file with one name; SMP does not touch it. If it is a link, or has a second name "
+        "(a hard link, as some backups make them), put a copy in its place.",
+        path=path,
+    )
 
 
 def identity(found: Any) -> list[int]:

@@ -17,6 +17,7 @@ import json
 import os
 import time
 
+from smp.errors import StorageError
 from smp.files.authentication import code, is_authentic
 from smp.files.codec import signature
 from smp.files.disk import TEMPORARY, Disk
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 QUARANTINE = "quarantine"
+_TRIES = 5
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
 
@@ -141,17 +143,27 @@ class Journal:
     def _append(self, name: str, offset: int, data: bytes, already_there: Callable[[str, bytes], bool]) -> None:
         path = self._at(name)
         self._disk.make_folder(os.path.dirname(path))
+        for _ in range(_TRIES):
+            if self._append_once(name, path, offset, data, already_there):
+                return
+        raise StorageError(f"{path} is being changed by something else while SMP writes.", path=path)
+
+    def _append_once(
+        self, name: str, path: str, offset: int, data: bytes, already_there: Callable[[str, bytes], bool]
+    ) -> bool:
+        """False if the file changed between the look and the write."""
         found = self._disk.stat(path)
         size = found.st_size if found else 0
         there = self._disk.read(path, offset) if size > offset else b""
         if there == data:
             self._disk.sync_file(path)  # whoever wrote it may have died before that
-        elif size >= offset and _is_part(there, data):
-            self._disk.complete(path, offset, data)
+        elif size >= offset and is_part(there, data):
+            return self._disk.complete(path, offset, data, there)
         elif already_there(name, data):
             self._disk.sync_file(path)
         else:
-            self._disk.complete(path, size, b"\n" + data)
+            return self._disk.complete(path, size, b"\n" + data)
+        return True
 
     def _folders_of(self, name: str) -> list[str]:
         """The folder of a file and those above it: whoever made them may have died before their sync."""
@@ -183,7 +195,7 @@ def _is_inside(name: object) -> bool:
     return not os.path.isabs(name) and ".." not in name.replace("\\", "/").split("/")
 
 
-def _is_part(there: bytes, data: bytes) -> bool:
+def is_part(there: bytes, data: bytes) -> bool:
     """Whether this is what a power loss left of the data: its beginning, or all of it with zeros for what is missing."""
     return data.startswith(there) or (
         len(there) <= len(data) and all(found in (0, byte) for found, byte in zip(there, data, strict=False))

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import time
 
-from smp.errors import LockTimeout, StorageCorrupt, from_os_error
+from smp.errors import LockTimeout, SMPError, StorageCorrupt, from_os_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,25 @@ class SessionLock:
         return self.descriptor >= 0
 
     def acquire(self, timeout_seconds: float, notes: bytes = b"") -> bool:
-        """Get the lock or raise LockTimeout that says who has it. True if nobody had it since we left these notes."""
+        """Get the lock or raise LockTimeout that says who has it. True if nobody had it since we left these notes.
+
+        Whatever fails, the lock is not held afterwards and can be acquired again.
+        """
+        try:
+            return self._acquire(timeout_seconds, notes)
+        except LockTimeout:
+            raise
+        except FileNotFoundError:
+            self.close()
+            raise
+        except OSError as error:
+            self.close()
+            raise from_os_error(error, self._path, "locking") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _acquire(self, timeout_seconds: float, notes: bytes) -> bool:
         now = time.monotonic()
         if now < self._turn_ends and self._system.lock(self.descriptor):
             if notes and self._is_as_left(notes):  # so nobody has moved the session either
@@ -89,17 +107,21 @@ class SessionLock:
 
     def release(self) -> None:
         if self.descriptor >= 0:
-            self._system.unlock(self.descriptor)
+            try:
+                self._system.unlock(self.descriptor)
+            except OSError:
+                self.close()  # which frees it too
 
     def close(self) -> None:
-        for descriptor in (self.descriptor, self._queue):
+        descriptors = (self.descriptor, self._queue)
+        self.descriptor = self._queue = -1
+        self._turn_ends = 0.0
+        for descriptor in descriptors:
             if descriptor >= 0:
                 try:
                     self._system.close(descriptor)
                 except OSError:
                     pass
-        self.descriptor = self._queue = -1
-        self._turn_ends = 0.0
 
     def _open(self) -> None:
         self._pid = os.getpid()
@@ -107,22 +129,20 @@ class SessionLock:
             raise StorageCorrupt(
                 f"{self._folder} is not a folder of its own; SMP does not lock through it.", path=self._folder
             )
-        try:
-            self.descriptor = self._open_file(self._path)
-            self._queue = self._open_file(os.path.join(self._folder, "queue"))
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            self.close()
-            raise from_os_error(error, self._path, "opening the lock") from error
-        self._inode = self._system.fstat(self.descriptor).st_ino
+        self.descriptor, self._inode = self._open_file(self._path)
+        self._queue, _ = self._open_file(os.path.join(self._folder, "queue"))
 
-    def _open_file(self, path: str) -> int:
+    def _open_file(self, path: str) -> tuple[int, int]:
+        """A descriptor and the inode."""
         descriptor = self._system.open(path, os.O_RDWR | os.O_CREAT)
-        if self._system.fstat(descriptor).st_nlink != 1:
+        try:
+            found = self._system.fstat(descriptor)
+            if found.st_nlink != 1:
+                raise StorageCorrupt(f"{path} has several names; SMP does not use it as a lock.", path=path)
+            return descriptor, found.st_ino
+        except BaseException:
             self._system.close(descriptor)
-            raise StorageCorrupt(f"{path} has several names; SMP does not use it as a lock.", path=path)
-        return descriptor
+            raise
 
     def _wait(self, descriptor: int, deadline: float, timeout_seconds: float) -> None:
         """The disk is what others wait for, so a short spin is cheap; after it, naps."""
@@ -153,7 +173,7 @@ class SessionLock:
         """Who took the lock last, in words; only meaningful while it is held."""
         try:
             text = self._disk.read(self._path, 0, HOLDER_BYTES)
-        except OSError:
+        except (OSError, SMPError):
             return ""
         return text.decode(errors="replace").strip("\0 \n")
 

@@ -1,11 +1,15 @@
-"""What did the last writer know? Notes that writers leave for each other in the lock file, behind the holder's name.
+"""Writer state kept in the lock file, behind the holder's name: last numbers, file identities, epochs.
 
 They say which numbers are taken and what each file looked like after the last write. A file that still looks like
 that was touched by nobody else, its last entry is whole, and it only grew since an earlier note of the same *epoch*.
 So a writer need not read a session to append to it, and a reader need only read what is new.
 
 Notes are a cache: missing, damaged or from before a reboot they are ignored and the files are read instead; only the
-numbers still count, because numbers may be skipped but never used twice.
+numbers still count, because numbers may be skipped but never used twice. They come from a file that anybody may have
+written: a wrong type, a number out of range or a name that is not one of the layout's files makes them damaged.
+
+The *lineage* is a random name that holds until SMP itself takes entries out of the files (repair, purge, erasure,
+compaction, conversion). An entry that is gone while the lineage is the same was taken away by another program.
 """
 
 from __future__ import annotations
@@ -18,14 +22,21 @@ from smp.files.lock import HOLDER_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from smp.files.disk import Disk
     from smp.files.system import System
 
 _REMEMBERED_FILES = 12
 _LIMIT_BYTES = 4096
+_LARGEST = 10**12  # of a number that SMP counts; more is damage
+_LARGEST_STAT = 1 << 64  # of an inode, a size or a time in nanoseconds
+_LONGEST_TEXTS = 200
 
 
 class Notes:
-    __slots__ = ("boot", "files", "numbers", "seq", "size", "suspects", "warning")
+    __slots__ = ("boot", "files", "lineage", "numbers", "seq", "size", "suspects", "warning")
 
     def __init__(self) -> None:
         self.boot = ""
@@ -34,6 +45,7 @@ class Notes:
         self.numbers: dict[str, int] = {}
         self.files: dict[str, list[int]] = {}  # name -> identity (4 numbers) + epoch
         self.suspects: list[str] = []  # files whose last sync failed
+        self.lineage = ""  # empty: unknown, or SMP is taking entries out
         self.warning = ""  # why the next writer must look before it writes: "plan" under way, store "converting"
 
     def remember(self, name: str, identity: list[int], epoch: int) -> None:
@@ -55,12 +67,12 @@ class Notes:
 
     def encode(self) -> bytes:
         """One line of JSON behind its checksum."""
-        said = [self.boot, self.seq, self.size, self.warning, self.numbers, self.suspects, self.files]
+        said = [self.boot, self.seq, self.size, self.warning, self.numbers, self.suspects, self.files, self.lineage]
         text = to_json(said).encode()
         return b"%08x %b\n" % (zlib.crc32(text), text)
 
 
-def decode(data: bytes, boot: str) -> Notes:
+def decode(data: bytes, boot: str, is_own_file: Callable[[str], bool]) -> Notes:
     """Notes from the bytes behind the holder's name; empty ones if they cannot be trusted."""
     notes = Notes()
     notes.boot = boot
@@ -68,18 +80,46 @@ def decode(data: bytes, boot: str) -> Notes:
     try:
         if len(line) < 10 or int(line[:8], 16) != zlib.crc32(line[9:]):
             return notes
-        written_boot, seq, size, warning, numbers, suspects, files = json.loads(line[9:])
-    except (ValueError, TypeError):
+        written_boot, seq, size, warning, numbers, suspects, files, *more = json.loads(line[9:])
+        lineage = more[0] if more else ""
+        sound = (
+            type(written_boot) is type(warning) is type(lineage) is str
+            and len(written_boot) + len(warning) + len(lineage) <= _LONGEST_TEXTS
+            and _are_counts(seq, size, *numbers.values())
+            and type(suspects) is list
+            and all(map(is_own_file, suspects))
+            and all(map(is_own_file, files))
+            and all(_is_known(*known) for known in files.values())
+        )
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return notes
+    if not sound:
         return notes
     notes.seq, notes.size, notes.warning, notes.numbers, notes.suspects = seq, size, warning, numbers, suspects
-    if written_boot == boot:
-        for name, known in files.items():
-            notes.remember(name, known[:4], known[4])
+    notes.lineage = lineage
+    if written_boot == boot and len(files) <= _REMEMBERED_FILES:
+        notes.files = files
     return notes
 
 
-def read(system: System, descriptor: int, size: int = _LIMIT_BYTES) -> bytes:
-    return system.pread(descriptor, size, HOLDER_BYTES)
+def _are_counts(*values: Any) -> bool:
+    return all(type(value) is int and 0 <= value <= _LARGEST for value in values)
+
+
+def _is_known(inode: Any, size: Any, modified: Any, changed: Any, epoch: Any) -> bool:
+    """What is noted of a file; its times may be before 1970."""
+    return (
+        type(inode) is type(size) is type(modified) is type(changed) is type(epoch) is int
+        and 0 <= inode <= _LARGEST_STAT
+        and 0 <= size <= _LARGEST_STAT
+        and -_LARGEST_STAT <= modified <= _LARGEST_STAT
+        and -_LARGEST_STAT <= changed <= _LARGEST_STAT
+        and 0 <= epoch <= _LARGEST_STAT
+    )
+
+
+def read(disk: Disk, descriptor: int) -> bytes:
+    return disk.read_open(descriptor, HOLDER_BYTES, _LIMIT_BYTES)
 
 
 def write(system: System, descriptor: int, data: bytes) -> bool:

@@ -2,7 +2,8 @@
 
 Guarantees
 - A reader sees whole entries and whole transactions only, and everything that was acknowledged before it looked.
-- It never writes. What it cannot read is a `Problem` with file and line; everything else is there.
+- It never writes. What is damaged is a `Problem` with file and line; everything else is there.
+- A read that fails is an error and leaves nothing behind: the next one reads again. Only what is not there is empty.
 - Edits by hand are seen by the next read.
 
 How: each file's entries are kept with the identity of the file. A file that looks the same is not read again. One
@@ -20,11 +21,12 @@ import time
 
 from smp.errors import InvalidRecord, StorageCorrupt
 from smp.files import notes as notes_file
-from smp.files.codec import CONFLICT, DAMAGED, EDITED, SIGNED, TORN, UNSIGNED, Piece
+from smp.files.codec import CONFLICT, EDITED, SIGNED, TORN, UNSIGNED
 from smp.files.disk import identity
 from smp.files.journal import Journal, Plan
 from smp.files.lock import HOLDER_BYTES
-from smp.model.entry import Entry, transaction_range
+from smp.files.torn import torn_from, unfinished_group
+from smp.model.entry import Entry
 from smp.model.fold import Fold
 from smp.model.report import Problem
 from smp.model.types import SCHEMA
@@ -69,7 +71,11 @@ class SessionReader:
         self.mutex = threading.RLock()
         self.states: dict[str, FileState] = {}
         self.fold = Fold()
+        self.vanished: dict[str, list[Entry]] = {}  # were read once, and are in no file any more; by file
+        self.vanished_from = ""  # the lineage that they were read in, see `smp.files.notes`
+        self._lineage = ""  # of the files as they were read
         self._overlaid = False
+        self._is_behind = False  # the fold lacks entries of `states`, since a read failed
         self._complete_until = 0  # entries up to this number were written whole, say the notes of this boot
         self._noted_bytes: dict[str, int] = {}  # of each file; behind them may be what could not be taken back
 
@@ -77,7 +83,8 @@ class SessionReader:
         """Read everything anew next time."""
         self.states = {}
         self.fold = Fold()
-        self._overlaid = False
+        self._overlaid = self._is_behind = False
+        self._lineage = ""
         self._complete_until = 0
         self._noted_bytes = {}
 
@@ -89,6 +96,13 @@ class SessionReader:
             return self._catch_up()
 
     def _catch_up(self) -> Fold:
+        try:
+            return self._look_until_whole()
+        except BaseException:
+            self._is_behind = True
+            raise
+
+    def _look_until_whole(self) -> Fold:
         fresh: list[Entry] = []
         rebuild = False
         plan = None
@@ -144,28 +158,48 @@ class SessionReader:
         fresh: list[Entry] = []
         rebuild = False
         notes = None
-        for name in [name for name in self.states if name not in identities]:
-            del self.states[name]
-            rebuild = True
-        for name, found in identities.items():
-            state = self.states.get(name)
-            if state is not None and state.identity == found:
-                continue
-            if notes is None:
-                notes = self.notes()
+        before: dict[str, list[Entry]] = {}  # of files that are gone, or not what they were
+        try:
+            for name in [name for name in self.states if name not in identities]:
+                notes = notes or self.notes()
+                before[name] = self.states.pop(name).entries
+                rebuild = True
+            for name, found in identities.items():
+                state = self.states.get(name)
+                if state is not None and state.identity == found:
+                    continue
+                if notes is None:
+                    notes = self.notes()
                 self._complete_until = notes.seq if notes.files else 0
                 self._noted_bytes = {file: known[1] for file, known in notes.files.items()}
-            epoch = notes.unchanged(name, found)
-            if epoch is None and state is not None and state.epoch is not None:
-                found, epoch = self._look_again(name, found, plan)
-            if state is not None and self._only_grew(name, state, found, epoch):
+                epoch = notes.unchanged(name, found)
+                if epoch is None and state is not None and state.epoch is not None:
+                    found, epoch = self._look_again(name, found, plan)
+                if state is not None and self._only_grew(name, state, found, epoch):
+                    fresh += self._read_from(name, state, found, plan)
+                    continue
+                if state is not None:
+                    rebuild = True
+                    before[name] = state.entries
+                state = FileState()
+                state.epoch = epoch
                 fresh += self._read_from(name, state, found, plan)
-                continue
-            rebuild = rebuild or state is not None
-            self.states[name] = state = FileState()
-            state.epoch = epoch
-            fresh += self._read_from(name, state, found, plan)
+        finally:
+            if notes is not None:
+                if before:
+                    self._note_vanished(before, notes.lineage)
+                self._lineage = notes.lineage
         return fresh, rebuild
+
+    def _note_vanished(self, before: dict[str, list[Entry]], lineage: str) -> None:
+        """Keep entries that a program other than SMP took out; the next writer of this process sets them aside."""
+        if not lineage or lineage != self._lineage:
+            return
+        if self.vanished_from != lineage:
+            self.vanished, self.vanished_from = {}, lineage
+        there = {entry.key for state in self.states.values() for entry in state.entries}
+        for name, entries in before.items():
+            self.vanished.setdefault(name, []).extend(entry for entry in entries if entry.key not in there)
 
     def _look_again(self, name: str, found: list[int], plan: Plan | None) -> tuple[list[int], int | None]:
         """A writer may be between its write and its notes; to wait for it is cheaper than to read a large file anew."""
@@ -184,25 +218,29 @@ class SessionReader:
         return epoch is not None and epoch == state.epoch and found[0] == state.identity[0] and found[1] >= state.end
 
     def _read_from(self, name: str, state: FileState, found: list[int], plan: Plan | None) -> list[Entry]:
+        """Read a file on from where its state ends. Nothing is remembered of a read that fails."""
+        problem = None
         try:
             try:
                 data = self.disk.read(self._path(name, plan), state.end)
             except FileNotFoundError:  # moved to its place just now
                 data = self.disk.read(os.path.join(self.folder, name), state.end)
         except FileNotFoundError:
-            data = b""
+            return []  # taken away just now: the next look does not find it
         except StorageCorrupt as error:
-            state.problems.append(Problem(self._shown(name), 0, "not_a_file", error.message))
-            data = b""
-        except OSError as error:
-            state.problems.append(Problem(self._shown(name), 0, "unreadable", f"cannot be read: {error.strerror}"))
-            data = b""
+            data, problem = b"", Problem(self._shown(name), 0, "not_a_file", error.message)
+        self.states[name] = state
+        if problem is not None:
+            state.problems.append(problem)
         count = len(state.entries)
         paused = len(data) > _LARGE_BYTES and gc.isenabled()
         if paused:  # entries hold no cycles; to look for some again and again costs a third of the time
             gc.disable()
         try:
             self.decode(name, data, state)
+        except BaseException:
+            del self.states[name]
+            raise
         finally:
             if paused:
                 gc.enable()
@@ -218,7 +256,7 @@ class SessionReader:
         last_seq = state.entries[-1].seq if state.entries else 0
         mark = len(state.entries)
         starts: list[int] = []
-        torn = self._torn_from(pieces, data, start)
+        torn = torn_from(pieces, data, start)
         shown = self._shown(name)
         heads, dialect = not self.layout.info_file, self.layout.dialect
         at_the_end = False  # whether the last thing in the file is an entry
@@ -248,7 +286,7 @@ class SessionReader:
             if piece.state != SIGNED or entry.schema > SCHEMA:
                 self._note_state(name, piece.state, entry, state)
         complete_until = self._complete_until if end <= self._noted_bytes.get(name, end) else 0
-        cut = _unfinished_group(state.entries[mark:], complete_until) if at_the_end else None
+        cut = unfinished_group(state.entries[mark:], complete_until) if at_the_end else None
         if cut is not None:
             end = min(end, starts[cut])
             del state.entries[mark + cut :]
@@ -256,30 +294,6 @@ class SessionReader:
         state.unterminated = bool(settled) and not settled.endswith(b"\n") if settled else state.unterminated
         state.line += settled.count(b"\n")
         state.end = end
-
-    def _torn_from(self, pieces: list[Piece], data: bytes, offset: int) -> float:
-        """Where an unfinished write begins that reached the disk with holes: a power loss leaves zeros in them.
-
-        That is the last piece, if it is not as it was signed and has zeros in it; or the whole one-file transaction
-        that the file ends with, if zeros stand for what it lacks.
-        """
-        if b"\0" not in data or not pieces:
-            return float("inf")
-        last = pieces[-1]
-        if last.state not in (SIGNED, CONFLICT) and b"\0" in data[last.start - offset : last.end - offset]:
-            return last.start
-        mark = (last.fields or {}).get("tx")
-        limits = transaction_range(mark) if isinstance(mark, str) else None
-        if limits is None or limits[2] > 1:
-            return float("inf")
-        first, missing = len(pieces), limits[1] - limits[0] + 1
-        while first and (pieces[first - 1].state == DAMAGED or (pieces[first - 1].fields or {}).get("tx") == mark):
-            first -= 1
-            missing -= pieces[first].state != DAMAGED
-        start = pieces[first - 1].end if first else offset
-        if data[start - offset : start - offset + 1] == b"\n":
-            start += 1
-        return start if missing > 0 and b"\0" in data[start - offset :] else float("inf")
 
     def _note_state(self, name: str, piece_state: str, entry: Entry, state: FileState) -> None:
         if piece_state == EDITED:
@@ -299,8 +313,9 @@ class SessionReader:
             state.problems.append(Problem(self._shown(name), entry.line, "newer_schema", message, "warning", entry.id))
 
     def _refold(self, fresh: list[Entry], rebuild: bool, plan: Plan | None) -> None:
-        if rebuild or self._overlaid:
+        if rebuild or self._overlaid or self._is_behind:
             self.fold = Fold()
+            self._is_behind = False
             fresh = [entry for state in self.states.values() for entry in state.entries]
         if plan is not None:
             fresh = fresh + self._planned(plan)
@@ -311,6 +326,7 @@ class SessionReader:
     def adopt(self, states: dict[str, FileState], identities: dict[str, list[int]]) -> None:
         """Take over what a writer read back of files before it replaced them; those that differ now are read anew."""
         with self.mutex:
+            self._is_behind = True
             for name, state in states.items():
                 found = self.disk.stat(os.path.join(self.folder, name))
                 if found is not None and identity(found)[:3] == identities[name][:3]:
@@ -389,9 +405,15 @@ class SessionReader:
     def notes(self) -> notes_file.Notes:
         try:
             data = self.disk.read(os.path.join(self.private, "lock"), HOLDER_BYTES)
-        except (OSError, StorageCorrupt):
+        except (FileNotFoundError, StorageCorrupt):
             data = b""
-        return notes_file.decode(data, self.disk.system.boot_id())
+        return self.decode_notes(data)
+
+    def decode_notes(self, data: bytes) -> notes_file.Notes:
+        return notes_file.decode(data, self.disk.system.boot_id(), self._is_own_file)
+
+    def _is_own_file(self, name: str) -> bool:
+        return self.layout.is_own_file(name, self.session)
 
     def problems(self) -> list[Problem]:
         return [problem for state in self.states.values() for problem in state.problems] + self.fold.problems
@@ -401,20 +423,3 @@ class SessionReader:
 
     def _shown(self, name: str) -> str:
         return os.path.join(self.folder, name)
-
-
-def _unfinished_group(entries: list[Entry], complete_until: int) -> int | None:
-    """Where the last entries of a file begin if they are part of a one-file transaction whose rest is not there yet.
-
-    If the rest was there once, a person took it away: then what is left counts.
-    """
-    if not entries or not entries[-1].tx:
-        return None
-    mark = entries[-1].tx
-    limits = transaction_range(mark)
-    if limits is None or limits[2] > 1 or limits[1] <= max(entries[-1].seq, complete_until):
-        return None
-    first = len(entries) - 1
-    while first > 0 and entries[first - 1].tx == mark:
-        first -= 1
-    return first

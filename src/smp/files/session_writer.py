@@ -15,18 +15,19 @@ from __future__ import annotations
 import os
 import time
 
-from smp.errors import DurabilityUnknown, SMPError, StorageError, StorageFull, from_os_error
+from smp.errors import DurabilityUnknown, SMPError, StorageError, from_os_error
 from smp.files import notes as notes_file
+from smp.files import set_aside
 from smp.files.disk import TEMPORARY, identity
-from smp.files.journal import Plan
 from smp.files.notes import Notes
+from smp.files.plan_writer import PlanWriter
 from smp.files.session_reader import FileState
 from smp.model.entry import Entry, transaction_mark
 from smp.model.ledger import Ledger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from smp.files.disk import OpenFile
@@ -35,10 +36,9 @@ if TYPE_CHECKING:
     from smp.model.session_info import SessionInfo
     from smp.store.port import Batch
 
-
-if TYPE_CHECKING:
     Admit = Callable[[int, int], None]  # (bytes there, bytes to come): raises if that is too much
 
+_TRIES = 8
 _KEPT_LIMIT = 8 if os.name == "posix" else 0  # Windows cannot replace a file that anybody has open
 
 
@@ -46,7 +46,7 @@ class _Stale(Exception):
     """A file does not look as the notes say."""
 
 
-class SessionWriter:
+class SessionWriter(PlanWriter):
     def __init__(
         self,
         reader: SessionReader,
@@ -67,6 +67,7 @@ class SessionWriter:
         self._stored: list[tuple[Batch, dict[str, bytes]]] = []
         self._looked: dict[str, list[int]] = {}  # files that were read under this lock, and what they looked like then
         self._unterminated: set[str] = set()  # of those, the ones whose last line has no end
+        self._recent = set_aside.Recent()
         self.changes = 0  # grows with every write that this process knows of, its own and others'
 
     @property
@@ -101,18 +102,57 @@ class SessionWriter:
                 for file in self._files.values():
                     self._disk.keep_time(file.path, file.modified_before)
             self._write_notes()
+            for file in self._files.values():
+                if not file.has_name:
+                    self._write_again()
+                    break
             if sync and self._sync():
                 self._write_notes(created=True)
+            self._recent.add_all(self._stored)
             return list(self._files)
         finally:
             self._put_files_away()
             self._lock.release()
 
+    def _write_again(self) -> None:
+        """Another program replaced a file while SMP wrote to it: append to the new one what went into the old one."""
+        lost: list[str] = []
+        for _ in range(_TRIES):
+            lost = [name for name, file in self._files.items() if not file.has_name] or lost
+            try:
+                for name in lost:
+                    self._notes.forget(name)
+                    if name in self._files:
+                        self._files.pop(name).close()
+                if not self._disk.exists(self._reader.private):
+                    break
+                self.settle()
+                for name in lost:
+                    parts = [part[name] for batch, part in self._stored if name in part and batch.error is None]
+                    file = self._open(name)
+                    file.append(self._start_of(name, file) + b"".join(parts))
+                    self._unterminated.discard(name)
+                self._write_notes()
+            except _Stale:
+                continue
+            except (OSError, SMPError):
+                break
+            if all(self._files[name].has_name for name in lost):
+                return
+        error = DurabilityUnknown(
+            f"{', '.join(map(self._path, lost))}: replaced by another program while SMP wrote. It was not acknowledged; do "
+            "not count on it.",
+            path=self._reader.folder,
+        )
+        for batch, part in self._stored:
+            if not part.keys().isdisjoint(lost):
+                batch.error = error
+
     def _attempt(self, batch: Batch, admit: Admit) -> None:
         notes = self._notes
         looked_at = batch.looked_at
         try:
-            for _ in range(3):
+            for attempt in range(_TRIES):
                 fold = None
                 if batch.needs_trails:
                     fold = self._reader.fold if looked_at == self.changes else self._reader.catch_up()
@@ -127,11 +167,10 @@ class SessionWriter:
                     self.changes += 1
                     return
                 except _Stale:
+                    time.sleep(0.001 * attempt)
                     self.settle()
                     looked_at = -1
-            raise StorageError(
-                f"The files of {self._reader.folder} are being changed by something else while SMP writes."
-            )
+            raise set_aside.being_changed(self._reader.folder)
         except SMPError as error:
             batch.error = error
         except OSError as error:
@@ -140,7 +179,11 @@ class SessionWriter:
     def _vouch(self) -> None:
         """There is nothing to write, so what is there is acknowledged again: whoever wrote it may have died before its sync."""
         for name in self._layout.files(self._disk, self._reader.folder, self._reader.session):
-            self._disk.sync_file(self._path(name))
+            try:
+                self._disk.sync_file(self._path(name))
+            except DurabilityUnknown:
+                self._distrust(name)
+                raise
         self._sync_folders()
 
     def _store(self, batch: Batch, parts: dict[str, bytes], admit: Admit) -> None:
@@ -148,7 +191,7 @@ class SessionWriter:
         new_bytes = sum(map(len, parts.values()))
         admit(self._notes.size, new_bytes)
         if batch.atomic and len(parts) > 1:
-            self._store_by_journal(parts)
+            self._store_by_journal(batch, parts)
             return
         files = self._files
         for name in parts:  # before the first byte is written, all files are known to be as the notes say
@@ -163,12 +206,22 @@ class SessionWriter:
                 written.append((file, size))
                 file.append(data if size and not self._unterminated else self._start_of(name, file) + data)
         except BaseException:
-            for file, size in written:
-                file.cut_back(size)
+            self._take_back_appends(written)
             raise
         self._notes.size += new_bytes
         if self._unterminated:
             self._unterminated.difference_update(parts)
+
+    def _take_back_appends(self, written: list[tuple[OpenFile, int]]) -> None:
+        failure = None
+        for file, size in written:
+            try:
+                file.cut_back(size)
+            except (OSError, StorageError) as error:
+                self._notes.forget(os.path.relpath(file.path, self._reader.folder).replace(os.sep, "/"))
+                failure = error
+        if failure is not None:
+            raise failure
 
     def _encoded(self, batch: Batch, entries: list[Entry]) -> dict[str, bytes]:
         """The bytes to append, by file; entries of a transaction are marked as parts of it."""
@@ -197,8 +250,12 @@ class SessionWriter:
             kept.close()
         path = self._path(name)
         try:
-            file = self._disk.open_append(path)
+            file = self._disk.open_append(path, create=known is None)
         except FileNotFoundError:
+            if known is not None:  # another program took it away, or is about to replace it
+                self._notes.forget(name)
+                time.sleep(set_aside.STILL_SECONDS)
+                raise _Stale from None
             self._disk.make_folder(os.path.dirname(path))
             file = self._disk.open_append(path)
         if not file.created and file.identity not in (known[:4] if known else None, self._looked.get(name)):
@@ -224,135 +281,44 @@ class SessionWriter:
                 for batch, parts in self._stored:
                     if name in parts:
                         batch.error = error
-                self._notes.forget(name)
-                self._notes.suspects.append(name)
+                self._distrust(name)
                 self._write_notes(remember=False)
         return created
 
-    # -- several files at once
+    def _distrust(self, name: str) -> None:
+        """A sync failed: the file is not synced again, the next writer copies it to a new one first."""
+        self._notes.forget(name)
+        if name not in self._notes.suspects:
+            self._notes.suspects.append(name)
 
-    def _store_by_journal(self, parts: dict[str, bytes]) -> None:
-        self._sync()  # what the plan's offsets rest on
-        if self._notes.suspects:
-            raise StorageError(
-                "The disk does not confirm writes; the transaction was not begun.", path=self._reader.folder
-            )
-        plan = Plan()
-        for name, data in parts.items():
-            file = self._files.get(name) or self._open(name)
-            plan.appends.append((name, file.identity[1], self._start_of(name, file) + data))
-        self.close_files()
-        self._warn("plan")
+    def distrust(self, names: Iterable[str], timeout_seconds: float) -> None:
+        """Note that the disk did not confirm what was written to these files."""
+        by_us = self._lock.acquire(timeout_seconds, self._notes_bytes)
         try:
-            self._reader.journal.commit(plan)
-            self._reader.journal.carry_out(plan, self.holds)
-        except (OSError, StorageError) as error:
-            self._roll_back(plan, error)
-        self._clear_journal()
-        for name, _, data in plan.appends:
-            self._unterminated.discard(name)
-            self._notes.size += len(data)
-            self._remember(name, only_grew=True)
-
-    def _roll_back(self, plan: Plan, error: OSError | StorageError) -> None:
-        """The plan cannot be written or carried out (the disk is full): take it back, or say that it may still come."""
-        try:
-            for name, offset, _ in plan.appends:
-                found = self._disk.stat(self._path(name))
-                if found is not None and found.st_size > offset:
-                    self._disk.cut(self._path(name), offset)
-            self._reader.journal.clear()
-        except OSError:
-            raise self._yet_to_come(error) from error
-        self._notes.warning = ""
-        self._notes.forget_all()  # the files were touched; let the next writer look
-        raise error
-
-    def holds(self, name: str, data: bytes) -> bool:
-        """Whether these entries are already in a file, wherever a person may have moved them."""
-        wanted, there = FileState(), FileState()
-        self._reader.decode(name, data, wanted)
-        if self._disk.exists(self._path(name)):
-            self._reader.decode(name, self._disk.read(self._path(name)), there)
-        return {entry.seq for entry in wanted.entries} <= {entry.seq for entry in there.entries}
-
-    def rewrite(self, contents: dict[str, bytes | None]) -> dict[str, list[int]]:
-        """Replace whole files together; None removes one. The lock is held by the caller. Returns what the new look like."""
-        plan = Plan()
-        folders = set()
-        identities: dict[str, list[int]] = {}
-        written = max((state.identity[2] for state in self._reader.states.values()), default=0)
-        for name, data in contents.items():
-            path = self._path(name)
-            if data is None:
-                plan.removes.append(name)
-                continue
-            identities[name] = self._disk.write_beside(path, data, written)
-            folders.add(os.path.dirname(path))
-            plan.moves.append((name + TEMPORARY, name))
-        for folder in sorted(folders):
-            self._disk.sync_folder(folder)
-        self._warn("plan")
-        try:
-            self._reader.journal.commit(plan)
-        except (OSError, StorageError) as error:
-            self._take_back(error)
-            raise
-        try:
-            self._reader.journal.carry_out(plan, self.holds)
-        except (OSError, StorageError) as error:
-            self._notes.forget_all()
-            raise self._yet_to_come(error) from error
-        self._clear_journal()
-        for name in contents:
-            self._notes.forget(name)
-        return identities
-
-    def _take_back(self, error: OSError | StorageError) -> None:
-        """A plan could not be committed: nobody may find it, or it must be said that it may still come."""
-        try:
-            self._reader.journal.clear()
-        except OSError:
-            raise self._yet_to_come(error) from error
-        self._notes.warning = ""
-
-    def _yet_to_come(self, error: OSError | StorageError) -> DurabilityUnknown:
-        return DurabilityUnknown(
-            f"A transaction was committed but not yet carried out ({error}). The next write or read completes it.",
-            path=self._reader.journal.path,
-        )
-
-    def _clear_journal(self) -> None:
-        try:
-            self._reader.journal.clear()
-            self._notes.warning = ""
-        except OSError:
-            pass  # it is done; the next writer heeds the warning, finds it done and clears it
-
-    def warn_of_conversion(self) -> None:
-        """From now on no writer begins before it has looked whether this is still the store it opened."""
-        self._warn("converting")
-
-    def _warn(self, warning: str) -> None:
-        """Before anything happens that a later writer must know of; without the warning it must not happen."""
-        self._notes.warning = warning
-        data = self._notes.encode()
-        self._notes_bytes = data
-        if not notes_file.write(self._disk.system, self._lock.descriptor, data):
-            raise StorageFull(
-                f"No room left for the notes in {self._reader.private}. Nothing was written.", path=self._reader.private
-            )
+            self._load_notes("noting a failed sync", by_us)
+            for name in names:
+                self._distrust(name)
+            self._write_notes(remember=False)
+        finally:
+            self._lock.release()
 
     def append_head(self, name: str, data: bytes) -> None:
         """Append a new head of the session to its log. The lock is held by the caller."""
-        file = self._open(name)
+        for _ in range(_TRIES):
+            try:
+                file = self._open(name)
+                break
+            except _Stale:
+                self.settle()
+        else:
+            raise set_aside.being_changed(self._path(name))
         try:
             file.append(self._start_of(name, file) + data)
             file.sync()
         finally:
             self.close_files()
         self._unterminated.discard(name)
-        self._remember(name, only_grew=True)
+        self._remember_growth(name, file.identity[1])
 
     def locked(self, doing: str, timeout_seconds: float, work: Callable[[], Any], *, check: bool = True) -> Any:
         """Do something else under the lock, on settled files."""
@@ -360,13 +326,15 @@ class SessionWriter:
         self.changes += 1
         try:
             self._load_notes(doing, by_us)
-            if check:
-                self._check()
-            self.recover()
-            return work()
+            try:
+                if check:
+                    self._check()
+                self.recover()
+                return work()
+            finally:
+                self.close_files()
+                self._write_notes()
         finally:
-            self.close_files()
-            self._write_notes()
             self._lock.release()
 
     # -- putting things right
@@ -375,8 +343,8 @@ class SessionWriter:
         """Finish what a dead writer left: carry out a committed plan, throw away the rest, replace suspect files."""
         self._reader.journal.recover(self.holds)
         for name in self._notes.suspects:
-            if self._disk.exists(self._path(name)):
-                self._disk.replace(self._path(name), self._disk.read(self._path(name)))
+            if not any(self._disk.renew(self._path(name)) for _ in range(_TRIES)):
+                raise set_aside.being_changed(self._path(name))
         self._notes.suspects = []
         self._notes.warning = ""
         folders = {os.path.dirname(self._path(name)) for name in self._reader.states}
@@ -394,9 +362,14 @@ class SessionWriter:
     def settle(self) -> None:
         """Read the files, set torn ends aside, and note what is there."""
         with self._reader.mutex:
-            self._settle()
+            for attempt in range(_TRIES):
+                if self._settle(patient=attempt == 0):
+                    return
+                time.sleep(0.001 * attempt)
+        raise set_aside.being_changed(self._reader.folder)
 
-    def _settle(self) -> None:
+    def _settle(self, *, patient: bool) -> bool:
+        """False if a file changed while it was looked at; what was not read as it stands is not vouched for."""
         fold = self._reader.catch_up()
         info = self._info()
         ledger = Ledger(max(self._notes.seq, fold.seq), self._notes.numbers)
@@ -405,17 +378,53 @@ class SessionWriter:
         self._notes.seq, self._notes.numbers = ledger.seq, ledger.numbers  # first: what follows may fail
         for name, state in self._reader.states.items():
             found = self._disk.stat(self._path(name))
-            if found is None:
-                continue
+            if found is None or identity(found) != state.identity:
+                return False
             if found.st_size > state.end:
-                self._quarantine(name, state.end)
-            self._remember(name)
+                set_aside.cut_torn_end(self._reader, name)
+                return False
+        for name, state in self._reader.states.items():
+            self._remember(name, state)
             if state.unterminated:
                 self._unterminated.add(name)
                 self._notes.forget(name)  # whoever writes next must see it, too
         if self._reader.states:
             self._sync_folders()
         self._notes.size = sum(known[1] for known in self._notes.files.values() if known) + self._unremembered_bytes()
+        return self._keep_missing(patient)
+
+    def _keep_missing(self, patient: bool) -> bool:
+        """Set aside what this process knows and another program took out of the files; begin a lineage if there is none.
+
+        False if something is missing and that program may still be writing: then the files are looked at again.
+        """
+        reader, lineage = self._reader, self._notes.lineage
+        if not lineage:
+            self._start_lineage(os.urandom(6).hex())
+        known = self._recent.entries(reader)
+        if reader.vanished_from == lineage:
+            for name, entries in reader.vanished.items():
+                known.setdefault(name, []).extend(entries)
+        missing = set_aside.missing(reader, known)
+        if missing and patient:
+            time.sleep(set_aside.STILL_SECONDS)
+            return False
+        set_aside.keep(reader, missing)
+        reader.vanished = {}
+        self._recent.clear()  # the reader has them, or they are in quarantine
+        return True
+
+    def end_lineage(self, descriptor: int) -> None:
+        """Note that entries may go by SMP's own hand from now on. The descriptor is that of the lock, held by the caller."""
+        notes = self._reader.decode_notes(notes_file.read(self._disk, descriptor))
+        if notes.lineage:
+            notes.lineage = ""
+            notes_file.write(self._disk.system, descriptor, notes.encode())
+
+    def _start_lineage(self, name: str) -> None:
+        """Another one begins when SMP itself takes entries out: they must not come back."""
+        self._notes.lineage = name
+        self._recent.clear()
 
     def _sync_folders(self) -> None:
         """A writer that died may not have done so."""
@@ -427,35 +436,29 @@ class SessionWriter:
     def _unremembered_bytes(self) -> int:
         return sum(state.identity[1] for name, state in self._reader.states.items() if name not in self._notes.files)
 
-    def _quarantine(self, name: str, end: int) -> None:
-        """Keep what a crash left half-written where a person can look at it, then cut it off."""
-        folder = os.path.join(self._reader.private, "quarantine")
-        self._disk.make_folder(folder)
-        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        base = f"{name.replace('/', '_')}.{end}.{stamp}"
-        target, number = os.path.join(folder, base), 1
-        while self._disk.exists(target):
-            number += 1
-            target = os.path.join(folder, f"{base}.{number}")
-        self._disk.write_new(target, self._disk.read(self._path(name), end))
-        self._disk.sync_folder(folder)
-        self._disk.cut(self._path(name), end)
+    def _remember(self, name: str, state: FileState) -> None:
+        """Note what a file looked like when it was read; if that differs from the notes, a new epoch begins."""
+        epoch = self._notes.unchanged(name, state.identity)
+        if epoch is None:
+            epoch = time.time_ns()
+        self._notes.remember(name, state.identity, epoch)
+        self._looked[name] = state.identity
+        state.epoch = epoch
 
-    def _remember(self, name: str, *, only_grew: bool = False) -> None:
-        """Note what a file looks like now; unless it only grew by our own hand, a new epoch begins for its readers."""
-        found = self._disk.stat(self._path(name))
-        if found is None:
+    def _remember_growth(self, name: str, size: int) -> None:
+        """Note what a file looks like after an append; if it is not as long as it should be, the next writer looks."""
+        known = self._notes.files.get(name)
+        try:
+            found = self._disk.stat(self._path(name))
+        except StorageError:  # what was written is stored all the same
+            found = None
+        if found is None or found.st_size != size or (known is not None and known[0] != found.st_ino):
+            self._notes.forget(name)
+            self._looked.pop(name, None)
             return
         now = identity(found)
-        epoch = self._notes.unchanged(name, now)
-        if epoch is None:
-            known = self._notes.files.get(name) if only_grew else None
-            epoch = known[4] if known else time.time_ns()
-        self._notes.remember(name, now, epoch)
+        self._notes.remember(name, now, known[4] if known else time.time_ns())
         self._looked[name] = now
-        state = self._reader.states.get(name)
-        if state is not None and state.end == now[1]:
-            state.identity, state.epoch = now, epoch
 
     # -- notes
 
@@ -467,8 +470,10 @@ class SessionWriter:
             self._unterminated.clear()
         if not by_us:
             self.changes += 1
-            system = self._disk.system
-            self._notes = notes_file.decode(notes_file.read(system, self._lock.descriptor), system.boot_id())
+            lineage = self._notes.lineage
+            self._notes = self._reader.decode_notes(notes_file.read(self._disk, self._lock.descriptor))
+            if self._notes.lineage != lineage:
+                self._recent.clear()
         return self._notes
 
     def _write_notes(self, *, remember: bool = True, created: bool = False) -> None:
@@ -477,8 +482,11 @@ class SessionWriter:
         for name, file in self._files.items() if remember else ():
             if (created or not file.created) and name not in notes.suspects:
                 known, size = notes.files.get(name), file.identity[1]
-                now = file.look()
-                if now[1] != size:
+                try:
+                    now = file.look()
+                except OSError:
+                    now = [0, -1]
+                if now[1] != size or not file.has_name:
                     notes.forget(name)  # somebody else wrote to it meanwhile: let the next writer look
                 elif known is not None:
                     known[:4] = now

@@ -397,13 +397,16 @@ class RealSystem:
 
 def _secret() -> bytes:
     """This user's key; where none can be kept, one of this process alone."""
+    from smp.errors import StorageFull, StorageReadOnly, from_os_error
     from smp.files.user_state import user_key
 
     try:
         return user_key() or os.urandom(32)
     except OSError as error:
-        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT):
-            raise
+        if isinstance(from_os_error(error, "", ""), (StorageFull, StorageReadOnly)):
+            return os.urandom(32)
+        raise
+    except (StorageFull, StorageReadOnly):
         return os.urandom(32)
 
 

@@ -32,7 +32,8 @@ _ADVICE = {
     "orphan": "Bring the memory back from git or a backup, if it was taken out by mistake.",
     "revision_gap": "smp history shows what is there; bring the missing step back from git or a backup.",
     "not_a_file": "Put a plain file in its place.",
-    "unreadable": "Check the rights of the file, and the disk.",
+    "missing_entries": "Bring them back from git or a backup, if they are not meant to be gone.",
+    "missing_after_change": "Append what is in this file to the one it came from, or delete it.",
     _COLD: "Bring the file back from a backup; smp archived --session {} lists what can still be read.",
 }
 _RECOVERED = ("torn", "unfinished")  # the next write puts it right, or the fix

@@ -13,7 +13,7 @@ import gc
 import time
 from typing import TYPE_CHECKING, Any
 
-from smp.errors import SessionArchived, SessionNotFound, SMPError
+from smp.errors import SessionArchived, SessionNotFound, SMPError, StorageError
 from smp.health import contents, exposed, index_state, recalled, references, remains, repeats, room, staleness, upkeep
 from smp.health.access_rights import AccessRights
 from smp.health.locks import Locks
@@ -193,7 +193,7 @@ class _Look:
         store = self._subject.store
         try:
             return store.layout.exists(store.disk, store.root, session)
-        except OSError:
+        except StorageError:
             return True
 
     def _tell(self, what: str, done: int, total: int) -> None:

@@ -13,11 +13,11 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from smp.errors import SMPError
+from smp.files.set_aside import FOLDER as QUARANTINE
 from smp.health.check import Check
 from smp.health.report import PROBLEM, WARNING, Finding, counted, several
 from smp.health.subject import head_path
 from smp.redacting import redactor_always
-from smp.store.check import QUARANTINE
 from smp.store.cold_memories import decoded, segment_of
 
 if TYPE_CHECKING:

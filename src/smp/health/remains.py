@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from smp.files.disk import TEMPORARY
 from smp.files.journal import Journal
 from smp.files.layouts.layout import PRIVATE
+from smp.files.set_aside import FOLDER as QUARANTINE
 from smp.health.check import Check
 from smp.health.report import NOTE, WARNING, Finding, named
 from smp.model import ids
-from smp.store.check import QUARANTINE
 from smp.store.file_store import FLAG
 from smp.store.indexer import FOLDER
 from smp.store.shelf import ARCHIVED, Shelf

@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from smp.config import Config, with_facts_outside
-from smp.errors import FormatTooNew, InvalidConfig, SMPError
+from smp.errors import FormatTooNew, InvalidConfig, SMPError, StorageError
 from smp.files.disk import Disk
 from smp.files.layouts import NAMES, layout_named
 from smp.files.session_reader import SessionReader
@@ -138,7 +138,7 @@ class Subject:
             try:
                 found = layout.session_ids(self.disk, self.root)
                 return sum(layout.exists(self.disk, self.root, session) for session in found)
-            except OSError:
+            except StorageError:
                 return 0
 
         return max(NAMES, key=lambda name: (sessions(name), name == "jsonl"))

@@ -69,6 +69,11 @@ class Entry:
         self.line = line
         self.place = (0, 0)  # where it stands in its file, from byte to byte
 
+    @property
+    def key(self) -> tuple[int, str, str]:
+        """What tells it from all others of its session. The number of one that was written by hand may be any."""
+        return self.seq if self.state != "unsigned" else 0, self.id, self.op
+
     def copy(self) -> Entry:
         """One that may be changed; the fields are shared."""
         twin = Entry(self.op, self.type, self.id, self.at, self.data, self.seq, tx=self.tx, by=self.by)

@@ -15,6 +15,8 @@ from smp.errors import InvalidConfig, SessionCorrupt
 from smp.files.codec import CONFLICT, EDITED, TORN, Piece
 from smp.files.layouts.layout import PRIVATE
 from smp.files.session_reader import SessionReader
+from smp.files.set_aside import FOLDER as QUARANTINE
+from smp.files.set_aside import MISSING
 from smp.model import ids
 from smp.model.entry import PUT
 from smp.model.report import Problem, Report
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from smp.model.fold import Fold, Trail
     from smp.store.file_session import FileSession
 
-QUARANTINE = "quarantine"
 _PASSES = 8
 
 
@@ -37,6 +38,7 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
     """Read everything and say what a person should look at; `reader` is one that has just done so."""
     store = session.store
     reader = reader or SessionReader(store.disk, store.layout, store.root, session.session)
+    stored_until = reader.notes().seq  # first: a writer may be at work
     fold = reader.catch_up()
     problems = _without_unfinished(reader)
     for name, state in reader.states.items():
@@ -44,6 +46,8 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
         if found is not None and found.st_size > state.end:
             message = f"{found.st_size - state.end} bytes of an unfinished write; the next write sets them aside."
             problems.append(Problem(os.path.join(reader.folder, name), state.line, "torn", message, "warning"))
+    if all(problem.code != "torn" for problem in problems):  # else it is known what is missing
+        problems += _missing_problems(reader, max(fold.seq, _seq_in_head(session)), stored_until)
     segment = segment_of(session)
     problems += _reference_problems(fold, {row.id for row in segment.rows()})
     problems += segment.verify()
@@ -56,6 +60,24 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
         problems.append(Problem(str(error.details.get("path", "")), 0, "settings", error.message))
     problems.sort(key=lambda problem: (problem.path, problem.line))
     return Report(problems, len(fold.trails))
+
+
+def _seq_in_head(session: FileSession) -> int:
+    try:
+        return session.info().seq
+    except SessionCorrupt:
+        return 0
+
+
+def _missing_problems(reader: SessionReader, seq: int, stored_until: int) -> list[Problem]:
+    """Entries that were stored and are in no file; until the next write, which does not know of them any more."""
+    if seq >= stored_until:
+        return []
+    message = (
+        f"Entries up to number {stored_until} were stored, the files hold them up to number {seq}: another program "
+        "(git, a restored backup) took some away, or the disk lost them."
+    )
+    return [Problem(reader.folder, 0, "missing_entries", message, "warning")]
 
 
 def _without_unfinished(reader: SessionReader) -> list[Problem]:
@@ -110,16 +132,19 @@ def _looks_like_ours(target: str) -> bool:
 
 def _quarantine_problems(session: FileSession) -> list[Problem]:
     folder = os.path.join(session.reader.private, QUARANTINE)
-    return [
-        Problem(
-            os.path.join(folder, name),
-            0,
-            "quarantine",
-            "set aside after a crash or a repair; delete it when you do not need it.",
-            "note",
+    return [_quarantine_problem(os.path.join(folder, name)) for name in session.store.disk.names(folder)]
+
+
+def _quarantine_problem(path: str) -> Problem:
+    if MISSING in os.path.basename(path):
+        message = (
+            "entries that were stored and that another program (git, an editor, a restored backup) took out of the file; "
+            "append them to it again, or delete this one."
         )
-        for name in session.store.disk.names(folder)
-    ]
+        return Problem(path, 0, "missing_after_change", message, "warning")
+    return Problem(
+        path, 0, "quarantine", "set aside after a crash or a repair; delete it when you do not need it.", "note"
+    )
 
 
 def repair(session: FileSession) -> Report:

@@ -19,7 +19,7 @@ import time
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp.errors import SMPError
+from smp.errors import Corrupt, SMPError, UserError
 from smp.lifecycle.clock import NO_EVIDENCE, Evidence, agrees, distrust, is_kept
 from smp.model.time import to_moment, to_text
 
@@ -61,7 +61,7 @@ def evidence(store: FileStore) -> Evidence:
     """What is known of the clock."""
     try:
         return _evidence(_noted(store), _boot_of(store))
-    except (SMPError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
+    except (Corrupt, UserError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return NO_EVIDENCE._replace(passed=timedelta(0))
 
 
@@ -136,7 +136,10 @@ def _span(seconds: float | None) -> timedelta | None:
 def _noted(store: FileStore) -> dict[str, Any]:
     try:
         noted = json.loads(store.state.read(FILE))
-    except (OSError, RecursionError):
+    except (
+        FileNotFoundError,
+        RecursionError,
+    ):  # one that cannot be read is an error: what cannot be undone rests on it
         noted = {}
     if not isinstance(noted, dict):
         raise TypeError(FILE)

@@ -18,9 +18,9 @@ from smp.errors import MemoryNotFound
 from smp.files.cold_segment import FILE as COLD
 from smp.files.cold_segment import ColdSegment
 from smp.files.layouts.layout import OVERVIEWS
+from smp.files.set_aside import FOLDER as QUARANTINE
 from smp.lifecycle.turn_groups import AUTHOR, covers, without_quotes
 from smp.store import purging
-from smp.store.check import QUARANTINE
 from smp.store.cold_memories import decoded
 from smp.store.overview_files import FILES
 from smp.store.rewriting import Edit, copy_of, entries_of, private_name, rewrite_under_lock, without_collecting

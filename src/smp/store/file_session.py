@@ -20,6 +20,7 @@ from smp.errors import (
     InvalidRecord,
     SessionCorrupt,
     SessionNotFound,
+    SMPError,
     StorageCorrupt,
     from_os_error,
 )
@@ -61,6 +62,7 @@ class FileSession:
         self._config: Config | None = None
         self._sync_always, self._sync_later = True, False  # these until the session's own settings are read
         self._timeout_seconds = 5.0
+        self._suspects: set[str] = set()  # files whose sync failed, as long as other processes were not told
         self._admit = partial(store.admit, session, quota_bytes=0)
         self.filling_bytes = float("inf")  # from this size on it is compacted by itself
         self.compacted_at, self.compaction_pause_seconds = -1e9, 60.0
@@ -84,6 +86,7 @@ class FileSession:
             self._store.check_open()
         if self._sync_later:
             self._store.check_synced()
+            self._tell_of_suspects()
         if batch.needs_trails:
             batch.looked_at = self.writer.changes
             self.reader.catch_up()  # before the lock is taken; under it only if somebody has written meanwhile
@@ -129,7 +132,7 @@ class FileSession:
         """Whether the head is worth a proper look: reading a YAML head costs 50 ms."""
         try:
             head = self._store.disk.read(self._info_path(), 0, _HEAD_LIMIT_BYTES)
-        except (OSError, StorageCorrupt):
+        except (FileNotFoundError, StorageCorrupt):
             return False
         found = _FORMAT_IN_HEAD.search(head)
         return b"config" in head or found is None or int(found[1]) != FORMAT
@@ -148,7 +151,22 @@ class FileSession:
                 raise from_os_error(error, self.reader.folder, batches[0].doing) from error
         self._store.marks.set(self.session)
         if self._sync_later:
-            self._store.sync_later([os.path.join(self.reader.folder, name) for name in names])
+            self._store.sync_later(self, names)
+
+    def distrust(self, name: str) -> None:
+        """The disk did not confirm what was written to a file: the next writer copies it to a new one first."""
+        self._suspects.add(name)
+        try:
+            self._tell_of_suspects()
+        except (SMPError, OSError):
+            pass  # the lock is held, or the disk refuses; the next write of this process tries it again
+
+    def _tell_of_suspects(self) -> None:
+        if self._suspects:
+            with self._writing:
+                names = list(self._suspects)
+                self.writer.distrust(names, self._timeout_seconds)
+                self._suspects.difference_update(names)
 
     def _make_private(self) -> None:
         """A session that a person or another tool made has no private folder yet."""
@@ -229,7 +247,6 @@ class FileSession:
             TypeError,
             AttributeError,
             RecursionError,
-            OSError,
             InvalidFormat,
             InvalidRecord,
             StorageCorrupt,
@@ -260,7 +277,7 @@ class FileSession:
     def _info_or_none(self) -> SessionInfo | None:
         try:
             return self.info()
-        except (SessionCorrupt, SessionNotFound, OSError):
+        except (SessionCorrupt, SessionNotFound):
             return None
 
     def change_info(self, info: SessionInfo) -> None:

@@ -19,6 +19,7 @@ from smp.errors import (
     LockTimeout,
     SessionExists,
     SMPError,
+    StorageError,
     StoreClosed,
     StoreNotFound,
     from_os_error,
@@ -69,7 +70,7 @@ class FileStore:
         self.admit = admit
         self._sessions: weakref.WeakValueDictionary[str, FileSession] = weakref.WeakValueDictionary()
         self._mutex = threading.Lock()
-        self._unsynced: set[str] = set()
+        self._unsynced: dict[str, tuple[FileSession, str]] = {}  # by path: the session, and the file's name in it
         self._sync_failure: DurabilityUnknown | None = None
         self._syncer: threading.Timer | None = None
         self.closed = False
@@ -131,9 +132,15 @@ class FileStore:
                 self._create_file(info)
         except OSError as error:
             raise from_os_error(error, self.layout.folder(self.root, info.id), "creating a session") from error
-        self.check_current()  # a conversion that began meanwhile may not have seen it
         self.marks.set(info.id)
-        return self.session(info.id)
+        try:
+            self.check_current()  # a conversion that began meanwhile may not have seen it
+            return self.session(info.id)
+        except StorageError as error:
+            raise DurabilityUnknown(
+                f"Session {info.id} was created, but could not be looked at ({error}). Do not count on it.",
+                session=info.id,
+            ) from error
 
     def check_in_place(self) -> None:
         if not self.disk.exists(os.path.join(self.root, CONFIG_FILE)):
@@ -153,7 +160,7 @@ class FileStore:
             if self.disk.exists(folder):
                 raise FileExistsError(folder)
             self.disk.move(waiting, folder)
-        except OSError as error:
+        except (OSError, StorageError) as error:
             self.disk.remove_tree(waiting)
             if self.disk.exists(folder):
                 raise self._taken(info.id) from None
@@ -251,29 +258,47 @@ class FileStore:
 
     # -- durability "interval"
 
-    def sync_later(self, paths: list[str]) -> None:
+    def sync_later(self, session: FileSession, names: list[str]) -> None:
         with self._mutex:
-            self._unsynced.update(paths)
+            for name in names:
+                self._unsynced[os.path.join(session.reader.folder, name)] = session, name
             if self._syncer is None and not self.closed:
                 self._syncer = threading.Timer(self.config.sync_interval_seconds, self.sync_now)
                 self._syncer.daemon = True
                 self._syncer.start()
 
     def sync_now(self) -> None:
-        """Sync what the setting `interval` left unsynced; a failure is told to whoever asks next."""
+        """Sync what the setting `interval` left unsynced; a failure is told to whoever asks next.
+
+        A file whose sync failed is not synced again: the next write copies it to a new one first.
+        """
         with self._mutex:
-            paths, self._unsynced, self._syncer = self._unsynced, set(), None
-        for path in sorted(paths):
+            files, self._unsynced, self._syncer = self._unsynced, {}, None
+        for path, (session, name) in sorted(files.items(), key=lambda item: item[0]):
             try:
                 self.disk.sync_file(path)
                 self.disk.sync_folder(os.path.dirname(path))
-            except OSError as error:
-                self._sync_failure = DurabilityUnknown(
-                    f"The disk did not confirm what was written to {path} in the last interval ({error.strerror}). "
-                    "It was acknowledged with durability `interval`; check the disk.",
-                    path=path,
-                    errno=error.errno,
-                )
+            except DurabilityUnknown as error:
+                self._sync_failure = self._not_confirmed(path, error.__cause__ or error)
+                session.distrust(name)
+            except OSError as error:  # it could not be opened, so it can be tried again
+                self._sync_failure = self._not_confirmed(path, error)
+                with self._mutex:
+                    self._unsynced.setdefault(path, (session, name))
+
+    @staticmethod
+    def _not_confirmed(path: str, error: BaseException) -> DurabilityUnknown:
+        return DurabilityUnknown(
+            f"The disk did not confirm what was written to {path} in the last interval "
+            f"({getattr(error, 'strerror', error)}). It was acknowledged with durability `interval`; check the disk.",
+            path=path,
+            errno=getattr(error, "errno", None),
+        )
+
+    def sync(self) -> None:
+        """Sync now; raises DurabilityUnknown if the disk did not confirm it, or an earlier sync in the background."""
+        self.sync_now()
+        self.check_synced()
 
     def check_synced(self) -> None:
         """Raise, once, what went wrong with a sync in the background."""

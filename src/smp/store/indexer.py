@@ -125,10 +125,7 @@ class Indexer:
         with_others: bool = False,
         by_meaning: bool = False,
     ) -> T:
-        """Let something look for its answer in these sessions (None: all), in one state of the index.
-
-        What a damaged index gives rise to is not passed on: it is thrown away, and the work is done once more.
-        """
+        """Answer from these sessions (None: all), in one state of the index. A damaged index is made anew once."""
         with self.mutex:
             for _ in range(2):
                 finder = self.finder(sessions, with_others=with_others)
@@ -139,6 +136,8 @@ class Indexer:
                     return self._undisturbed(index, finder, work)
                 except SMPError:
                     raise
+                except OSError as error:  # a file could not be read; the index may well be whole
+                    raise from_os_error(error, self._store.root, "looking for memories") from error
                 except BaseException as error:
                     if index.is_private or not is_damage(error):
                         raise

@@ -6,7 +6,6 @@ work on the index, the question is answered by words and by the vectors that are
 
 from __future__ import annotations
 
-from smp.errors import SMPError
 from smp.index.memories import meant_by
 from smp.index.rows import Busy
 from smp.store.finder import FALL_BACK
@@ -70,12 +69,8 @@ def _take_in(index: Index, reader: RecordReader, lacking: Sequence[tuple[int, in
 
 
 def _texts(index: Index, reader: RecordReader, docs: Sequence[int]) -> list[str]:
-    """What these memories say; nothing for one that cannot be read."""
-    rows = index.rows.by_docs(docs)
-    try:
-        records = reader.records(index, rows.values())
-    except SMPError:
-        records = {}
+    """What these memories say; nothing for one that is not there any more."""
+    records = reader.records(index, index.rows.by_docs(docs).values())
     texts = []
     for doc in docs:
         record = records.get(doc)

@@ -70,5 +70,5 @@ def _renew(disk: Disk, path: str, data: bytes) -> bool:
 def _content(disk: Disk, path: str) -> bytes | None:
     try:
         return disk.read(path)
-    except (OSError, StorageCorrupt):
+    except (OSError, StorageError, StorageCorrupt):
         return None

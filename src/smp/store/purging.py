@@ -18,7 +18,7 @@ import os
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp.errors import SMPError
+from smp.errors import Corrupt, SMPError, UserError
 from smp.files.authentication import code, is_authentic
 from smp.files.cold_segment import FILE as COLD
 from smp.files.cold_segment import ColdSegment, reduced
@@ -59,7 +59,7 @@ def announced_by(reader: SessionReader) -> dict[str, Announced]:
             name: Announced(str(deleted), to_moment(at), timedelta(seconds=passed[0]) if passed else None)
             for name, (deleted, at, *passed) in _stored(reader)["announced"].items()
         }
-    except (SMPError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
+    except (Corrupt, UserError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return {}
 
 
@@ -76,7 +76,7 @@ def _stored(reader: SessionReader) -> dict[str, Any]:
         fields = json.loads(reader.disk.read(path))
         mac = fields.pop("mac", None)
         is_ours = is_authentic(reader.disk, path, _purpose(reader), json.dumps(fields).encode(), mac)
-    except (OSError, SMPError, ValueError, TypeError, AttributeError, RecursionError):
+    except (FileNotFoundError, Corrupt, ValueError, TypeError, AttributeError, RecursionError):
         return {}
     return fields if is_ours else {}
 

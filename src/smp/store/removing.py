@@ -86,6 +86,7 @@ def _take_out_live(shelf: Shelf, session: str, target: str) -> None:
         lock.acquire(store.config.lock_timeout_seconds)
         lock.sign("deleting the session")
         files.writer.close_files()
+        files.writer.end_lineage(lock.descriptor)  # what is erased while it is away must not come back
         shelf.take_out(session, target)
     finally:
         lock.release()

@@ -280,7 +280,7 @@ class _Rewriting:
         try:
             self._reader.adopt(self._states, identities)
             self._session.writer.settle()
-        except OSError:
+        except (OSError, StorageError):
             pass  # it is done; the next writer looks
         return self._done
 

@@ -41,6 +41,9 @@ class JsonlLayout(Layout):
         there = disk.names(folder)  # cheaper than to ask for each
         return [file for file in _KINDS if file in there]
 
+    def is_own_file(self, name: str, session: str) -> bool:
+        return name in _KINDS
+
     def codec_of(self, file: str) -> Codec:
         return _CODEC
 

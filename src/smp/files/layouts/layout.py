@@ -72,6 +72,10 @@ class Layout:
         """Whether a file that a plan puts into place is one of `files`, not a head, an overview or one of SMP's own."""
         return file != self.info_file and file.partition("/")[0] not in (PRIVATE, OVERVIEWS)
 
+    def is_own_file(self, name: str, session: str) -> bool:
+        """Whether a name that was read from a file can be one of `files`."""
+        raise NotImplementedError
+
     def codec_of(self, file: str) -> Codec:
         raise NotImplementedError
 

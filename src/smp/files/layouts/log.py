@@ -40,6 +40,9 @@ class LogLayout(Layout):
     def files(self, disk: Disk, folder: str, session: str) -> list[str]:
         return [file for file in (_MEMORY, _TOMBSTONES) if disk.exists(os.path.join(folder, file))]
 
+    def is_own_file(self, name: str, session: str) -> bool:
+        return name in (_MEMORY, _TOMBSTONES)
+
     def codec_of(self, file: str) -> Codec:
         return _CODEC
 

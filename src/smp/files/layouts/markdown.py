@@ -30,6 +30,7 @@ _LISTS = {
     if kind.name not in ("conversation", "agent_state", "artifact")
 }
 _CONVERSATION = "conversation.md"
+_NOT_IN_NAMES = {"/", "\\", "\0", ":"}
 _TITLES = {"decisions.yaml": "Decisions", "findings.yaml": "Findings", "preferences.yaml": "Preferences"}
 
 _TURNS = MarkdownBlocks(label="Turn", time_key="timestamp", body_key="content", id_prefix="TURN")
@@ -69,6 +70,13 @@ class MarkdownLayout(Layout):
                     f"{inner}/{name}" for name in disk.names(os.path.join(folder, inner)) if name.endswith(ending)
                 ]
         return found
+
+    def is_own_file(self, name: str, session: str) -> bool:
+        if name == _CONVERSATION or name in _LISTS:
+            return True
+        folder, _, file = name.partition("/")
+        ending = file.rpartition(".")[2]
+        return (folder, ending) in ((_STATES, "yaml"), (_ARTIFACTS, "md")) and _NOT_IN_NAMES.isdisjoint(file)
 
     def codec_of(self, file: str) -> Codec:
         if file == _CONVERSATION:

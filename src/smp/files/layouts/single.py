@@ -54,6 +54,9 @@ class SingleLayout(Layout):
         file = session + _ENDING
         return [file] if disk.exists(os.path.join(folder, file)) else []
 
+    def is_own_file(self, name: str, session: str) -> bool:
+        return name == session + _ENDING
+
     def codec_of(self, file: str) -> Codec:
         return _CODEC
 

@@ -1,0 +1,182 @@
+"""Changes of several files of a session at once: transactions, and rewrites of whole files, by a plan in the journal.
+
+The part of `smp.files.session_writer` that needs a plan. A transaction whose plan is committed is stored; one that fails
+before is taken back. A rewrite is refused if another program has changed a file since it was read.
+"""
+
+from __future__ import annotations
+
+import os
+
+from smp.errors import DurabilityUnknown, StorageError, StorageFull
+from smp.files import notes as notes_file
+from smp.files import set_aside
+from smp.files.disk import TEMPORARY, identity
+from smp.files.journal import Plan, is_part
+from smp.files.session_reader import FileState
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from smp.files.disk import Disk, OpenFile
+    from smp.files.lock import SessionLock
+    from smp.files.notes import Notes
+    from smp.files.session_reader import SessionReader
+    from smp.store.port import Batch
+
+
+class PlanWriter:
+    _reader: SessionReader
+    _disk: Disk
+    _lock: SessionLock
+    _notes: Notes
+    _notes_bytes: bytes
+    _files: dict[str, OpenFile]
+    _stored: list[tuple[Batch, dict[str, bytes]]]
+    _unterminated: set[str]
+
+    if TYPE_CHECKING:
+
+        def _open(self, name: str) -> OpenFile: ...
+        def _start_of(self, name: str, file: OpenFile) -> bytes: ...
+        def _sync(self) -> bool: ...
+        def _path(self, name: str) -> str: ...
+        def _remember_growth(self, name: str, size: int) -> None: ...
+        def _start_lineage(self, name: str) -> None: ...
+        def close_files(self) -> None: ...
+
+    def _store_by_journal(self, batch: Batch, parts: dict[str, bytes]) -> None:
+        self._sync()  # what the plan's offsets rest on
+        if self._notes.suspects:
+            raise StorageError(
+                "The disk does not confirm writes; the transaction was not begun.", path=self._reader.folder
+            )
+        plan = Plan()
+        for name, data in parts.items():
+            file = self._files.get(name) or self._open(name)
+            plan.appends.append((name, file.identity[1], self._start_of(name, file) + data))
+        self.close_files()
+        self._warn("plan")
+        try:
+            self._reader.journal.commit(plan)
+            self._reader.journal.carry_out(plan, self.holds)
+        except (OSError, StorageError) as error:
+            self._roll_back(plan, error)
+        self._clear_journal()
+        for name, offset, data in plan.appends:
+            self._unterminated.discard(name)
+            self._notes.size += len(data)
+            self._remember_growth(name, offset + len(data))
+        self._stored.append((batch, parts))
+
+    def _roll_back(self, plan: Plan, error: OSError | StorageError) -> None:
+        """The plan cannot be written or carried out (the disk is full): take it back, or say that it may still come."""
+        try:
+            for name, offset, data in plan.appends:
+                if not self._take_out(self._path(name), offset, data):
+                    raise self._yet_to_come(error) from error
+            self._reader.journal.clear()
+        except (OSError, StorageError):
+            raise self._yet_to_come(error) from error
+        self._notes.warning = ""
+        self._notes.forget_all()  # the files were touched; let the next writer look
+        raise error
+
+    def _take_out(self, path: str, offset: int, data: bytes) -> bool:
+        """Cut off what a plan has appended; False if it stands there with something that another program wrote."""
+        try:
+            there = self._disk.read(path, offset)
+        except FileNotFoundError:
+            return True
+        if there and is_part(there, data):
+            return self._disk.cut(path, offset, there)
+        return not there or data not in there
+
+    def holds(self, name: str, data: bytes) -> bool:
+        """Whether these entries are already in a file, wherever a person may have moved them."""
+        wanted, there = FileState(), FileState()
+        self._reader.decode(name, data, wanted)
+        if self._disk.exists(self._path(name)):
+            self._reader.decode(name, self._disk.read(self._path(name)), there)
+        return {entry.seq for entry in wanted.entries} <= {entry.seq for entry in there.entries}
+
+    def rewrite(self, contents: dict[str, bytes | None]) -> dict[str, list[int]]:
+        """Replace whole files together; None removes one. The lock is held by the caller. Returns what the new look like.
+
+        What the new ones are made of was read under this lock; if a file has changed since, nothing is done.
+        """
+        plan = Plan()
+        folders = set()
+        identities: dict[str, list[int]] = {}
+        written = max((state.identity[2] for state in self._reader.states.values()), default=0)
+        for name, data in contents.items():
+            path = self._path(name)
+            if data is None:
+                plan.removes.append(name)
+                continue
+            identities[name] = self._disk.write_beside(path, data, written)
+            folders.add(os.path.dirname(path))
+            plan.moves.append((name + TEMPORARY, name))
+        for folder in sorted(folders):
+            self._disk.sync_folder(folder)
+        self._start_lineage("")
+        self._warn("plan")
+        self._refuse_if_changed(contents)
+        try:
+            self._reader.journal.commit(plan)
+        except (OSError, StorageError) as error:
+            self._take_back(error)
+            raise
+        try:
+            self._reader.journal.carry_out(plan, self.holds)
+        except (OSError, StorageError) as error:
+            self._notes.forget_all()
+            raise self._yet_to_come(error) from error
+        self._clear_journal()
+        for name in contents:
+            self._notes.forget(name)
+        return identities
+
+    def _refuse_if_changed(self, names: Iterable[str]) -> None:
+        for name in names:
+            state = self._reader.states.get(name)
+            found = self._disk.stat(self._path(name)) if state is not None else None
+            if state is not None and (found is None or identity(found)[:3] != state.identity[:3]):
+                raise set_aside.being_changed(self._path(name))
+
+    def _take_back(self, error: OSError | StorageError) -> None:
+        """A plan could not be committed: nobody may find it, or it must be said that it may still come."""
+        try:
+            self._reader.journal.clear()
+        except OSError:
+            raise self._yet_to_come(error) from error
+        self._notes.warning = ""
+
+    def _yet_to_come(self, error: OSError | StorageError) -> DurabilityUnknown:
+        return DurabilityUnknown(
+            f"A transaction was committed but not yet carried out ({error}). The next write or read completes it.",
+            path=self._reader.journal.path,
+        )
+
+    def _clear_journal(self) -> None:
+        try:
+            self._reader.journal.clear()
+            self._notes.warning = ""
+        except OSError:
+            pass  # it is done; the next writer heeds the warning, finds it done and clears it
+
+    def warn_of_conversion(self) -> None:
+        """From now on no writer begins before it has looked whether this is still the store it opened."""
+        self._start_lineage("")
+        self._warn("converting")
+
+    def _warn(self, warning: str) -> None:
+        """Before anything happens that a later writer must know of; without the warning it must not happen."""
+        self._notes.warning = warning
+        data = self._notes.encode()
+        self._notes_bytes = data
+        if not notes_file.write(self._disk.system, self._lock.descriptor, data):
+            raise StorageFull(
+                f"No room left for the notes in {self._reader.private}. Nothing was written.", path=self._reader.private
+            )

@@ -1,0 +1,170 @@
+"""Quarantine of a session: torn ends of files, and entries that another program took out of them.
+
+Guarantees
+- A torn end is cut off only after it was read, decoded, found torn and copied to quarantine in one step, and only if
+  the file still ends in the same bytes. If the file changes meanwhile (git, an editor, rsync) it is read again.
+- A whole entry is never cut off, except the parts of a one-file transaction whose rest was never written.
+- Entries that this process knows and that vanished without SMP having removed them are written to a file
+  `NAME.missing-after-change.TIME` in the layout's own format, each once.
+Non-guarantees: between the last comparison and the cut lies one system call; a program that writes to the same file in
+place in that moment loses what it wrote. A file that another program replaces is safe.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+
+from smp.errors import StorageError
+from smp.files.disk import identity
+from smp.files.journal import QUARANTINE as FOLDER
+from smp.files.session_reader import FileState
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from smp.files.session_reader import SessionReader
+    from smp.model.entry import Entry
+    from smp.store.port import Batch
+
+    Key = tuple[int, str, str]
+
+MISSING = ".missing-after-change."
+STILL_SECONDS = 0.02  # a program that writes a file makes shorter pauses
+_TRIES = 50
+_RECENT_BYTES = 1 << 20
+
+
+def cut_torn_end(reader: SessionReader, name: str) -> None:
+    """Move what an unfinished write left at the end of a file to quarantine. The session's lock is held."""
+    path = os.path.join(reader.folder, name)
+    for _ in range(_TRIES):
+        data = _still_content(reader, path)
+        if data is None:
+            continue
+        state = FileState()
+        reader.decode(name, data, state)
+        tail = data[state.end :]
+        if not tail:
+            return
+        copy = _new_file(reader, f"{_flat(name)}.{state.end}", tail)
+        if reader.disk.cut(path, state.end, tail):
+            return
+        reader.disk.remove(copy)
+    raise being_changed(path)
+
+
+def being_changed(path: str) -> StorageError:
+    return StorageError(
+        f"{path} is being changed by something else while SMP writes. Nothing was changed; try again.",
+        path=path,
+        recoverable=True,
+    )
+
+
+def _still_content(reader: SessionReader, path: str) -> bytes | None:
+    """The bytes of a file that nobody is writing to; empty if it is gone, None if it changed meanwhile."""
+    found = reader.disk.stat(path)
+    if found is None:
+        return b""
+    age_seconds = time.time() - max(found.st_mtime_ns, found.st_ctime_ns) / 1e9
+    if age_seconds < STILL_SECONDS:
+        time.sleep(STILL_SECONDS)
+    try:
+        data = reader.disk.read(path)
+    except FileNotFoundError:
+        return None
+    again = reader.disk.stat(path)
+    return data if again is not None and identity(again) == identity(found) and len(data) == found.st_size else None
+
+
+def missing(reader: SessionReader, known: dict[str, list[Entry]]) -> dict[str, dict[Key, Entry]]:
+    """Entries that are in no file of the session any more, nor in quarantine already; by file."""
+    if not known:
+        return {}
+    there = {entry.key for state in reader.states.values() for entry in state.entries}
+    found: dict[str, dict[Key, Entry]] = {}
+    for name, entries in known.items():
+        gone = {entry.key: entry for entry in entries if entry.key not in there}
+        kept = _kept(reader, name) if gone else set()
+        gone = {key: entry for key, entry in gone.items() if key not in kept}
+        if gone:
+            found[name] = gone
+    return found
+
+
+def keep(reader: SessionReader, missing: dict[str, dict[Key, Entry]]) -> None:
+    """Write entries to quarantine, in the layout's own format. The session's lock is held."""
+    for name, entries in missing.items():
+        lines = [reader.layout.encode(entries[key], reader.session)[1] for key in sorted(entries)]
+        path = _new_file(reader, _flat(name) + MISSING.rstrip("."), b"".join(lines))
+        _log(os.path.join(reader.folder, name), len(entries), path)
+
+
+def _kept(reader: SessionReader, name: str) -> set[Key]:
+    """The entries of a file that are in quarantine already."""
+    folder = os.path.join(reader.private, FOLDER)
+    found: set[Key] = set()
+    for each in reader.disk.names(folder):
+        if each.startswith(_flat(name) + MISSING):
+            state = FileState()
+            reader.decode(name, reader.disk.read(os.path.join(folder, each)), state)
+            found.update(entry.key for entry in state.entries)
+    return found
+
+
+def _new_file(reader: SessionReader, base: str, data: bytes) -> str:
+    disk, folder = reader.disk, os.path.join(reader.private, FOLDER)
+    disk.make_folder(folder)
+    base = os.path.join(folder, f"{base}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
+    path, number = base, 1
+    while disk.exists(path):
+        number += 1
+        path = f"{base}.{number}"
+    disk.write_new(path, data)
+    disk.sync_folder(folder)
+    return path
+
+
+def _flat(name: str) -> str:
+    return name.replace("/", "_")
+
+
+def _log(path: str, count: int, kept: str) -> None:
+    import logging  # rare, and slow to load
+
+    logging.getLogger("smp").warning(
+        "%s was changed by another program and lacks %d stored entries; they are kept in %s", path, count, kept
+    )
+
+
+class Recent:
+    """Entries that this process had acknowledged and may not have read back yet; the last ones, within a limit."""
+
+    __slots__ = ("_bytes", "_parts")
+
+    def __init__(self) -> None:
+        self._parts: deque[tuple[str, bytes]] = deque()
+        self._bytes = 0
+
+    def add_all(self, stored: list[tuple[Batch, dict[str, bytes]]]) -> None:
+        for batch, parts in stored:
+            if batch.error is None:
+                for name, data in parts.items():
+                    self._parts.append((name, data))
+                    self._bytes += len(data)
+        while self._bytes > _RECENT_BYTES:
+            self._bytes -= len(self._parts.popleft()[1])
+
+    def clear(self) -> None:
+        self._parts.clear()
+        self._bytes = 0
+
+    def entries(self, reader: SessionReader) -> dict[str, list[Entry]]:
+        """By file."""
+        found: dict[str, list[Entry]] = {}
+        for name, data in self._parts:
+            state = FileState()
+            reader.decode(name, data, state)
+            found.setdefault(name, []).extend(state.entries)
+        return found
