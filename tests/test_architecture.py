@@ -38,7 +38,7 @@ PATH_CALLS = {"write_text", "write_bytes", "touch", "symlink_to", "hardlink_to"}
 LINES = 450
 MAY_BE_LONGER = {
     "files/memory_system.py": 490,
-    "files/disk.py": 480,
+    "files/disk.py": 490,
     "memory.py": 480,
     "files/session_writer.py": 520,
     "store/indexer.py": 530,

@@ -94,6 +94,13 @@ class OpenFile:
         self._appended = [ours[: size - self.size_before]]
         self.look()
 
+    def cut_torn(self, size: int) -> None:
+        """Take off what a power loss left behind the last whole line. The caller has read the file under its lock."""
+        self._system.ftruncate(self._descriptor, size)
+        self.size_before = size
+        self._appended.clear()
+        self.look()
+
     def look(self) -> list[int]:
         """The identity after what was written, and whether the file still has a name."""
         found = self._system.fstat(self._descriptor)

@@ -18,7 +18,7 @@ from collections import deque
 
 from smp.errors import StorageError
 from smp.files.disk import identity
-from smp.files.journal import QUARANTINE as FOLDER
+from smp.files.journal import QUARANTINE
 from smp.files.session_reader import FileState
 
 TYPE_CHECKING = False
@@ -103,7 +103,7 @@ def keep(reader: SessionReader, missing: dict[str, dict[Key, Entry]]) -> None:
 
 def _kept(reader: SessionReader, name: str) -> set[Key]:
     """The entries of a file that are in quarantine already."""
-    folder = os.path.join(reader.private, FOLDER)
+    folder = os.path.join(reader.private, QUARANTINE)
     found: set[Key] = set()
     for each in reader.disk.names(folder):
         if each.startswith(_flat(name) + MISSING):
@@ -114,7 +114,7 @@ def _kept(reader: SessionReader, name: str) -> set[Key]:
 
 
 def _new_file(reader: SessionReader, base: str, data: bytes) -> str:
-    disk, folder = reader.disk, os.path.join(reader.private, FOLDER)
+    disk, folder = reader.disk, os.path.join(reader.private, QUARANTINE)
     disk.make_folder(folder)
     base = os.path.join(folder, f"{base}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
     path, number = base, 1

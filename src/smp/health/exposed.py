@@ -13,7 +13,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from smp.errors import SMPError
-from smp.files.set_aside import FOLDER as QUARANTINE
+from smp.files.journal import QUARANTINE
 from smp.health.check import Check
 from smp.health.report import PROBLEM, WARNING, Finding, counted, several
 from smp.health.subject import head_path

@@ -12,9 +12,8 @@ import os
 from typing import TYPE_CHECKING
 
 from smp.files.disk import TEMPORARY
-from smp.files.journal import Journal
+from smp.files.journal import QUARANTINE, Journal
 from smp.files.layouts.layout import PRIVATE
-from smp.files.set_aside import FOLDER as QUARANTINE
 from smp.health.check import Check
 from smp.health.report import NOTE, WARNING, Finding, named
 from smp.model import ids

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from smp.errors import InvalidConfig, SessionCorrupt
 from smp.files.codec import CONFLICT, EDITED, TORN, Piece
+from smp.files.journal import QUARANTINE
 from smp.files.layouts.layout import PRIVATE
 from smp.files.session_reader import SessionReader
-from smp.files.set_aside import FOLDER as QUARANTINE
 from smp.files.set_aside import MISSING
 from smp.model import ids
 from smp.model.entry import PUT

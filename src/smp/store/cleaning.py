@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from smp.files import cold_segment
 from smp.files.cold_segment import ColdSegment
+from smp.files.journal import QUARANTINE
 from smp.files.layouts import NAMES, layout_named
 from smp.files.layouts.layout import OVERVIEWS
-from smp.files.set_aside import FOLDER as QUARANTINE
 from smp.index.index import discard_all
 from smp.model.entry import Entry
 from smp.store.cold_memories import cold_path, decoded

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from smp.errors import MemoryNotFound
 from smp.files.cold_segment import FILE as COLD
 from smp.files.cold_segment import ColdSegment
+from smp.files.journal import QUARANTINE
 from smp.files.layouts.layout import OVERVIEWS
-from smp.files.set_aside import FOLDER as QUARANTINE
 from smp.lifecycle.turn_groups import AUTHOR, covers, without_quotes
 from smp.store import purging
 from smp.store.cold_memories import decoded
