@@ -45,7 +45,8 @@ class World:
         self.clone = self.home / "clone"
         self.root = self.clone / ".bmad" / "memory"
         self.other = self.home / "other"
-        self.transcript = self.home / "talk.jsonl"
+        self.transcript = self.home / "talk.jsonl"  # the one that the host names
+        self.private_talk = self.home / "private.jsonl"
         for name, text in (
             (".ssh/authorized_keys", "ssh-ed25519 AAAA me\n"),
             (".bashrc", "export EDITOR=vi\n"),
@@ -57,9 +58,10 @@ class World:
             path = self.home / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        said = {"type": "user", "uuid": "u1", "timestamp": "2026-01-01T10:00:00Z"}
-        said["message"] = {"role": "user", "content": PRIVATE_TALK}  # type: ignore[assignment]
-        self.transcript.write_text(json.dumps(said) + "\n")
+        for path, text in ((self.transcript, "Hello"), (self.private_talk, PRIVATE_TALK)):
+            message = {"role": "user", "content": text}
+            line = {"type": "user", "uuid": "u1", "timestamp": "2026-01-01T10:00:00Z", "message": message}
+            path.write_text(json.dumps(line) + "\n")
 
     @property
     def session(self) -> Path:
@@ -90,7 +92,7 @@ class World:
                 found[path] = (state.st_mode, state.st_uid, what, links)
         return found
 
-    def run(self, *ways: str, trusted: bool = False) -> str:
+    def run(self, *ways: str) -> str:
         environ = {name: value for name, value in os.environ.items() if not name.startswith(("SMP_", "XDG_"))}
         environ |= {"HOME": str(self.home), "PYTHONPATH": f"{SOURCE}:{SOURCE.parent}", "NO_COLOR": "1"}
         environ["SMP_STATE_DIR"] = str(self.home / "user-state")
@@ -276,9 +278,10 @@ def _check(world: World) -> None:
     said = world.run("hooks", "commands", "library", "hooks")
     assert world.snapshot() == before
     assert ORDER not in said.splitlines()[0], "an untrusted store reached the agent"
+    assert PRIVATE_TALK not in said
     for path in world.root.rglob("*"):
         if path.is_file() and not path.is_symlink() and path.stat().st_size < 1 << 20:
-            assert PRIVATE_TALK.encode() not in path.read_bytes() or said.count("trusted") < 4
+            assert PRIVATE_TALK.encode() not in path.read_bytes(), f"{path} has a private conversation"
 
 
 # -- plans and notes that name other files
@@ -332,7 +335,7 @@ def notes_in_lock(world: World) -> None:
 
 
 def hook_note(world: World) -> dict[str, object]:
-    return {"client": "claude-code", "host_session": "abc", "session": "review", "transcript": str(world.transcript)}
+    return {"client": "claude-code", "host_session": "abc", "session": "review", "transcript": str(world.private_talk)}
 
 
 def hidden_session_name(world: World) -> None:
@@ -383,7 +386,7 @@ def test_hooks_use_a_cloned_store_only_after_it_was_trusted(world: World) -> Non
     first = json.loads(world.run("hooks").splitlines()[0])
     assert "smp trust" in first[0]
     assert "Postgres" not in "".join(first)
-    assert not any("launch code" in path.read_text() for path in world.session.glob("*.jsonl"))
+    assert not any("Hello" in path.read_text() for path in world.session.parent.rglob("*.jsonl")), "it was recorded"
     world.run("commands")  # `smp trust` is one of them
     second = json.loads(world.run("hooks").splitlines()[0])
     assert "smp trust" not in second[0]

@@ -56,12 +56,15 @@ class _WithoutSync(RealSystem):
 class UserState:
     """The state of one store for this user. Threads may share it."""
 
-    def __init__(self, store_disk: Disk, root: str, disk: Disk, folder: str, *, on_disk: bool) -> None:
+    def __init__(
+        self, store_disk: Disk, root: str, disk: Disk, folder: str, *, on_disk: bool, is_inside: bool = False
+    ) -> None:
         self._store_disk = store_disk
         self._root = root
         self.disk = disk
         self.folder = folder
-        self.on_disk = on_disk  # False: in RAM, or in the store itself if the whole store is in RAM
+        self.on_disk = on_disk  # False: it lives as long as this process does
+        self._is_inside = is_inside  # it lies in the store, which is in RAM as a whole: nobody else can have made it
 
     def path(self, *names: str) -> str:
         return os.path.join(self.folder, *names)
@@ -88,7 +91,7 @@ class UserState:
 
     def make(self) -> None:
         """Create the folder, and start anew if it belongs to another store that was in the same place."""
-        if not self.on_disk:
+        if self._is_inside:
             self.disk.make_folder(self.folder)
             return
         known = self._record()
@@ -98,7 +101,8 @@ class UserState:
             self.disk.remove_tree(self.folder)
         self.disk.make_folder(self.folder)
         self._write_record({"root": self._root, "id": self._store_id(), "trusted": [], "told": False})
-        self._tidy_now_and_then()
+        if self.on_disk:
+            self._tidy_now_and_then()
 
     def _tidy_now_and_then(self) -> None:
         stores = os.path.dirname(self.folder)
@@ -116,7 +120,7 @@ class UserState:
 
     def is_trusted(self, path: str | None = None) -> bool:
         """Whether the user trusts this store under the path by which it was found."""
-        return not self.on_disk or (path or self._root) in self._trusted()
+        return self._is_inside or (path or self._root) in self._trusted()
 
     def _trusted(self) -> list[str]:
         """The paths under which the store is trusted."""
@@ -126,7 +130,7 @@ class UserState:
     def trust(self, *paths: str) -> None:
         """Trust the store at these paths, and at its root."""
         wanted = {self._root, *paths}
-        if not self.on_disk or wanted.issubset(self._trusted()):
+        if self._is_inside or wanted.issubset(self._trusted()):
             return
         self._give_id()
         self.make()
@@ -136,17 +140,16 @@ class UserState:
 
     def distrust(self) -> None:
         """Take trust back. What was derived from the store goes with it."""
-        if self.on_disk:
+        if not self._is_inside:
             self.disk.remove_tree(self.folder)
 
     def was_told(self) -> bool:
         """Whether the user was told that the store is not trusted; from now on it was."""
-        known = self._record() if self.on_disk else None
-        if known is not None and known.get("told"):
+        known = self._record()
+        if self._is_inside or (known is not None and known.get("told")):
             return True
         self.make()
-        if self.on_disk:
-            self._write_record({**(self._record() or {}), "told": True})
+        self._write_record({**(self._record() or {}), "told": True})
         return False
 
     # -- which store is this?
@@ -190,12 +193,12 @@ class UserState:
 def state_of(root: str, disk: Disk) -> UserState:
     """The state of a store. Of one in RAM it lies beside the sessions, so that it goes with them."""
     if not isinstance(disk.system, RealSystem):
-        return UserState(disk, root, disk, os.path.join(root, _PRIVATE), on_disk=False)
+        return UserState(disk, root, disk, os.path.join(root, _PRIVATE), on_disk=False, is_inside=True)
     home = state_home(os.environ)
     if home is None:
         from smp.files.memory_system import MemorySystem
 
-        return UserState(disk, root, Disk(MemorySystem()), "/state", on_disk=False)
+        return UserState(disk, os.path.realpath(root), Disk(MemorySystem()), "/state", on_disk=False)
     real = os.path.realpath(root)
     project = next((part for part in reversed(real.split(os.sep)) if part not in ("memory", "sessions", ".bmad")), "")
     readable = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in project)[:32]

@@ -55,6 +55,7 @@ CHECKS: tuple[type[Check], ...] = (
     Locks,
     upkeep.Clock,
     upkeep.Maintenance,
+    upkeep.State,
     upkeep.AuditLog,
     upkeep.HookFailures,
 )

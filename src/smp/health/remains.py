@@ -44,6 +44,8 @@ class Remains(Check):
             plan = reader.journal.load()
             what = "A change was committed and not carried out yet; it is read as if it had been."
             message = what if plan is not None else "A plan was begun and never committed; nothing of it counts."
+            if reader.journal.is_foreign:
+                message = "A journal was not written by a user of this machine, and is not carried out: the next write sets it aside."
             yield Finding(self.name, WARNING, message, _FIX, session.id, path=path, fix=RECOVERY)
         left = [path for path in _temporary(session) if not subject.is_young(path)]
         if left:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from smp.errors import SMPError
 from smp.files.layouts.layout import PRIVATE
+from smp.files.system import RealSystem
 from smp.health.check import Check
 from smp.health.report import NOTE, WARNING, Finding, counted
 from smp.lifecycle.clock import distrust
@@ -84,6 +85,19 @@ def _last_runs(subject: Subject) -> dict[str, datetime]:
         return {name: to_moment(noted[name]) for name in EVERY if name in noted}
     except (OSError, SMPError, ValueError, KeyError, TypeError, RecursionError):
         return {}
+
+
+class State(Check):
+    name = "state"
+    title = "the user's state can be kept"
+
+    def store(self, subject: Subject) -> Iterator[Finding]:
+        if subject.state.on_disk or not isinstance(subject.system, RealSystem):
+            self.said = "" if subject.state.is_trusted() else "hooks do not use this store: smp trust"
+            return
+        message = "There is no folder of yours for SMP's own state, so each process makes the index anew and hooks use no store."
+        advice = "Name one: SMP_STATE_DIR, or a HOME that belongs to you."
+        yield Finding(self.name, WARNING, message, advice)
 
 
 class AuditLog(Check):

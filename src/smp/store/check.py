@@ -84,6 +84,9 @@ def _without_unfinished(reader: SessionReader) -> list[Problem]:
     """What a committed plan has not finished in the files is no damage: the next write finishes it."""
     problems = reader.problems()
     plan = reader.journal.load()
+    if reader.journal.is_foreign:
+        message = "this journal was not written by a user of this machine; it is not carried out, and the next write sets it aside."
+        problems.append(Problem(reader.journal.path, 0, "foreign_journal", message, "warning"))
     for name, offset, _ in plan.appends if plan is not None else ():
         path = os.path.join(reader.folder, name)
         line = reader.disk.read(path, 0, offset).count(b"\n") + 1 if reader.disk.exists(path) else 1

@@ -14,7 +14,7 @@ from smp.testing import FaultySystem
 
 
 def in_folder(disk: Disk, folder: str) -> UserState:
-    return UserState(disk, folder, disk, folder, on_disk=False)
+    return UserState(disk, folder, disk, folder, on_disk=False, is_inside=True)
 
 
 @pytest.fixture

@@ -58,6 +58,13 @@ def test_home_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.Mo
         memory.create_session("s1").add_decision("Use Postgres")
         assert [hit.id for hit in memory.query("Postgres")] == ["DEC-0001"]
     assert list((tmp_path / "foreign").iterdir()) == []
+    (tmp_path / ".bmad").mkdir()
+    shutil.move(tmp_path / "store", tmp_path / ".bmad" / "memory")
+    monkeypatch.chdir(tmp_path)
+    with smp.open() as memory:
+        assert not memory.is_trusted, "trust cannot be kept, so it must not be assumed"
+        memory.trust()
+        assert memory.is_trusted, "in this process"
 
 
 def test_state_that_cannot_be_written_keeps_nobody_from_memories(tmp_path: Path, home: Path) -> None:

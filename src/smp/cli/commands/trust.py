@@ -48,7 +48,7 @@ def run_trust(call: Call) -> None:
         memory.distrust()
     else:
         memory.trust()
-        if not memory.is_trusted:
+        if not memory.store.state.on_disk:
             raise UserError(
                 "There is no place to note that you trust this store: your home folder is not yours or cannot be written. "
                 "Name one with SMP_STATE_DIR."
