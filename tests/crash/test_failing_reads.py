@@ -261,7 +261,7 @@ QUESTIONS: dict[str, Callable[[Memory], Any]] = {
     "latest": lambda memory: getattr(memory.latest_session(), "id", None),
     "query": _hits,
     "query of a session": lambda memory: [hit.record.ref for hit in memory.session(SESSION).query("files")],
-    "context": lambda memory: memory.session(SESSION).context("files").text,
+    "context": lambda memory: memory.session(SESSION).context("files").ids,
     "history": lambda memory: memory.session(SESSION).history("DEC-0001"),
     "as of": lambda memory: _dicts(memory.session(SESSION).as_of(LATER).records()),
     "stats": lambda memory: str(memory.session(SESSION).stats()),

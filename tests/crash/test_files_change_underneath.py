@@ -198,7 +198,7 @@ def check_nothing_lost(session: SessionMemory, acknowledged: list[str], brought:
 
 
 def _folder(reader: SessionReader) -> str:
-    return os.path.join(reader.private, set_aside.FOLDER)
+    return os.path.join(reader.private, set_aside.QUARANTINE)
 
 
 def quarantine(session: SessionMemory) -> Iterator[tuple[str, set[str], set[str]]]:
