@@ -10,12 +10,14 @@ alone unless `force`. Where digests were written is noted in the user's state, s
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
 
 from smp.errors import SMPError, UserError, from_os_error
 from smp.files.disk import TEMPORARY, Disk
+from smp.ownership import plain_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ _LOOKED_AT = 5  # times as many are looked at, because some are settled
 _SESSIONS = 10
 _CHARACTERS = 400
 _ABANDONED_SECONDS = 3600
+_LARGEST_BYTES = 16 << 20
 _GRAVITY = ("critical", "high", "important", "medium", "low", "minor", "info")
 
 
@@ -55,6 +58,8 @@ def write_digest(memory: Memory, path: str, *, force: bool = False) -> bool:
     """Write the page; whether it had to be written."""
     from smp.files.system import RealSystem
 
+    if os.path.islink(path):
+        raise UserError(f"{path} is a link, and may lead anywhere. Name the file that it leads to.", path=path)
     target, disk = os.path.realpath(path), Disk(RealSystem())
     data = digest_text(memory).encode("utf-8")
     try:
@@ -101,8 +106,7 @@ def renew_digests(memory: Memory, *, dry_run: bool = False) -> list[str]:
     changed = []
     for path in _noted(memory):
         try:
-            with open(path, "rb") as file:
-                known = file.read()
+            known = _present(path)
             if is_ours(known) and (known != digest_text(memory).encode() if dry_run else write_digest(memory, path)):
                 changed.append(path)
         except (OSError, SMPError):
@@ -115,8 +119,7 @@ def renew_after_erasing(memory: Memory) -> tuple[list[str], list[str]]:
     there, failed = [], []
     for path in _noted(memory):
         try:
-            with open(path, "rb") as file:
-                ours = is_ours(file.read())
+            ours = is_ours(_present(path))
             there.append(path)
             if ours:
                 write_digest(memory, path)
@@ -125,6 +128,13 @@ def renew_after_erasing(memory: Memory) -> tuple[list[str], list[str]]:
         except (OSError, SMPError) as error:
             failed.append(f"the digest {path} could not be renewed ({error})")
     return there, failed
+
+
+def _present(path: str) -> bytes:
+    """A digest that was written before. Somebody may have put a link or a pipe in its place, or in that of a folder."""
+    if os.path.realpath(path) != path:
+        raise OSError(errno.ELOOP, "a link was put in its way", path)
+    return plain_bytes(path, _LARGEST_BYTES)
 
 
 def is_ours(data: bytes) -> bool:

@@ -8,6 +8,7 @@ import os
 from smp.config import DEFAULT_ROOTS, with_facts_outside
 from smp.errors import StorageCorrupt, StoreNotFound
 from smp.files.layouts import NAMES
+from smp.files.user_state import trusted_first
 from smp.ownership import config_bytes, is_ours
 
 
@@ -17,17 +18,16 @@ def find_root(layout_name: str | None, start: str | None = None) -> str:
     wanted = [layout_name] if layout_name in NAMES else list(NAMES)
     while True:
         roots = list(dict.fromkeys(os.path.join(folder, DEFAULT_ROOTS[name]) for name in wanted))
-        for root in roots:
-            if is_store(root):
-                if is_ours(root, begun):
-                    return root
-                raise StoreNotFound(
-                    f"The nearest store, {root}, belongs to another user. "
-                    "If you mean it, say so: --root, SMP_ROOT, smp.open(folder).",
-                    path=root,
-                )
+        for root in trusted_first([root for root in roots if is_store(root)]):
+            if is_ours(root, begun):
+                return root
+            raise StoreNotFound(
+                f"The nearest store, {root}, belongs to another user. "
+                "If you mean it, say so: --root, SMP_ROOT, smp.open(folder).",
+                path=root,
+            )
         if os.path.isdir(os.path.join(folder, ".bmad")):
-            return _not_through_a_link(roots[0])
+            return not_through_a_link(roots[0])
         parent = os.path.dirname(folder)
         if parent == folder:
             raise StoreNotFound(
@@ -36,12 +36,13 @@ def find_root(layout_name: str | None, start: str | None = None) -> str:
         folder = parent
 
 
-def _not_through_a_link(root: str) -> str:
+def not_through_a_link(root: str) -> str:
     """Where a store may be made: a link there may have come with the project, and leads anywhere."""
-    for path in (os.path.dirname(root), root):
-        if os.path.islink(path):
+    folder = os.path.dirname(root)
+    for path in (folder, root) if os.path.basename(folder) == ".bmad" else (root,):
+        if os.path.islink(path) and not is_store(root):
             raise StorageCorrupt(
-                f"{path} is a link, and there is no store behind it. SMP makes none there; name the folder if you mean it.",
+                f"{path} is a link, which may have come with the project and may lead anywhere. Name the folder if you mean it: --root.",
                 path=path,
             )
     return root

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import os
 
+from smp.ownership import plain_bytes
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -108,8 +110,7 @@ def is_inside(folder: str, below: str) -> bool:
 def read(path: str) -> str:
     """A small text file; empty if there is none, or none that can be read."""
     try:
-        with open(path, "rb") as file:
-            return file.read(_MOST_BYTES).decode("utf-8-sig")
+        return plain_bytes(path, _MOST_BYTES).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError):
         return ""
 

@@ -4,8 +4,9 @@ A journal is acted upon: files are moved, removed and appended to. So it carries
 a key that lies outside every store (`smp.files.user_state`). The key is not bound to a path: a store that was moved or
 copied still recovers its own journal.
 
-A file that belongs to another user of this machine was put there by that user, who can write to the store anyway: it counts as
-authentic, so that several users can share a store. All files of a clone belong to whoever cloned it.
+Several users may share a store. A journal that only appends, and belongs to another user of the machine, counts as authentic
+(`is_of_another_user`): whoever can put it there can append to the files as well, and without it a transaction of that user would
+be seen half. All others without this user's code are foreign.
 """
 
 from __future__ import annotations
@@ -30,9 +31,12 @@ def code(key: bytes, purpose: str, body: bytes) -> str:
     return sha256_hex(outer + bytes.fromhex(sha256_hex(inner + message)))
 
 
-def is_authentic(disk: Disk, path: str, purpose: str, body: bytes, given: object) -> bool:
-    """Whether this user's SMP, or another user of this machine, wrote the file."""
-    if given == code(disk.system.secret(), purpose, body):
-        return True
+def is_authentic(disk: Disk, purpose: str, body: bytes, given: object) -> bool:
+    """Whether this user's SMP wrote the file."""
+    return given == code(disk.system.secret(), purpose, body)
+
+
+def is_of_another_user(disk: Disk, path: str) -> bool:
+    """Whether a file belongs to another user of this machine."""
     found = disk.stat(path)
     return found is not None and hasattr(os, "getuid") and bool(found.st_uid != os.getuid())

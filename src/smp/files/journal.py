@@ -18,7 +18,7 @@ import os
 import time
 
 from smp.errors import StorageError
-from smp.files.authentication import code, is_authentic
+from smp.files.authentication import code, is_authentic, is_of_another_user
 from smp.files.codec import signature
 from smp.files.disk import TEMPORARY, Disk
 
@@ -79,11 +79,16 @@ class Journal:
             plan = _decoded(fields)
         except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
-        self.is_foreign = plan is None or not is_authentic(self._disk, self.path, self._purpose, body, mac)
+        self.is_foreign = plan is None or not self._is_accepted(plan, body, mac)
         if not self.is_foreign:
             return plan
         self._unused = [source for source, _ in plan.moves] if plan is not None else []
         return None
+
+    def _is_accepted(self, plan: Plan, body: bytes, mac: object) -> bool:
+        if is_authentic(self._disk, self._purpose, body, mac):
+            return True
+        return not plan.moves and not plan.removes and is_of_another_user(self._disk, self.path)
 
     def recover(self, already_there: Callable[[str, bytes], bool]) -> Plan | None:
         """Carry out a committed plan. One that was never committed is removed, a foreign one set aside."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from smp.files.system import System
 
 _REMEMBERED_FILES = 12
-_LIMIT_BYTES = 4096
+LIMIT_BYTES = 4096
 _LARGEST = 10**12  # of a number that SMP counts; more is damage
 _LARGEST_STAT = 1 << 64  # of an inode, a size or a time in nanoseconds
 _LONGEST_TEXTS = 200
@@ -119,7 +119,7 @@ def _is_known(inode: Any, size: Any, modified: Any, changed: Any, epoch: Any) ->
 
 
 def read(disk: Disk, descriptor: int) -> bytes:
-    return disk.read_open(descriptor, HOLDER_BYTES, _LIMIT_BYTES)
+    return disk.read_open(descriptor, HOLDER_BYTES, LIMIT_BYTES)
 
 
 def write(system: System, descriptor: int, data: bytes) -> bool:

@@ -404,7 +404,7 @@ class SessionReader:
 
     def notes(self) -> notes_file.Notes:
         try:
-            data = self.disk.read(os.path.join(self.private, "lock"), HOLDER_BYTES)
+            data = self.disk.read(os.path.join(self.private, "lock"), HOLDER_BYTES, notes_file.LIMIT_BYTES)
         except (FileNotFoundError, StorageCorrupt):
             data = b""
         return self.decode_notes(data)

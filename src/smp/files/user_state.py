@@ -60,6 +60,8 @@ class UserState:
         self, store_disk: Disk, root: str, disk: Disk, folder: str, *, on_disk: bool, is_inside: bool = False
     ) -> None:
         self._store_disk = store_disk
+        opened_as = getattr(store_disk.system, "root", "") or root
+        self._id_path = os.path.join(opened_as, _PRIVATE, ID_FILE)
         self._root = root
         self.disk = disk
         self.folder = folder
@@ -170,7 +172,7 @@ class UserState:
     def _store_id(self) -> str:
         """What `.smp/id` says; empty if there is none."""
         try:
-            data = self._store_disk.read(os.path.join(self._root, _PRIVATE, ID_FILE), 0, 2 * _ID_BYTES + 1)
+            data = self._store_disk.read(self._id_path, 0, 2 * _ID_BYTES + 1)
         except (OSError, SMPError):
             return ""
         text = data.decode("ascii", "replace").strip()
@@ -180,7 +182,7 @@ class UserState:
         """Give the store an id of its own, if it has none and can be written to."""
         if self._store_id():
             return
-        path = os.path.join(self._root, _PRIVATE, ID_FILE)
+        path = self._id_path
         temporary = f"{path}-{os.urandom(4).hex()}.smp-new"
         try:
             self._store_disk.make_folder(os.path.dirname(path))
@@ -249,6 +251,14 @@ def user_key() -> bytes:
     except FileExistsError:  # another process was quicker
         disk.remove(temporary)
     return disk.read(path, 0, _KEY_BYTES)
+
+
+def trusted_first(roots: list[str]) -> list[str]:
+    """Stores beside each other, the trusted ones first: one that a repository brings must not hide the user's own."""
+    if len(roots) < 2:
+        return roots
+    trusted = {root for root in roots if state_of(root, Disk(RealSystem(root))).is_trusted(root)}
+    return sorted(roots, key=lambda root: root not in trusted)
 
 
 def trusted_stores() -> list[str]:

@@ -29,10 +29,14 @@ def store_of(cwd: str, environ: Mapping[str, str]) -> str | None:
     except OSError:  # the folder is gone
         return None
     while True:
-        for below in _BELOW:
-            root = os.path.join(folder, below)
-            if b'"layout"' in config_bytes(root):  # a `memory/config.json` may be anybody's
-                return root if is_ours(root, cwd) else None
+        roots = [os.path.join(folder, below) for below in _BELOW]
+        roots = [root for root in roots if b'"layout"' in config_bytes(root)]  # a `memory/config.json` may be anybody's
+        if len(roots) > 1:
+            from smp.files.user_state import trusted_first
+
+            roots = trusted_first(roots)
+        if roots:
+            return roots[0] if is_ours(roots[0], cwd) else None
         parent = os.path.dirname(folder)
         if parent == folder or os.path.isdir(os.path.join(folder, ".bmad")):
             return None

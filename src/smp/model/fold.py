@@ -122,6 +122,7 @@ class Fold:
         self.numbers: dict[str, int] = {}  # the largest number given out, by prefix
         self.seq = 0
         self.idempotent: dict[str, str] = {}  # idempotency key -> id
+        self._twins: dict[str, int] = {}  # the next number of a second memory with an id
         self.preferences: dict[str, str] = {}  # preference key -> id of the one that had it last
         self.problems: list[Problem] = []
         self._parts: dict[str, set[int]] = {}  # transaction -> numbers seen
@@ -182,9 +183,10 @@ class Fold:
             self._amend(entry)
 
     def _renamed(self, entry: Entry) -> Entry:
-        number = 2
+        number = self._twins.get(entry.id, 2)
         while f"{entry.id}-dup{number}" in self.trails:
             number += 1
+        self._twins[entry.id] = number + 1  # a file may repeat an id very often
         name = f"{entry.id}-dup{number}"
         self._report(
             entry,

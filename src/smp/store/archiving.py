@@ -100,6 +100,14 @@ def restore_session(store: FileStore, session: str) -> None:
     """Bring an archived session back. If it is there already, nothing happens."""
     shelf = Shelf(store)
     with shelf.shelved(session, "restoring a session"):
+        if session in shelf.kept:
+            raise SessionExists(
+                f"There is a session {session} in its place, and its archive holds memories that it lacks. Nothing was restored; "
+                f"the archive is kept as {shelf.kept[session]}. To bring it back instead: smp session delete {session}, give the "
+                f"file the name {os.path.basename(shelf.archive_of(session))} again, smp session restore {session}.",
+                session=session,
+                path=shelf.kept[session],
+            )
         if shelf.is_live(session):
             return
         if not shelf.is_archived(session):

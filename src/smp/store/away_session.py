@@ -47,6 +47,13 @@ def of_archive(store: FileStore, path: str, session: str, limits: Limits = DEFAU
     return Copy(_in_ram(store, layout, session, gathered.files.items()), contents.summary)
 
 
+def archived_files(store: FileStore, path: str, limits: Limits = DEFAULT_LIMITS) -> dict[str, bytes]:
+    """The files of a session that an archive holds, by their names in it."""
+    gathered = _Gathered()
+    go_through(store.disk, path, limits, gathered)
+    return gathered.files
+
+
 def of_folder(store: FileStore, folder: str, layout: Layout, session: str, limits: Limits = DEFAULT_LIMITS) -> Copy:
     """A copy of a deleted session's files; what a writer left unfinished is finished in it."""
     return Copy(_in_ram(store, layout, session, files_in(store.disk, folder, limits)), {})

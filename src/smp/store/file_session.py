@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from smp.store.port import Batch
 
 _HEAD_LIMIT_BYTES = 1 << 20
+_LOOKS = 20
 _FORMAT_IN_HEAD = re.compile(rb'format"?: ?([0-9]{1,9})')
 _HEAD_MARK = b'"type":"session"'
 
@@ -201,9 +202,17 @@ class FileSession:
         self._store.check_open()
         with self.reader.mutex:
             fold = self.reader.catch_up()
-            if not fold.trails and not self._store.layout.exists(self._store.disk, self._store.root, self.session):
-                raise self._store.no_session(self.session)
-            return look(fold)
+            return look(fold if fold.trails else self._fold_in_place())
+
+    def _fold_in_place(self) -> Fold:
+        """The memories of a session that seems to have none: it may be put away and brought back just now."""
+        for _ in range(_LOOKS):
+            place = self._store.place_of(self.session)
+            fold = self.reader.catch_up()
+            if fold.trails or (place is not None and place == self._store.place_of(self.session)):
+                return fold
+            self._store.check_there(self.session)
+        return fold
 
     def view_tail(self, kind: str, count: int, look: Callable[[Fold], Any]) -> Any:
         """The same, but only the last memories of a type need to be there."""
@@ -217,7 +226,10 @@ class FileSession:
         found = {
             name: disk.stat(os.path.join(folder, name)) for name in self._store.layout.files(disk, folder, self.session)
         }
-        return {name: state.st_size for name, state in found.items() if state is not None}
+        sizes = {name: state.st_size for name, state in found.items() if state is not None}
+        if not sizes:
+            self._store.check_there(self.session)
+        return sizes
 
     # -- the head
 

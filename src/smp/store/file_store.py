@@ -17,7 +17,9 @@ from smp.errors import (
     DurabilityUnknown,
     LayoutMismatch,
     LockTimeout,
+    SessionArchived,
     SessionExists,
+    SessionNotFound,
     SMPError,
     StorageError,
     StoreClosed,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from smp.store.indexer import Indexer
 
 CONFIG_FILE = "config.json"
+_LOOKS = 5
 FLAG = "converting"
 STAGING = os.path.join(PRIVATE, FLAG)  # where a conversion puts the new files
 JOURNAL = os.path.join(PRIVATE, "journal.json")  # its plan
@@ -110,10 +113,24 @@ class FileStore:
         with self._mutex:
             known = self._sessions.get(session)
             if known is None:
-                if not self.layout.exists(self.disk, self.root, session):
-                    raise self.no_session(session)
+                self.check_there(session)
                 known = self._sessions[session] = FileSession(self, session)
             return known
+
+    def check_there(self, session: str) -> None:
+        """Raise if a session is not in its place. One that is just being put away and brought back is looked for again."""
+        for look in range(_LOOKS):
+            if self.layout.exists(self.disk, self.root, session):
+                return
+            error = self.no_session(session)
+            if look + 1 == _LOOKS or not isinstance(error, SessionNotFound) or isinstance(error, SessionArchived):
+                raise error
+
+    def place_of(self, session: str) -> tuple[int, int] | None:
+        """Identity of the folder or file in a session's place: it differs after the session was put away and came back."""
+        folder = self.layout.folder(self.root, session)
+        found = self.disk.stat(folder if self.layout.info_file else os.path.join(folder, f"{session}.jsonl"))
+        return None if found is None else (found.st_ino, found.st_ctime_ns)
 
     def is_in_use(self, session: str) -> bool:
         """Whether somebody in this process has it open."""
@@ -198,6 +215,8 @@ class FileStore:
     def _check_name(self, session: str) -> None:
         """An archived session keeps its name; what an interrupted deletion left under it is put right first."""
         archives, private = os.path.join(self.root, "archived"), self.layout.private(self.root, session)
+        if self.layout.exists(self.disk, self.root, session):
+            raise self._taken(session)  # before the look for an archive: one that is being archived is in both places
         if not self.disk.exists(archives) and not (not self.layout.info_file and self.disk.exists(private)):
             return
         from smp.store.shelf import free_name

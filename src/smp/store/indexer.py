@@ -408,12 +408,17 @@ class Indexer:
         self._indexed.add(name)
         if known is None:
             known = index.rows.new_session(name)
-        size = known.size
+        size, place = known.size, store.place_of(name)
         paths = self._looks.of(name)
         reader = self._read(name, known)
         if not self._grow(index, known, reader):
             if reader.reread or known.files:
                 reader = self._read(name, None)
+            if not reader.fold.trails and store.place_of(name) != place:
+                index.remove(known)  # it was put away while it was read; if it is back, the next question takes it in
+                self._looks.forget(name)
+                self._indexed.discard(name)
+                return 0
             made = words.each if words is not None and words.are_of(reader) else ()
             index.replace(known, reader.fold.trails.values(), self._places(index, reader), made)
             known.whole = not reader.fold.orphans

@@ -75,7 +75,7 @@ def _stored(reader: SessionReader) -> dict[str, Any]:
     try:
         fields = json.loads(reader.disk.read(path))
         mac = fields.pop("mac", None)
-        is_ours = is_authentic(reader.disk, path, _purpose(reader), json.dumps(fields).encode(), mac)
+        is_ours = is_authentic(reader.disk, _purpose(reader), json.dumps(fields).encode(), mac)
     except (FileNotFoundError, Corrupt, ValueError, TypeError, AttributeError, RecursionError):
         return {}
     return fields if is_ours else {}

@@ -6,7 +6,8 @@
     deleted/{session}/session/…      its files as they were, or `session.tar.gz` of an archived one
 
 Who puts away or brings back holds the root's lock, `shelved`. A session that stands in its own place is the truth: an
-archive beside it is what an interrupted step has left. A deleted session whose name was used again and deleted again is
+archive beside it is what an interrupted step has left, if the session has all of its entries; otherwise somebody put the
+session there (git, a restored backup), and the archive is kept as `{session}.tar.gz.kept-{time}`. A deleted session whose name was used again and deleted again is
 `deleted/{session}.2`; the last one is brought back first.
 
 Guarantees: every step has one rename at which it happens. What an interrupted step left is recognised and taken away,
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -38,6 +40,8 @@ RECORD = "deletion-record.json"
 CONTENT, PACKED = "session", "session.tar.gz"
 _ARCHIVE_ENDING, _SUMMARY_ENDING = ".tar.gz", ".json"
 ERASING = "erasing-plan.json"  # in a deleted session's private folder: how its files are to change
+KEPT = ".kept-"
+_LARGEST_BYTES = 16 << 20  # of a summary or a deletion record
 _LEAVING, _COMING = "leaving-", "coming-"
 
 
@@ -67,6 +71,7 @@ class Shelf:
         self.archives = os.path.join(store.root, ARCHIVED)
         self.trash = os.path.join(store.root, DELETED)
         self.private = os.path.join(store.root, PRIVATE)
+        self.kept: dict[str, str] = {}  # archives that `tidy` kept beside a session, by session
 
     def archive_of(self, session: str) -> str:
         return os.path.join(self.archives, session + _ARCHIVE_ENDING)
@@ -127,7 +132,7 @@ class Shelf:
 
     def _said(self, path: str) -> dict[str, Any]:
         try:
-            said = json.loads(self.disk.read(path))
+            said = json.loads(self.disk.read(path, 0, _LARGEST_BYTES))
         except (OSError, ValueError, RecursionError, StorageCorrupt):
             return {}  # a person may have removed or edited it; the session itself counts
         return said if isinstance(said, dict) else {}
@@ -190,9 +195,34 @@ class Shelf:
             else:
                 self._finish_plan(folder)
         archive, summary = (self.disk.exists(path) for path in (self.archive_of(session), self.summary_of(session)))
-        if (archive or summary) and (not archive or self.is_live(session)):
+        if archive and self.is_live(session):
+            self._settle_archive(session)
+        elif summary and not archive:
             self.forget_archive(session)
         self._tidy_private(session)
+
+    def _settle_archive(self, session: str) -> None:
+        """An archive beside its session was left by an interrupted step, unless it holds what the session lacks."""
+        from smp.store.archive_compare import is_in_place
+
+        if is_in_place(self.store, self.archive_of(session), session):
+            self.forget_archive(session)
+            return
+        kept = self.keep_aside(self.archive_of(session))
+        self.disk.remove(self.summary_of(session))
+        self.disk.sync_folder(self.archives)
+        self.kept[session] = kept
+        import logging  # rare, and slow to load
+
+        logging.getLogger("smp").warning(
+            "%s: its archive holds entries that the session lacks; kept as %s", session, kept
+        )
+
+    def keep_aside(self, path: str) -> str:
+        """Give a file or folder another name beside it, under which nothing takes it away."""
+        kept = f"{path}{KEPT}{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.urandom(2).hex()}"
+        self.move(path, kept)
+        return kept
 
     def _note_purge(self, path: str) -> None:
         """A session that was purged by somebody who died before he could say so."""
@@ -230,7 +260,12 @@ class Shelf:
         if last is not None and self.disk.exists(os.path.join(last.path, CONTENT)) and not self.disk.exists(inside):
             self.move(private, inside)
         elif self.disk.exists(self.archive_of(session)):
-            self.remove(private)  # all of it is in the archive
+            from smp.store.archive_compare import holds_private_files
+
+            if holds_private_files(self.store, self.archive_of(session), private):
+                self.remove(private)
+            else:
+                self.keep_aside(private)
 
     def put_in_place(self, prepared: str, session: str) -> None:
         """Give a folder with a session's files the session's name; the last rename is the one that counts."""

@@ -69,28 +69,33 @@ def run_install(call: Call) -> int | None:
     if done:
         for edit, before, after in changes:
             _write(edit, before, after, is_shared=where.scope == PROJECT, undo=options.undo)
-    if scope == PROJECT and not options.undo and (done or not changes):
-        _trust(start)
+    trusted = None
+    if scope == PROJECT and not options.undo and not options.dry_run and (done or not changes):
+        trusted = _trust(start)
     facts = {
         "host": options.host,
         "scope": where.scope,
         "changed": [edit.path for edit, _, _ in changes] if done else [],
         "would_change": [] if done else [edit.path for edit, _, _ in changes],
         "installed": not options.undo and (done or not changes),
+        "trusted": trusted,
     }
+    if trusted is not None and not options.json:
+        call.remark(f"Hooks use the store {trusted} (smp trust --revoke takes that back).")
     if module:
         facts["module"] = _with_module(call, module, ask=not options.dry_run)
     call.answer(facts, _told(call, asked.TITLE, changes, done, [] if options.undo else asked.hints(where)))
     return None if done or options.dry_run or not changes else 1
 
 
-def _trust(start: str) -> None:
-    """Whoever installs hooks for a project wants them to use its store."""
+def _trust(start: str) -> str | None:
+    """Whoever installs hooks for a project wants them to use its store; which one it is."""
     from smp.hooks import place
 
     root = place.store_of(start, os.environ)
     if root is not None:
         place.trust(root)
+    return root
 
 
 # -- what is there

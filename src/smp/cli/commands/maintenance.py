@@ -28,7 +28,7 @@ def maintain_arguments(parser: Parser) -> None:
 def run_maintain(call: Call) -> int:
     """Run what is due: compaction, counts for fading, a check of the index, archiving, retention, purging.
 
-    Each task knows when it ran last (.smp/maintenance.json). Opening a store runs what is due and cheap a few times a
+    Each task knows when it ran last (in the user's state). Opening a store runs what is due and cheap a few times a
     day; to run everything on time, call this from cron, or let it stay with --watch.
 
     Examples:

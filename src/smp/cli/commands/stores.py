@@ -7,6 +7,7 @@ import os
 from smp.cli.arguments import assignment
 from smp.cli.render import paint, plural, table, value_text
 from smp.config import DEFAULT_ROOTS, SETTINGS
+from smp.nearest import not_through_a_link
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def run_init(call: Call) -> None:
     """
     from smp.memory import open_memory
 
-    root = call.root or _root_below(call.options.folder, call.options.layout)
+    root = call.root or not_through_a_link(_root_below(call.options.folder, call.options.layout))
     known = os.path.exists(os.path.join(root, "config.json"))
     call.use(open_memory(root, layout=call.options.layout))
     memory = call.memory

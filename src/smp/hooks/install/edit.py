@@ -7,13 +7,17 @@ parts are taken out. A file that cannot be understood is refused, never rewritte
 
 from __future__ import annotations
 
+import errno
 import os
+
+from smp.ownership import plain_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 BACKUP = ".smp-backup"
+_LARGEST_BYTES = 16 << 20
 
 
 class Edit:
@@ -59,8 +63,9 @@ def diff(path: str, before: str, after: str) -> list[str]:
 
 def _read(path: str) -> str:
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        data = plain_bytes(path, _LARGEST_BYTES + 1)
+        if len(data) > _LARGEST_BYTES:
+            raise OSError(errno.EFBIG, f"larger than {_LARGEST_BYTES >> 20} MiB", path)
         return data.decode("utf-8")
     except FileNotFoundError:
         return ""
