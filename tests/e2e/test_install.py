@@ -286,7 +286,7 @@ def test_a_folder_in_the_place_of_a_file_is_said_and_the_other_hosts_are_listed(
     assert install() == 0
     assert "cannot be read" in capsys.readouterr().out
     assert install("claude-code", "--yes") == 2
-    assert "Is a directory" in capsys.readouterr().err
+    assert "not a plain file" in capsys.readouterr().err
     assert tree(project) == {}
 
 

@@ -28,7 +28,7 @@ def filled(root: Path, layout: str) -> smp.SessionMemory:
 
 
 def pending(root: Path, layout: str, session: str = "s1") -> Journal:
-    """A committed plan that nobody has carried out: it adds a file to the session's folder."""
+    """A committed plan that nobody has carried out: it puts a file into the session's folder."""
     files = smp.open(root, layout=layout).store.session(session)
     reader = files.reader
     Path(reader.private).mkdir(exist_ok=True)
@@ -97,14 +97,22 @@ def test_journal_of_another_session_is_foreign(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="gives a file to another user")
-def test_journal_of_another_user_of_the_machine_is_carried_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_journal_of_another_user_counts_if_it_only_appends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(tmp_path, "jsonl")
     journal = pending(tmp_path, "jsonl")
     as_stranger(monkeypatch)
     os.chown(journal.path, 12345, 12345)
-    session = smp.open(tmp_path).session("s1")
-    session.add_decision("More")
-    assert Path(session._files.reader.folder, "added.txt").read_text() == "new content"
+    assert journal.load() is None
+    assert journal.is_foreign, "it moves a file"
+    plan = Plan()
+    plan.appends = [("findings.jsonl", 0, b"{}\n")]
+    journal.commit(plan)
+    monkeypatch.setattr(RealSystem, "_secret", b"a third key")
+    assert journal.load() is None
+    os.chown(journal.path, 12345, 12345)
+    found = journal.load()
+    assert found is not None
+    assert found.appends == plan.appends
 
 
 @pytest.mark.parametrize(
