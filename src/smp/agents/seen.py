@@ -10,6 +10,7 @@ Non-guarantees: how rare a word is rests on all memories, so figures of relevanc
 
 from __future__ import annotations
 
+from smp.agents.visibility import Viewer
 from smp.index.memories import GUARDED
 from smp.store.finder import Finder
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from smp.agents.visibility import Viewer
     from smp.files.access_log import AccessLog
     from smp.index.rows import Row
     from smp.index.select import Conditions
@@ -90,10 +90,11 @@ class SeenFinder(Finder):
         return {doc for doc in asked if found.get(doc) is None}
 
     def is_superseded(self, record: Record) -> bool:
-        """Whether a memory that the viewer sees takes the place of this one."""
+        """Whether a memory that the viewer sees takes the place of this one. Its author must be able to see this one, too."""
         docs = [doc for kind, doc in self._sources(record.session, record.id) if kind == "supersedes"]
         found = self.records(self.rows(docs).values()) if docs else {}
-        return any(other is not None and not other.deleted for other in found.values())
+        seen = [other for other in found.values() if other is not None and not other.deleted]
+        return any(Viewer(other.author).sees(record) for other in seen)
 
     def _neighbours(self, doc: int) -> list[tuple[str, int]]:
         near = super()._neighbours(doc)
