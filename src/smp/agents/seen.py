@@ -75,9 +75,32 @@ class SeenFinder(Finder):
             found = super().search(text, conditions, asked, rarity)
 
     def nearest(self, vector: Any, conditions: Conditions, limit: int) -> dict[int, Row]:
-        near = super().nearest(vector, conditions, limit)
-        hidden = self._hidden(doc for doc, row in near.items() if row.facts & GUARDED) if self._strict else ()
-        return {doc: row for doc, row in near.items() if doc not in hidden}
+        asked = limit
+        while True:
+            near = super().nearest(vector, conditions, asked)
+            if not self._strict:
+                return near
+            left = self._shown(near.values())
+            if len(left) >= limit or asked >= _RANKED or len(near) < asked:
+                return {row.doc: row for row in left[:limit]}
+            asked *= 4
+
+    def select_shown(self, conditions: Conditions, order: str, limit: int) -> list[Row]:
+        """The first rows, by time, of memories that the viewer may see; hidden ones do not count against the limit."""
+        found: list[Row] = []
+        offset = 0
+        while len(found) < limit:
+            rows = self.select(conditions, order, limit, offset)
+            found += self._shown(rows)
+            offset += limit
+            if len(rows) < limit:
+                break
+        return found[:limit]
+
+    def _shown(self, rows: Iterable[Row]) -> list[Row]:
+        given = list(rows)
+        hidden = self._hidden(row.doc for row in given if row.facts & GUARDED)
+        return [row for row in given if row.doc not in hidden] if hidden else given
 
     def shows(self, row: Row) -> bool:
         """Whether the viewer may see a memory; read is only one that says itself who may."""
