@@ -167,7 +167,9 @@ class Gathering:
         """The newest memories that meet the conditions, within reach."""
         if conditions.sessions is None:
             conditions.sessions = self._within
-        states = [TYPE_NUMBERS["agent_state"]]  # most are another agent's: told apart by their ids, without reading them
+        states = [
+            TYPE_NUMBERS["agent_state"]
+        ]  # most are another agent's: told apart by their ids, without reading them
         select = self._finder.select if conditions.types == states else self._finder.select_shown
         return [row for row in select(conditions, NEWEST, limit) if self._is_in_reach(row)]
 
