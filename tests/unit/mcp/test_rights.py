@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
 
 import smp
-from smp.agents.fence import inside
+from smp.agents.fence import fence, inside
 from smp.errors import InvalidRecord, MemoryNotFound, NotAllowed, SessionArchived, SMPError
 from smp.mcp import resources
 from smp.mcp.desk import Caller, Desk
@@ -265,3 +265,10 @@ def test_time_of_creation_in_the_future_is_refused(memory: Any, dev: Caller, nam
     near = to_text(memory.now() + timedelta(hours=20))
     call(dev, "remember", type="decision", text="Another time zone", fields={name: near})
     call(dev, "remember", type="decision", text="Of old", fields={name: "2020-01-01"})
+
+
+def test_fenced_text_is_not_stored_as_a_reason_or_a_project(memory: Any, dev: Caller) -> None:
+    call(dev, "forget", action="delete", ids=["DEC-0001"], reason=f"asked to {fence('walrus')}")
+    call(dev, "sessions", action="create", id="other", project=f"shop {fence('walrus')}")
+    assert memory.session("shop").history("DEC-0001")[-1]["reason"] == "asked to"
+    assert memory.session("other").info.project.strip() == "shop"
