@@ -190,7 +190,7 @@ WHEN = {
     "StoreNotFound": "No `.bmad` folder here or above; or `create=False` and no store in that folder.",
     "SessionNotFound": "There is no session with this id.",
     "SessionExists": "`create_session` with an id that is taken.",
-    "SessionArchived": "The session was archived since it was opened. `memory.session(id)` brings it back; a write does so by itself.",
+    "SessionArchived": "The session was archived since it was opened, or a read over MCP names an archived one. `memory.session(id)` or `smp session restore` brings it back; a write does so by itself.",
     "MemoryNotFound": "There is no memory with this id, or it is deleted.",
     "DuplicateId": "An id of your own that is or was taken.",
     "LayoutMismatch": "The store has another layout than you asked for, or was converted while it was open.",

@@ -103,11 +103,12 @@ class Exporting:
 
         With `preview` nothing is changed. Reports name ids and kinds, never content.
         """
-        from smp.redacting import redactor_always
+        from smp.redacting import cleaned_reason, redactor_always
         from smp.store.cleaning import clean, look
         from smp.store.left_out import PUT_AWAY
 
         memory, sessions, by = self._exported()
+        reason = cleaned_reason(memory.config, reason)
         done: list[Redaction] = []
         for session in sessions:
             try:

@@ -229,11 +229,13 @@ class Forgetting:
         The receipt says what was rewritten, where the text was looked for afterwards, and what SMP cannot reach.
         """
         from smp.model.forgotten import Receipt
+        from smp.redacting import cleaned_reason
         from smp.store.erasing import check_there, erase
         from smp.store.put_away import SUMMARY_ID
 
         store, now = self._asked_store(), self._asked_at()
         store.check_open()
+        reason = cleaned_reason(self._asked_config(), reason)
         wanted: dict[str, list[str]] = {}
         for each in () if id is None else _each(id):
             session, name = self._names_of(each)

@@ -100,17 +100,19 @@ class Keeping:
 
     def undelete_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> str:
         """Bring back the session of this name that was deleted last; returns its state, active or archived."""
+        from smp.redacting import cleaned_reason
         from smp.store.removing import undelete_session
 
         state = undelete_session(self._store, id)
-        self._note("undelete_session", id, by, reason)
+        self._note("undelete_session", id, by, cleaned_reason(self.config, reason))
         return state
 
     def purge_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> Away:
         """Remove a deleted session for good, before its time. Of several of one name the one deleted first goes."""
+        from smp.redacting import cleaned_reason
         from smp.store.removing import purge_session
 
-        at = to_text(self.now())
+        at, reason = to_text(self.now()), cleaned_reason(self.config, reason)
         return purge_session(self._store, id, at, lambda away: self._note("purge_session", id, by, reason))
 
     # -- what is due

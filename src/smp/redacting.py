@@ -6,6 +6,7 @@ setting is an `InvalidConfig` that names it when the store is opened, not when t
 
 from __future__ import annotations
 
+from smp.agents.fence import strip_head, strip_reason
 from smp.loading import loading
 
 TYPE_CHECKING = False
@@ -54,7 +55,8 @@ def check_settings(config: Config) -> None:
 
 
 def without_secrets(config: Config, head: dict[str, Any]) -> tuple[dict[str, Any], list[Removal]]:
-    """What a session's head may say. Who takes part is not touched: a mail address is a name there."""
+    """What a session's head may say: no recalled text, and no secrets. Of who takes part, a mail address is a name and stays."""
+    head = strip_head(head)
     texts = {name: head[name] for name in ("project", "tags", "context") if head.get(name)}
     redactor = redactor_of(config) if texts else None
     if redactor is None:
@@ -64,7 +66,8 @@ def without_secrets(config: Config, head: dict[str, Any]) -> tuple[dict[str, Any
 
 
 def cleaned_reason(config: Config, reason: str | None) -> str | None:
-    """Why something was done, as it may be stored."""
+    """Why something was done, as it may be stored: without recalled text and without secrets."""
+    reason = strip_reason(reason)
     redactor = redactor_of(config) if reason else None
     return redactor.redact(reason)[0] if redactor is not None and type(reason) is str else reason
 

@@ -5,7 +5,7 @@ Every method checks what it is given before anything happens; an error names the
 
 from __future__ import annotations
 
-from smp.agents.fence import without_recalled
+from smp.agents.fence import strip_reason, without_recalled
 from smp.errors import InvalidRecord
 from smp.model.time import to_text
 from smp.model.types import KINDS, kind_of
@@ -179,6 +179,8 @@ class Writing:
                 data["author_kind"] = "user"
 
     def _reason(self, reason: str | None) -> str | None:
+        """Why a memory is deleted or restored, as it may be stored."""
+        reason = strip_reason(reason)
         return self._redactor.redact(reason)[0] if self._redactor is not None and type(reason) is str else reason
 
     def _default_author(self, role: str | None) -> str | None:

@@ -226,7 +226,7 @@ class AgentMemory(AgentWriting, Asking):
         return self.records()
 
     def _find(self, session: str, memory_id: str) -> Record | None:
-        home = self._session if session in ("", self.id) else self._session.memory.session(session)
+        home = self._session if session in ("", self.id) else self._session.memory._opened(session)
         record = home.find(memory_id)
         return record if record is not None and self._viewer.sees(record) else None
 

@@ -48,20 +48,45 @@ class AgentWriting(WritingFor):
     # -- may it?
 
     def _check(self, wish: Wish) -> None:
+        """Refuse early what can be refused, and have the rest checked under the session's lock."""
+        wish.rights = self
         if isinstance(wish, Add):
             self._check_new(wish)
-            return
-        if isinstance(wish, (Change, Delete)):
+        elif isinstance(wish, (Change, Delete)):
             if wish.by not in (None, self.agent):
                 raise NotAllowed(f"by: {self._name} cannot write as {wish.by!r}.", field="by", agent=self.agent)
-            kind, owner, name = self._check_target(wish.target)
-            if kind == "agent_state" and owner != self.agent:
-                raise self._not_its_state(owner)
-            if isinstance(wish, Relate):
-                self._check_target(wish.other)
-            elif isinstance(wish, Change) and isinstance(wish.changes, dict):
-                self._check_changes(kind, owner, wish.changes)
-            self._ask_guard(kind, name)
+            record = self._found(wish.target) if isinstance(wish.target, str) else None
+            if record is not None:
+                self._check_change(wish, record)
+            if record is None or record.type == "preference":
+                self._check_key(getattr(wish, "changes", None))
+            if isinstance(wish, Relate) and isinstance(wish.other, str):
+                self._found(wish.other)
+
+    def _check_known(self, record: Record) -> None:
+        """A repeated idempotency key must not give away another's memory."""
+        if not self._viewer.sees(record):
+            raise DuplicateId("idempotency_key: is taken in this session; use another one.", field="idempotency_key")
+
+    def _check_change(self, wish: Wish, record: Record) -> None:
+        """Whether the agent may change this memory in this way."""
+        if not self._viewer.sees(record):
+            raise self._no_memory(record.id)
+        kind, name = record.type, _name_in(record.type, record.given)
+        owner = name if kind == "agent_state" else str(record.author or "")
+        if kind == "agent_state" and owner != self.agent:
+            raise self._not_its_state(owner)
+        if isinstance(wish, Change) and isinstance(wish.changes, dict):
+            self._check_changes(kind, owner, wish.changes)
+        self._ask_guard(kind, name)
+
+    def _check_target(self, name: str, record: Record | None) -> None:
+        """A relation or a reference names a memory that is there for this agent."""
+        if record is None or not self._viewer.sees(record):
+            raise self._no_memory(name)
+
+    def _no_memory(self, id: str) -> MemoryNotFound:
+        return MemoryNotFound(f"No memory {id} in session {self._session.id}.", id=id, session=self._session.id)
 
     def _check_new(self, wish: Add) -> None:
         kind, data = wish.draft.kind.name, wish.draft.data
@@ -70,13 +95,15 @@ class AgentWriting(WritingFor):
             raise self._not_its_state(data.get("agent"))
         if author != self.agent and not (kind == "conversation" and role in ("user", "system", "tool")):
             raise NotAllowed(f"author: {self._name} cannot write as {author!r}.", field="author", agent=self.agent)
+        if kind == "preference":
+            self._check_key(data)
         self._check_values(kind, data)
         self._ask_guard(kind, _name_in(kind, data))
+        if "relations" in data or "references" in data:
+            wish.needs_trails = True
 
     def _check_values(self, kind: str, data: Mapping[str, Any]) -> None:
         """Checks of new values that hold for a new memory and for a change of one."""
-        if kind == "preference" and "key" in data and not self._may_set(str(data["key"])):
-            raise NotAllowed("key: this preference cannot be set by an agent.", field="key")
         if kind in _SHARED_KINDS and data.get("visibility") not in FOR_ALL:
             raise InvalidRecord(
                 f"visibility: a {kind} is for all agents of a session; use a learning or the agent's state for its own notes.",
@@ -90,28 +117,32 @@ class AgentWriting(WritingFor):
     def _not_its_state(self, owner: Any) -> NotAllowed:
         return NotAllowed(f"agent: {self._name} cannot write the state of {owner!r}.", field="agent", agent=self.agent)
 
-    def _may_set(self, key: str) -> bool:
-        """Whether the preference with this key, if there is one, is for all."""
-        name = self._session._files.view(lambda fold: fold.preferences.get(key))
+    def _check_key(self, data: Any) -> None:
+        """The preference with the key in this data, if there is one, is for all."""
+        aliases = KINDS["preference"].aliases
+        named = (
+            [value for name, value in data.items() if aliases.get(name, name) == "key"]
+            if isinstance(data, dict)
+            else []
+        )
+        if not named:
+            return
+        name = self._session._files.view(lambda fold: fold.preferences.get(str(named[0])))
         record = self._session.find(name) if name else None
-        return record is None or self._viewer.sees(record)
+        if record is not None and not self._viewer.sees(record):
+            raise NotAllowed("key: this preference cannot be set by an agent.", field="key")
 
-    def _check_target(self, target: Any) -> tuple[str, str, str]:
-        """The kind of what is to be changed, whose it is and its name; it must be there for this agent."""
-        if isinstance(target, Wish):
-            draft = getattr(target, "draft", None)
-            return (draft.kind.name, self.agent or "", _name_in(draft.kind.name, draft.data)) if draft else ("", "", "")
+    def _found(self, target: str) -> Record | None:
+        """The memory that is named; it must be there for this agent. None: in another session, where only a relation may point."""
         place, slash, id = target.rpartition("/")
         if slash and place != self._session.id:
-            return "", "", ""  # in another session; only a relation may point there
+            return None
         record = self._session.find(id)
-        if record is None or not self._viewer.sees(record):
-            raise MemoryNotFound(f"No memory {id} in session {self._session.id}.", id=id, session=self._session.id)
-        name = _name_in(record.type, record.given)
-        return record.type, name if record.type == "agent_state" else str(record.author or ""), name
+        self._check_target(id, record)
+        return record
 
     def _check_changes(self, kind: str, owner: str, changes: Mapping[str, Any]) -> None:
-        aliases = KINDS[kind].aliases if kind else {}
+        aliases = KINDS[kind].aliases
         named = {aliases.get(name, name): value for name, value in changes.items()}
         for field in sorted(_OWNERS_FIELDS.intersection(named)):
             if field != "visibility":
@@ -121,20 +152,14 @@ class AgentWriting(WritingFor):
         self._check_values(kind, named)
 
     def _ask_guard(self, kind: str, name: str) -> None:
-        if self._guard is not None and kind:
+        if self._guard is not None:
             self._guard(kind, name)
 
     # -- doing it
 
     def _do(self, wish: Wish, doing: str) -> Any:
         self._check(wish)
-        return self._seen(self._session._do(wish, doing))
-
-    def _seen(self, record: Record) -> Record:
-        """What a write gives back; a repeated idempotency key must not give away another's memory."""
-        if self._viewer.sees(record):
-            return record
-        raise DuplicateId("idempotency_key: is taken in this session; use another one.", field="idempotency_key")
+        return self._session._do(wish, doing)
 
     def add_many(self, items: Iterable[tuple[str, Mapping[str, Any] | str]]) -> list[Record]:
         """Add many memories with one sync per file; see `SessionMemory.add_many`."""
@@ -148,7 +173,7 @@ class AgentWriting(WritingFor):
             self._check(wish)
             wishes.append(wish)
         self._session._commit(wishes, f"adding {len(wishes)} memories", atomic=False)
-        return [self._seen(wish.record) for wish in wishes if wish.record is not None]
+        return [wish.record for wish in wishes if wish.record is not None]
 
 
 class AgentTransaction(AgentWriting):

@@ -149,7 +149,7 @@ def _recalled(
     from smp.query.question import Question
     from smp.query.ranking import asks_by_meaning
 
-    store = SeenStore(memory.store, Viewer(wanted.agent))
+    store = SeenStore(memory.store, Viewer(wanted.agent), strict=True)
     store.check_open()
 
     def look(finder: SeenFinder) -> tuple[str, list[Item], str | None]:

@@ -133,6 +133,16 @@ def strip(text: str) -> str:
     return unmarked(left) if find(left) else left  # halves of a mark that stood around a fence
 
 
+def strip_reason(reason: str | None) -> str | None:
+    """Why something was done, without what was recalled; None if nothing is left."""
+    return strip(reason).strip() or None if type(reason) is str and MARK in reason else reason
+
+
+def strip_head(fields: dict[str, Any]) -> dict[str, Any]:
+    """The head of a session without what was recalled; a text of which nothing is left becomes None."""
+    return {**dict.fromkeys(fields), **_stripped(fields)} if _holds(fields) else fields
+
+
 def is_only_recalled(text: str) -> bool:
     """Whether nothing is left of a text without what was recalled."""
     return MARK in text and not strip(text).strip()

@@ -167,7 +167,11 @@ class Gathering:
         """The newest memories that meet the conditions, within reach."""
         if conditions.sessions is None:
             conditions.sessions = self._within
-        return [row for row in self._finder.select(conditions, NEWEST, limit) if self._is_in_reach(row)]
+        states = [
+            TYPE_NUMBERS["agent_state"]
+        ]  # most are another agent's: told apart by their ids, without reading them
+        select = self._finder.select if conditions.types == states else self._finder.select_shown
+        return [row for row in select(conditions, NEWEST, limit) if self._is_in_reach(row)]
 
     def _is_in_reach(self, row: Row) -> bool:
         reach = self._wanted.reach

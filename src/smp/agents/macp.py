@@ -5,7 +5,8 @@
         send(message)
 
     REQUEST_CONTEXT     RESPONSE with the shared context as the asking agent may see it, and the same as text for a prompt
-    UPDATE_CONTEXT      its updates are stored in one transaction; SESSION_CONTEXT_UPDATED, FINDING_DISCOVERED for all
+    UPDATE_CONTEXT      its updates are stored in one transaction; SESSION_CONTEXT_UPDATED, FINDING_DISCOVERED for all,
+                        about memories that everybody may see
     SUMMARIZE_CONTEXT   RESPONSE with the session on a page
     any RESPONSE        its `agent_state`, decisions, findings and learnings are stored (`update_on_response`)
     any other message   comes back with `payload.shared_context`: what all may see (`inject_on_message`)
@@ -169,12 +170,19 @@ class ContextManager:
 
         new = [record for record in records if record.type == "finding" and record.id not in known]
         stands = {record.id: merged_with_others(member, record) for record in new}  # type: ignore[arg-type]
-        written = [stands.get(record.id, record).id for record in records]
-        changed = {"paths": updates.paths, "ids": written, "by": message.source}
-        out = [pen.write(message, EVENT, "SESSION_CONTEXT_UPDATED", changed, target=EVERYBODY)]
+        written = [stands.get(record.id, record) for record in records]
+        changed = {"paths": updates.paths, "ids": [record.id for record in written], "by": message.source}
+        everybody = Viewer(None)
+        public = [number for number, record in enumerate(written) if everybody.sees(record)]
+        out = []
+        if public:
+            ids = [written[number].id for number in public]
+            told = {"paths": updates.paths_of(public), "ids": ids, "by": message.source}
+            out.append(pen.write(message, EVENT, "SESSION_CONTEXT_UPDATED", told, target=EVERYBODY))
         for record in new:
-            told = {**_finding(stands[record.id]), "discovered_by": message.source}
-            out.append(pen.write(message, EVENT, "FINDING_DISCOVERED", told, target=EVERYBODY))
+            if everybody.sees(stands[record.id]):
+                told = {**_finding(stands[record.id]), "discovered_by": message.source}
+                out.append(pen.write(message, EVENT, "FINDING_DISCOVERED", told, target=EVERYBODY))
         if message.type == REQUEST:
             out.insert(0, pen.write(message, RESPONSE, "TASK_COMPLETE", {"status": "stored", **changed}))
         return out

@@ -51,6 +51,7 @@ class Updates:
         self.adds: list[tuple[str, dict[str, Any]]] = []
         self.states: list[tuple[list[str], str, Any]] = []  # path inside the state, operation, value
         self.paths: list[str] = []
+        self._path_of_add: list[str] = []  # as long as `adds`
 
     def take(self, updates: Any) -> None:
         """The `updates` of UPDATE_CONTEXT."""
@@ -71,9 +72,9 @@ class Updates:
         given = {**content, **(memories if isinstance(memories, dict) else {})}
         for name in ("decisions", "findings", "learnings", "preferences", "open_questions"):
             if isinstance(given.get(name), list):
+                self.paths.append(name)
                 for number, value in enumerate(given[name]):
                     self._add(f"content.{name}[{number}]", _SEGMENTS[name], value)
-                self.paths.append(name)
         state = given.get("agent_state")
         if state is not None:
             self.states.append(([], "merge" if isinstance(state, dict) else "set", state))
@@ -130,6 +131,14 @@ class Updates:
             fields = {**fields, "finding": value.get("question", value.get("finding")), "category": QUESTION}
             fields.pop("question", None)
         self.adds.append(("finding" if kind == QUESTION else kind, fields))
+        self._path_of_add.append(self.paths[-1])
+
+    def paths_of(self, positions: list[int]) -> list[str]:
+        """The paths of some of the records that `write` returned. The agent's state, the last of them, has those of no new memory."""
+        adds = {self._path_of_add[number] for number in positions if number < len(self.adds)}
+        with_state = any(number >= len(self.adds) for number in positions)
+        new = set(self._path_of_add)
+        return [path for path in self.paths if path in adds or (with_state and path not in new)]
 
     # -- writing
 
@@ -138,7 +147,7 @@ class Updates:
         written: list[Any] = []
         with member.transaction() as transaction:
             for number, (kind, fields) in enumerate(self.adds):
-                written.append(transaction.add(kind, {**fields, "idempotency_key": f"macp {key} {number}"[:256]}))
+                written.append(transaction.add(kind, {**fields, "idempotency_key": _key(self.agent, key, number)}))
             if self.states:
                 before = member.state
                 state = copied(before.state) if before is not None else {}
@@ -146,6 +155,13 @@ class Updates:
                     state = _changed(state, path, operation, value)
                 written.append(transaction.update_state(state))
         return [wish.record for wish in written]
+
+
+def _key(agent: str, message: str, number: int) -> str:
+    """The idempotency key of one update. Agents choose the ids of their messages, and two may choose the same."""
+    from hashlib import sha256
+
+    return "macp " + sha256(f"{len(agent)} {agent} {message} {number}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _changed(state: Any, path: list[str], operation: str, value: Any) -> Any:

@@ -10,6 +10,7 @@ Non-guarantees: how rare a word is rests on all memories, so figures of relevanc
 
 from __future__ import annotations
 
+from smp.agents.visibility import Viewer
 from smp.index.memories import GUARDED
 from smp.store.finder import Finder
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from smp.agents.visibility import Viewer
     from smp.files.access_log import AccessLog
     from smp.index.rows import Row
     from smp.index.select import Conditions
@@ -75,9 +75,32 @@ class SeenFinder(Finder):
             found = super().search(text, conditions, asked, rarity)
 
     def nearest(self, vector: Any, conditions: Conditions, limit: int) -> dict[int, Row]:
-        near = super().nearest(vector, conditions, limit)
-        hidden = self._hidden(doc for doc, row in near.items() if row.facts & GUARDED) if self._strict else ()
-        return {doc: row for doc, row in near.items() if doc not in hidden}
+        asked = limit
+        while True:
+            near = super().nearest(vector, conditions, asked)
+            if not self._strict:
+                return near
+            left = self._shown(near.values())
+            if len(left) >= limit or asked >= _RANKED or len(near) < asked:
+                return {row.doc: row for row in left[:limit]}
+            asked *= 4
+
+    def select_shown(self, conditions: Conditions, order: str, limit: int) -> list[Row]:
+        """The first rows, by time, of memories that the viewer may see; hidden ones do not count against the limit."""
+        found: list[Row] = []
+        offset = 0
+        while len(found) < limit:
+            rows = self.select(conditions, order, limit, offset)
+            found += self._shown(rows)
+            offset += limit
+            if len(rows) < limit:
+                break
+        return found[:limit]
+
+    def _shown(self, rows: Iterable[Row]) -> list[Row]:
+        given = list(rows)
+        hidden = self._hidden(row.doc for row in given if row.facts & GUARDED)
+        return [row for row in given if row.doc not in hidden] if hidden else given
 
     def shows(self, row: Row) -> bool:
         """Whether the viewer may see a memory; read is only one that says itself who may."""
@@ -90,10 +113,11 @@ class SeenFinder(Finder):
         return {doc for doc in asked if found.get(doc) is None}
 
     def is_superseded(self, record: Record) -> bool:
-        """Whether a memory that the viewer sees takes the place of this one."""
+        """Whether a memory that the viewer sees takes the place of this one. Its author must be able to see this one, too."""
         docs = [doc for kind, doc in self._sources(record.session, record.id) if kind == "supersedes"]
         found = self.records(self.rows(docs).values()) if docs else {}
-        return any(other is not None and not other.deleted for other in found.values())
+        seen = [other for other in found.values() if other is not None and not other.deleted]
+        return any(Viewer(other.author).sees(record) for other in seen)
 
     def _neighbours(self, doc: int) -> list[tuple[str, int]]:
         near = super()._neighbours(doc)

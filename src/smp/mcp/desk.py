@@ -75,13 +75,15 @@ class Caller:
         """The session with the rights of the caller. A server that was not started for one agent acts for whom a call names."""
         return AgentMemory(session, self.desk.author or author or self.name)
 
-    def session(self, name: str | None = None, *, create: bool = False) -> SessionMemory:
-        """The session that is meant."""
+    def session(self, name: str | None = None, *, writes: bool = False, create: bool = False) -> SessionMemory:
+        """The session that is meant. One that is archived is restored by a write; for a read it is `SessionArchived`."""
         if name == ALL:
             raise InvalidRecord(f"session: {ALL} means all of them; name one here.", field="session")
         name = name or self.desk.default_session
         if name is not None:
             try:
+                if not writes:
+                    return self.memory._opened(name, self.name)
                 return self.memory.session(name, author=self.name)
             except SessionNotFound:
                 if not create or name != self.desk.default_session:
@@ -101,18 +103,16 @@ class Caller:
             return Asked(self)
         return Asked(self, self.session(name))
 
-    def place(self, ref: str, session: str | None = None) -> tuple[SessionMemory, str]:
-        """The session and the id of a memory that somebody names: `ID`, or `session/ID`."""
+    def record(
+        self, ref: str, session: str | None = None, *, include_deleted: bool = False, writes: bool = False
+    ) -> Record:
+        """The memory that somebody names, `ID` or `session/ID`; it must be there, and visible."""
         name, _, memory_id = ref.strip().rpartition("/")
-        return self.session(name or session), memory_id
-
-    def record(self, ref: str, session: str | None = None, *, include_deleted: bool = False) -> Record:
-        """The memory that somebody names; it must be there, and visible."""
-        place, memory_id = self.place(ref, session)
-        record = place.find(memory_id) if include_deleted else place.get(memory_id)
+        place = self.session(name or session, writes=writes)
+        record = place.find(memory_id)
         if record is None or not self.sees(record):
             raise MemoryNotFound(f"{memory_id} does not exist in session {place.id}.", id=memory_id, session=place.id)
-        return record
+        return record if include_deleted else place.get(memory_id)
 
 
 class Asked(Asking):

@@ -213,7 +213,7 @@ class KnowledgeGraph:
     def _look(self, session: SessionMemory | None = None) -> _Look:
         if session is None:
             try:
-                session = self._memory.session(self._name)
+                session = self._memory._opened(self._name)
             except SessionNotFound:
                 return _Look([], None, Viewer(None).sees)
         from smp.redacting import redactor_of

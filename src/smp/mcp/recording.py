@@ -7,13 +7,14 @@ started with `--allow-erase`.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from smp.agents import fence
 from smp.agents.fitting import one_line
 from smp.errors import InvalidRecord, NotAllowed, UserError
 from smp.mcp.answers import Reply, plain, recalled
-from smp.model.time import to_text
+from smp.model.time import parse, to_moment, to_text
 from smp.model.types import KINDS
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def remember(caller: Caller, given: arguments.Remember) -> Reply:
         fields["author"] = author
     if given.key:
         fields["idempotency_key"] = given.key
-    session = caller.session(given.session, create=True)
+    _check_created(caller, given.type, fields)
+    session = caller.session(given.session, writes=True, create=True)
     began = caller.memory.now()
     record: Record = caller.agent(session, author).add(given.type, fields)
     is_new = record.created >= began or "created" in fields
@@ -48,9 +50,21 @@ def remember(caller: Caller, given: arguments.Remember) -> Reply:
     return _stored(record, done, redacted=_REMOVED in str(record.given) and _REMOVED not in str(fields))
 
 
+def _check_created(caller: Caller, type: str, fields: dict[str, Any]) -> None:
+    """Refuse a time of creation in the future, which would head every list. A day is left for clocks and time zones."""
+    aliases = KINDS[type].aliases
+    latest = caller.memory.now() + timedelta(days=1)
+    for name, value in fields.items():
+        if aliases.get(name, name) == "created" and value is not None and to_moment(parse(value, "created")) > latest:
+            raise InvalidRecord(
+                f"created: {to_text(to_moment(parse(value, 'created')))} is in the future; give a time until {to_text(latest)}, or leave it out.",
+                field="created",
+            )
+
+
 def update(caller: Caller, given: arguments.Update) -> Reply:
-    record = caller.record(given.id, given.session)
-    session = caller.agent(caller.session(record.session))
+    record = caller.record(given.id, given.session, writes=True)
+    session = caller.agent(caller.session(record.session, writes=True))
     if given.action == "change":
         changes = _new_only(dict(given.changes))
         if not changes:
@@ -80,9 +94,12 @@ def forget(caller: Caller, given: arguments.Forget) -> Reply:
         return _erased(caller, given)
     is_back = given.action == "restore"
     if given.ids:
-        refs = [caller.record(ref, given.session, include_deleted=True).ref for ref in given.ids]
+        found_by_id = [
+            caller.record(ref, given.session, include_deleted=True, writes=not given.preview) for ref in given.ids
+        ]
+        refs = [record.ref for record in found_by_id]
     else:  # whoever goes by criteria means what can be seen
-        session: Any = caller.session(given.session)
+        session: Any = caller.session(given.session, writes=not given.preview)
         found = (session.restore if is_back else session.delete)(preview=True, **_criteria(given))
         refs = [record.ref for record in found.records if caller.may_change(record)]
     if refs and not given.preview:
@@ -101,7 +118,7 @@ def _carry_out(caller: Caller, refs: list[str], reason: str | None, is_back: boo
         name, _, memory_id = ref.rpartition("/")
         by_session.setdefault(name, {})[memory_id] = None
     for name, memory_ids in by_session.items():
-        with caller.agent(caller.session(name)).transaction() as transaction:
+        with caller.agent(caller.session(name, writes=True)).transaction() as transaction:
             for memory_id in memory_ids:
                 (transaction.restore if is_back else transaction.delete)(memory_id, reason)
 
@@ -126,7 +143,7 @@ def _erased(caller: Caller, given: arguments.Forget) -> Reply:
         raise UserError("This server may not erase. Start it with `smp mcp --allow-erase`, or use `smp erase`.")
     if not given.ids:
         raise InvalidRecord("ids: erasing wants the ids of memories.", field="ids")
-    records = [caller.record(ref, given.session, include_deleted=True) for ref in given.ids]
+    records = [caller.record(ref, given.session, include_deleted=True, writes=not given.preview) for ref in given.ids]
     for record in records:
         if not caller.may_change(record):
             raise NotAllowed(f"ids: {record.ref} is the state of another agent.", field="ids")

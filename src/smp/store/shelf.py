@@ -324,7 +324,7 @@ def why_not_here(store: FileStore, session: str) -> SMPError:
     shelf = Shelf(store)
     if shelf.disk.exists(shelf.archive_of(session)):
         return SessionArchived(
-            f"Session {session} is archived. Open it again with memory.session({session!r}): that brings it back.",
+            f"Session {session} is archived. `smp session restore {session}` or memory.session({session!r}) brings it back.",
             session=session,
             path=shelf.archive_of(session),
         )

@@ -19,12 +19,25 @@ from smp.write import validate
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Protocol
 
     from smp.model.ledger import Ledger
     from smp.model.record import Record
     from smp.privacy.redact import Redactor, Removal
     from smp.write.validate import Draft
+
+    class Rights(Protocol):
+        """What the caller may do. Asked under the session's lock, with the memories as they stand; each raises to refuse."""
+
+        def _check_known(self, record: Record) -> None:
+            """An idempotency key leads to this memory."""
+
+        def _check_change(self, wish: Wish, record: Record) -> None:
+            """A wish changes or deletes this memory."""
+
+        def _check_target(self, name: str, record: Record | None) -> None:
+            """A new relation or reference names this id of the session; None: there is no such memory."""
+
 
 _FIXED_TYPES = ("conversation",)
 _REPLACING = ("agent_state", "preference")
@@ -37,6 +50,7 @@ class Wish:
     record: Record | None = None
     memory_id: str | None = None
     removals: list[Removal] | tuple[()] = ()  # secrets that were taken out
+    rights: Rights | None = None  # None: the caller may do everything
     forgets = ""  # what the audit log calls it, if it takes a memory away or brings it back
 
     @property
@@ -48,6 +62,13 @@ class Wish:
 
     def resolve(self, work: Work) -> None:
         raise AssertionError("each wish resolves itself")
+
+    def _check_targets(self, work: Work, data: dict[str, Any], before: dict[str, Any]) -> None:
+        """Ask for each memory of this session that the new data points to, and the data before did not."""
+        if self.rights is not None and ("relations" in data or "references" in data):
+            for name in set(targets_in(data, work.session)).difference(targets_in(before, work.session)):
+                trail = work.trail(name)
+                self.rights._check_target(name, trail.record(work.session) if trail is not None else None)
 
     def resolve_alone(self, session: str, now: str, ledger: Ledger) -> Entry:
         raise AssertionError("only a wish that needs no trails can be alone")
@@ -77,6 +98,7 @@ class Add(Wish):
         draft = self.draft
         if self.needs_trails and self._is_known(work):
             return
+        self._check_targets(work, draft.data, {})
         if draft.id is not None or self.replaces:
             self.memory_id = self._own_id(work)
         else:
@@ -101,9 +123,12 @@ class Add(Wish):
         known = work.idempotent(self.key)
         if known is None and self.key is not None and work.cold is not None:
             known = work.from_cold(self.key)
+        if known is not None and self.rights is not None:
+            self.rights._check_known(work.record(known))
         if known is None and self.replaces:
             known = self._replaced(work)
             if known is not None:
+                self._check_targets(work, self.draft.data, work.known(known).data())
                 work.change(known, self._news(work, known), self.draft.data.get("author"), self.draft.created)
         if known is not None:
             self.memory_id = known
@@ -165,6 +190,8 @@ class Change(Wish):
 
     def resolve(self, work: Work) -> None:
         self.memory_id = name = id_of(self.target)
+        if self.rights is not None:
+            self.rights._check_change(self, work.record(name))
         trail = work.known(name)
         if self.expected_revision is not None and trail.changed_since(self.expected_revision):
             raise Conflict(
@@ -183,6 +210,7 @@ class Change(Wish):
         if self.redactor is not None:
             checked, self.removals = self.redactor.redact_fields(checked)
         before = trail.data()
+        self._check_targets(work, checked, before)
         news = {field: value for field, value in checked.items() if not same(before.get(field), value)}
         if any(field in news for group in kind.required for field in group):
             validate.says_something(kind, {**before, **news})
@@ -220,6 +248,8 @@ class Delete(Wish):
 
     def resolve(self, work: Work) -> None:
         self.memory_id = name = id_of(self.target)
+        if self.rights is not None:
+            self.rights._check_change(self, work.record(name))
         work.known(name, deleted=self.op == RESTORE)
         work.mark(self.op, name, self.by, {"reason": self.reason} if self.reason else {})
 
@@ -235,6 +265,15 @@ def id_of(target: Any) -> str:
     if isinstance(name, str):
         return name
     raise InvalidRecord(f"id: {target!r} is neither the id of a memory nor a memory.", field="id")
+
+
+def targets_in(data: dict[str, Any], session: str) -> list[str]:
+    """The ids of memories of this session that a memory's relations and references name."""
+    relations, references = data.get("relations"), data.get("references")
+    named = [each.get("target") for each in relations if isinstance(each, dict)] if isinstance(relations, list) else []
+    named += references if isinstance(references, list) else []
+    own = [name.removeprefix(f"{session}/") for name in named if isinstance(name, str)]
+    return [name for name in own if "/" not in name]
 
 
 class Batch:

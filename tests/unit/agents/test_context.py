@@ -405,3 +405,18 @@ def test_a_counter_that_fails_does_no_harm(tmp_path: Path) -> None:
         assert memory.store.indexer._index is index
         found = session.context(counter=lambda text: len(memory.query("orders")) * 0 + len(text))
         assert found.tokens <= 1500
+
+
+@pytest.mark.parametrize("asked", [{"task": "penguin colony feeding"}, {"topic": "penguins"}, {}])
+@pytest.mark.parametrize("kind", ["decision", "finding", "learning"])
+def test_private_memories_of_another_agent_do_not_crowd_out_a_shared_one(kind: str, asked: dict[str, str]) -> None:
+    memory = smp.open(":memory:", config={"track_access": False})
+    session = memory.create_session("room")
+    session.add(kind, {kind: "penguin colony feeding at noon, as all may know", "topic": "penguins", "author": "ada"})
+    private = {kind: "penguin colony feeding penguin colony feeding", "topic": "penguins", "visibility": "private"}
+    session.agent("alice").add_many([(kind, private)] * 300)
+    for agent in ("bob", None):
+        for options in ({}, {"session": "room"}):
+            text = str(memory.context(agent, **asked, **options))
+            assert "as all may know" in text
+            assert "penguin colony feeding penguin" not in text

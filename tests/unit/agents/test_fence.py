@@ -6,6 +6,7 @@ import html
 import json
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -287,3 +288,69 @@ def test_is_only_recalled() -> None:
     assert is_only_recalled(f" {RECALLED}\n")
     assert not is_only_recalled(f"{RECALLED} more")
     assert not is_only_recalled("")
+
+
+FENCED = fence("walrus")
+
+
+def stored_text(root: Path) -> str:
+    """Everything that is in the files of a store."""
+    return "\n".join(path.read_text("utf-8", "replace") for path in sorted(root.rglob("*")) if path.is_file())
+
+
+@pytest.mark.parametrize("redaction", [True, False])
+def test_fenced_text_in_a_reason_is_not_stored(tmp_path: Path, redaction: bool) -> None:
+    root, reason = tmp_path / "store", f"asked to {FENCED}"
+    with smp.open(root, config={"privacy": {"redaction": {"enabled": redaction}}}) as memory:
+        session = memory.create_session("s1")
+        first, second, third = (session.add_decision(f"number {number}") for number in range(3))
+        session.delete(first.id, reason)
+        session.restore(first.id, reason)
+        session.delete([first.id, second.id], reason)
+        session.agent("dev").delete(third.id, reason)
+        with session.transaction() as tx:
+            tx.restore(third.id, reason)
+        assert session.history(first.id)[1]["reason"].strip() == "asked to"
+        session.delete(third.id, FENCED)
+        assert session.history(third.id)[-1].get("reason") is None
+        session.erase(second.id, reason)
+        memory.create_session("s2").add_decision("away")
+        memory.archive_session("s2", reason)
+        assert "walrus" not in stored_text(root)
+        memory.delete_session("s2", reason)
+        assert "walrus" not in stored_text(root)
+        memory.undelete_session("s2", reason)
+        memory.delete_session("s2", reason)
+        memory.purge_session("s2", reason)
+    assert "asked to" in stored_text(root)
+    assert "walrus" not in stored_text(root)
+
+
+@pytest.mark.parametrize("redaction", [True, False])
+def test_fenced_text_in_the_head_of_a_session_is_not_stored(tmp_path: Path, redaction: bool) -> None:
+    root = tmp_path / "store"
+    with smp.open(root, config={"privacy": {"redaction": {"enabled": redaction}}}) as memory:
+        session = memory.create_session(
+            "s1",
+            user=f"ada{FENCED}",
+            agents=["dev", FENCED],
+            project=f"shop {FENCED}",
+            notes={"deep": [FENCED, "kept"]},
+        )
+        info = session.info
+        assert (info.user, info.agents, info.project.strip()) == ("ada", ["dev"], "shop")
+        assert info.context == {"notes": {"deep": ["kept"]}}
+        session.change_info(project=FENCED, context={"phase": f"review {FENCED}"})
+        assert session.info.project is None
+        assert session.info.context["phase"].strip() == "review"
+    assert "walrus" not in stored_text(root)
+
+
+def test_import_keeps_fenced_text_so_that_a_round_trip_is_exact(tmp_path: Path) -> None:
+    with smp.open(":memory:") as memory:
+        text = memory.create_session("s1").add_decision("walrus") and memory.export(format="json")
+    path = tmp_path / "export.json"
+    path.write_text(text.replace('"walrus"', json.dumps(FENCED)))
+    with smp.open(":memory:") as memory:
+        memory.import_(path)
+        assert memory.session("s1").get("DEC-0001").decision == FENCED

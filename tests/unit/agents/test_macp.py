@@ -127,6 +127,42 @@ def test_the_same_message_again_writes_nothing_again(memory: smp.Memory) -> None
     assert [record.to_dict() for record in memory.session("s1").records()] == before
 
 
+def test_events_tell_nothing_about_private_memories(memory: smp.Memory) -> None:
+    private = {"finding": "zebrafish one", "visibility": "private"}
+    hidden = [update("findings", private), update("agent_contexts.veritas.zebrafish", 1, "set")]
+    out = answer(memory, native("UPDATE_CONTEXT", {"updates": hidden}))
+    assert [each["payload"]["intent"] for each in out] == ["TASK_COMPLETE"]
+    assert len(out[0]["payload"]["content"]["ids"]) == 2
+    hidden[0]["value"] = [{**private, "finding": "zebrafish two"}]
+    mixed = [*hidden, update("decisions", "Ship it"), update("findings", {"finding": "Shared one"})]
+    reply, *events = answer(memory, native("UPDATE_CONTEXT", {"updates": mixed}, id="m-2"))
+    assert len(reply["payload"]["content"]["ids"]) == 4
+    assert "zebrafish" not in json.dumps(events)
+    changed, found = (each["payload"]["content"] for each in events)
+    session = memory.session("s1")
+    assert [session.get(name).text for name in changed["ids"]] == ["Ship it", "Shared one"]
+    assert found["finding"] == "Shared one"
+
+
+def test_private_finding_is_not_merged_with_a_shared_one(memory: smp.Memory) -> None:
+    same = {"finding": "The login page has no rate limit", "severity": "high"}
+    for number, visibility in enumerate(("shared", "private", "shared")):
+        content = {"updates": [update("findings", {**same, "visibility": visibility})]}
+        answer(memory, native("UPDATE_CONTEXT", content, id=f"m-{number}"))
+    stored = [record for record in memory.session("s1").records("finding") if "rate limit" in record.finding]
+    assert sorted(record.given["visibility"] for record in stored) == ["private", "shared"]
+
+
+def test_same_message_id_of_another_sender_is_another_message(memory: smp.Memory) -> None:
+    """The second agent's update was dropped, and the answer said that it was stored."""
+    for agent in ("veritas", "architect"):
+        content = {"updates": [update("findings", {"finding": f"found by {agent}", "visibility": "private"})]}
+        (reply,) = answer(memory, native("UPDATE_CONTEXT", content, source=agent))
+        (name,) = reply["payload"]["content"]["ids"]
+        stored = memory.session("s1").get(name)
+        assert (stored.author, stored.finding) == (agent, f"found by {agent}")
+
+
 def test_similar_findings_are_merged(memory: smp.Memory) -> None:
     for number, agent in enumerate(("architect", "developer")):
         found = {"updates": [update("findings", {"finding": "The login page has no rate limit", "severity": "high"})]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,12 +10,13 @@ import pytest
 pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
 
 import smp
-from smp.agents.fence import inside
-from smp.errors import MemoryNotFound, NotAllowed, SMPError
+from smp.agents.fence import fence, inside
+from smp.errors import InvalidRecord, MemoryNotFound, NotAllowed, SessionArchived, SMPError
 from smp.mcp import resources
 from smp.mcp.desk import Caller, Desk
 from smp.mcp.graph import KnowledgeGraph
 from smp.mcp.toolset import TOOLS
+from smp.model.time import to_text
 
 SECRET = "zebrafish"
 
@@ -191,3 +193,82 @@ def test_the_graph_shows_and_changes_only_what_its_author_may_see(memory: Any) -
     graph.delete_observations([{"entityName": "Ada", "observations": [f"knows {SECRET}"]}])
     assert len(session.records()) == before
     assert SECRET in str(KnowledgeGraph(memory, "graph", "architect").read())
+
+
+def test_hidden_memory_in_the_trash_does_not_exist(memory: Any, dev: Caller) -> None:
+    """The answer said that it is deleted and can be restored."""
+    session = memory.session("shop")
+    session.delete("LEARN-0001")
+    for name, given in (
+        ("get", {}),
+        ("update", {"action": "change", "changes": {"topic": "x"}}),
+        ("update", {"action": "pin"}),
+        ("update", {"action": "relate", "target": "DEC-0001"}),
+    ):
+        errors = []
+        for id in ("LEARN-0001", "LEARN-9999"):
+            which = {"ids": [id]} if name == "get" else {"id": id}
+            with pytest.raises(MemoryNotFound) as missing:
+                call(dev, name, **which, **given)
+            errors.append(missing.value.message.replace(id, "ID"))
+        assert errors[0] == errors[1]
+    with pytest.raises(MemoryNotFound, match="does not exist"):
+        resources.text_at(dev, "memory://memory/shop/LEARN-0001")
+    session.delete("DEC-0001")
+    with pytest.raises(MemoryNotFound, match="is deleted in session shop; restore it first"):
+        call(dev, "get", ids=["DEC-0001"])
+
+
+READS_OF_A_SESSION: dict[str, dict[str, Any]] = {
+    "get": {"ids": ["old/DEC-0001"], "history": True},
+    "recall": {"query": "pond", "session": "old"},
+    "context": {"task": "pond", "session": "old"},
+    "overview": {"session": "old"},
+    "sessions": {"action": "show", "id": "old"},
+    "forget": {"action": "list", "session": "old"},
+}
+
+
+@pytest.mark.parametrize("tool", READS_OF_A_SESSION)
+def test_read_of_an_archived_session_does_not_restore_it(memory: Any, dev: Caller, tool: str) -> None:
+    memory.create_session("old").add_decision("The pond gets a roof", author="dev")
+    memory.archive_session("old")
+    with pytest.raises(SessionArchived, match="smp session restore old"):
+        call(dev, tool, **READS_OF_A_SESSION[tool])
+    with pytest.raises(SessionArchived):
+        resources.text_at(dev, "memory://session/old")
+    with pytest.raises(SessionArchived):
+        resources.text_at(dev, "memory://memory/old/DEC-0001")
+    with pytest.raises(SessionArchived):
+        call(dev, "forget", action="delete", ids=["old/DEC-0001"], preview=True)
+    assert [away.session for away in memory.archived_sessions()] == ["old"]
+    call(dev, "remember", type="decision", text="The pond gets no roof", session="old")  # a write restores it
+    assert memory.archived_sessions() == []
+
+
+def test_agent_that_names_a_memory_of_an_archived_session_does_not_restore_it(memory: Any) -> None:
+    memory.create_session("old").add_decision("The pond gets a roof", author="dev")
+    memory.archive_session("old")
+    memory.session("shop").agent("dev").find_similar("old/DEC-0001")
+    assert [away.session for away in memory.archived_sessions()] == ["old"]
+
+
+@pytest.mark.parametrize("name", ["created", "timestamp"])
+def test_time_of_creation_in_the_future_is_refused(memory: Any, dev: Caller, name: str) -> None:
+    """A memory of the year 9999 stood first in every list."""
+    before = everything(memory)
+    for later in ("9999-12-31T00:00:00Z", to_text(memory.now() + timedelta(days=1, minutes=5))):
+        with pytest.raises(InvalidRecord, match="created") as refused:
+            call(dev, "remember", type="decision", text="x", fields={name: later})
+        assert refused.value.details["field"] == "created"
+    assert everything(memory) == before
+    near = to_text(memory.now() + timedelta(hours=20))
+    call(dev, "remember", type="decision", text="Another time zone", fields={name: near})
+    call(dev, "remember", type="decision", text="Of old", fields={name: "2020-01-01"})
+
+
+def test_fenced_text_is_not_stored_as_a_reason_or_a_project(memory: Any, dev: Caller) -> None:
+    call(dev, "forget", action="delete", ids=["DEC-0001"], reason=f"asked to {fence('walrus')}")
+    call(dev, "sessions", action="create", id="other", project=f"shop {fence('walrus')}")
+    assert memory.session("shop").history("DEC-0001")[-1]["reason"] == "asked to"
+    assert memory.session("other").info.project.strip() == "shop"
