@@ -6,6 +6,7 @@ and holds none of its parent's.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import re
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 _HEAD_LIMIT_BYTES = 1 << 20
 _FORMAT_IN_HEAD = re.compile(rb'format"?: ?([0-9]{1,9})')
 _HEAD_MARK = b'"type":"session"'
+_DROPPED_TIMEOUT_SECONDS = 1.0  # for the lock, when a session is dropped or the process ends without closing it
 
 _open_sessions: weakref.WeakSet[FileSession] = weakref.WeakSet()
 
@@ -307,12 +309,38 @@ class FileSession:
     def store(self) -> FileStore:
         return self._store
 
-    def close(self) -> None:
+    def close(self, timeout_seconds: float | None = None) -> None:
+        self.keep_missing(self._timeout_seconds if timeout_seconds is None else timeout_seconds)
         self.writer.close_files()
         self._lock.close()
 
+    def keep_missing(self, timeout_seconds: float) -> None:
+        """Write entries to quarantine that this process knows and another program took out of the files."""
+        if not self._writing.acquire(timeout=timeout_seconds):
+            return  # another thread is writing, and compares them
+        try:
+            self.writer.keep_missing(timeout_seconds)
+        except FileNotFoundError:
+            pass  # the session was moved or removed
+        except (OSError, SMPError) as error:
+            import logging  # rare, and slow to load
+
+            logging.getLogger("smp").warning(
+                "%s could not be compared with what this process stored there (%s); run validate",
+                self.reader.folder,
+                error,
+            )
+        finally:
+            self._writing.release()
+
     def __del__(self) -> None:
-        self.close()
+        self.close(_DROPPED_TIMEOUT_SECONDS)
+
+
+@atexit.register
+def _before_exit() -> None:
+    for session in list(_open_sessions):
+        session.keep_missing(_DROPPED_TIMEOUT_SECONDS)
 
 
 def _after_fork_in_child() -> None:
