@@ -416,12 +416,14 @@ class SessionWriter(PlanWriter):
         finally:
             self._lock.release()
 
-    def end_lineage(self, descriptor: int) -> None:
-        """Note that entries may go by SMP's own hand from now on. The descriptor is that of the lock, held by the caller."""
-        notes = self._reader.decode_notes(notes_file.read(self._disk, descriptor))
-        if notes.lineage:
-            notes.lineage = ""
-            notes_file.write(self._disk.system, descriptor, notes.encode())
+    @property
+    def knows_entries(self) -> bool:
+        """Whether this process wrote to the session, or looked at it under the lock."""
+        return bool(self._notes.lineage)
+
+    def forget_known(self) -> None:
+        self._known.forget_written()
+        self._notes, self._notes_bytes = Notes(), b""
 
     def _start_lineage(self, name: str) -> None:
         """Another one begins when SMP itself takes entries out: they must not come back."""

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 _HEAD_LIMIT_BYTES = 1 << 20
 _FORMAT_IN_HEAD = re.compile(rb'format"?: ?([0-9]{1,9})')
 _HEAD_MARK = b'"type":"session"'
-_DROPPED_TIMEOUT_SECONDS = 1.0  # for the lock, when a session is dropped or the process ends without closing it
 
 _open_sessions: weakref.WeakSet[FileSession] = weakref.WeakSet()
 
@@ -69,6 +68,8 @@ class FileSession:
         self.filling_bytes = float("inf")  # from this size on it is compacted by itself
         self.compacted_at, self.compaction_pause_seconds = -1e9, 60.0
         _open_sessions.add(self)
+        while store.dropped:
+            store.dropped.pop().close()
 
     def after_fork(self) -> None:
         """In the child. What another thread was in the middle of when the process forked is only half there: forget it."""
@@ -309,38 +310,43 @@ class FileSession:
     def store(self) -> FileStore:
         return self._store
 
-    def close(self, timeout_seconds: float | None = None) -> None:
-        self.keep_missing(self._timeout_seconds if timeout_seconds is None else timeout_seconds)
-        self.writer.close_files()
-        self._lock.close()
+    def close(self) -> None:
+        self.compare_known()
+        self._close_files()
 
-    def keep_missing(self, timeout_seconds: float) -> None:
-        """Write entries to quarantine that this process knows and another program took out of the files."""
-        if not self._writing.acquire(timeout=timeout_seconds):
-            return  # another thread is writing, and compares them
+    def compare_known(self) -> None:
+        """Before this process forgets its entries: those that another program took out of the files go to quarantine."""
         try:
-            self.writer.keep_missing(timeout_seconds)
+            with self._writing:
+                self.writer.keep_missing(self._timeout_seconds)
         except FileNotFoundError:
             pass  # the session was moved or removed
         except (OSError, SMPError) as error:
             import logging  # rare, and slow to load
 
-            logging.getLogger("smp").warning(
-                "%s could not be compared with what this process stored there (%s); run validate",
-                self.reader.folder,
-                error,
-            )
-        finally:
-            self._writing.release()
+            message = "%s changed and could not be compared with what this process stored there (%s); run validate"
+            logging.getLogger("smp").warning(message, self.reader.folder, error)
+        self.writer.forget_known()
+
+    def _close_files(self) -> None:
+        self.writer.close_files()
+        self._lock.close()
 
     def __del__(self) -> None:
-        self.close(_DROPPED_TIMEOUT_SECONDS)
+        """Called at any moment, maybe while this thread holds the lock: the comparison is left to the store, if it lives on."""
+        self._close_files()
+        if self.writer.knows_entries:
+            _open_sessions.add(self)
+            self._store.dropped.append(self)
 
 
 @atexit.register
-def _before_exit() -> None:
+def _compare_at_exit() -> None:
     for session in list(_open_sessions):
-        session.keep_missing(_DROPPED_TIMEOUT_SECONDS)
+        try:
+            session.compare_known()
+        except BaseException:  # noqa: S112 - nobody is left to be told
+            continue
 
 
 def _after_fork_in_child() -> None:
