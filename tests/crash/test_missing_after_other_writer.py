@@ -11,6 +11,7 @@ import logging
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,12 +21,15 @@ import smp
 from smp.files import set_aside
 from smp.memory import Memory
 from smp.session import SessionMemory
-from tests.crash.stories import LAYOUTS, SESSION
+from tests.crash.stories import LAYOUTS, SESSION, depth
 from tests.crash.test_files_change_underneath import (
+    Writer,
     _renamed_over,
     _saved_in_place,
+    check_nothing_lost,
     decisions_file,
     grown,
+    ids_on_disk,
     quarantine,
 )
 
@@ -249,3 +253,23 @@ def test_a_comparison_that_fails_at_close_is_logged(
             other.session(SESSION)._files.exclusively("holding the lock", memory.close)
     assert ["could not be compared" in record.getMessage() for record in caplog.records] == [True]
     assert "precious" not in caplog.text
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_restored_backup_while_two_processes_write_loses_nothing(tmp_path: Path, layout: str) -> None:
+    root = tmp_path / "store"
+    grown(root, layout, 40)
+    path = decisions_file(root)
+    backup, first = path.read_bytes(), ids_on_disk(root)
+    writers = [Writer(root), Writer(root)]
+    for writer in writers:
+        writer.start()
+    for _ in writers[0].rounds(depth(15, 300)):
+        _renamed_over(path, backup)
+        time.sleep(0.004)
+    for writer in writers:
+        writer.finish()
+    for writer in writers:
+        writer.memory.close()
+    acknowledged = [id for writer in writers for id in writer.acknowledged]
+    check_nothing_lost(smp.open(root).session(SESSION), acknowledged, first)
