@@ -65,6 +65,10 @@ class Notes:
         known = self.files.get(name)
         return known[4] if known is not None and known[:4] == identity else None
 
+    def epoch(self, name: str) -> int | None:
+        known = self.files.get(name)
+        return known[4] if known is not None else None
+
     def encode(self) -> bytes:
         """One line of JSON behind its checksum."""
         said = [self.boot, self.seq, self.size, self.warning, self.numbers, self.suspects, self.files, self.lineage]

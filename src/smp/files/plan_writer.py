@@ -166,6 +166,13 @@ class PlanWriter:
         except OSError:
             pass  # it is done; the next writer heeds the warning, finds it done and clears it
 
+    def end_lineage(self, descriptor: int) -> None:
+        """Note that entries may go by SMP's own hand from now on. The descriptor is that of the lock, held by the caller."""
+        notes = self._reader.decode_notes(notes_file.read(self._disk, descriptor))
+        if notes.lineage:
+            notes.lineage = ""
+            notes_file.write(self._disk.system, descriptor, notes.encode())
+
     def warn_of_conversion(self) -> None:
         """From now on no writer begins before it has looked whether this is still the store it opened."""
         self._start_lineage("")

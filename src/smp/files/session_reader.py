@@ -45,11 +45,12 @@ _LARGE_BYTES = 1 << 18
 class FileState:
     """What we know of one file."""
 
-    __slots__ = ("end", "entries", "epoch", "heads", "identity", "line", "problems", "unterminated")
+    __slots__ = ("end", "entries", "epoch", "heads", "identity", "line", "noted_epoch", "problems", "unterminated")
 
     def __init__(self) -> None:
         self.identity: list[int] = []
         self.epoch: int | None = None
+        self.noted_epoch: int | None = None  # in the notes when it was read, even if they did not describe it as read
         self.end = 0  # where the last whole entry ends
         self.line = 1
         self.entries: list[Entry] = []
@@ -73,7 +74,7 @@ class SessionReader:
         self.fold = Fold()
         self.vanished: dict[str, list[Entry]] = {}  # were read once, and are in no file any more; by file
         self.vanished_from = ""  # the lineage that they were read in, see `smp.files.notes`
-        self._lineage = ""  # of the files as they were read
+        self.lineage = ""  # of the files as they were read
         self._overlaid = False
         self._is_behind = False  # the fold lacks entries of `states`, since a read failed
         self._complete_until = 0  # entries up to this number were written whole, say the notes of this boot
@@ -84,7 +85,7 @@ class SessionReader:
         self.states = {}
         self.fold = Fold()
         self._overlaid = self._is_behind = False
-        self._lineage = ""
+        self.lineage = ""
         self._complete_until = 0
         self._noted_bytes = {}
 
@@ -183,17 +184,18 @@ class SessionReader:
                     before[name] = state.entries
                 state = FileState()
                 state.epoch = epoch
+                state.noted_epoch = epoch if epoch is not None else notes.epoch(name)
                 fresh += self._read_from(name, state, found, plan)
         finally:
             if notes is not None:
                 if before:
                     self._note_vanished(before, notes.lineage)
-                self._lineage = notes.lineage
+                self.lineage = notes.lineage
         return fresh, rebuild
 
     def _note_vanished(self, before: dict[str, list[Entry]], lineage: str) -> None:
         """Keep entries that a program other than SMP took out; the next writer of this process sets them aside."""
-        if not lineage or lineage != self._lineage:
+        if not lineage or lineage != self.lineage:
             return
         if self.vanished_from != lineage:
             self.vanished, self.vanished_from = {}, lineage

@@ -19,6 +19,7 @@ from smp.errors import DurabilityUnknown, SMPError, StorageError, from_os_error
 from smp.files import notes as notes_file
 from smp.files import set_aside
 from smp.files.disk import TEMPORARY, identity
+from smp.files.known_entries import KnownEntries
 from smp.files.notes import Notes
 from smp.files.plan_writer import PlanWriter
 from smp.files.session_reader import FileState
@@ -67,7 +68,7 @@ class SessionWriter(PlanWriter):
         self._stored: list[tuple[Batch, dict[str, bytes]]] = []
         self._looked: dict[str, list[int]] = {}  # files that were read under this lock, and what they looked like then
         self._unterminated: set[str] = set()  # of those, the ones whose last line has no end
-        self._recent = set_aside.Recent()
+        self._known = KnownEntries(reader)
         self.changes = 0  # grows with every write that this process knows of, its own and others'
 
     @property
@@ -96,6 +97,8 @@ class SessionWriter(PlanWriter):
                 self.changes += 1
                 self._check()
                 self.recover()
+            if self._known.must_be_compared:
+                self._known.compare(notes.lineage)
             for batch in batches:
                 self._attempt(batch, admit)
             if batches[0].quiet and all(batch.quiet for batch in batches):
@@ -108,7 +111,7 @@ class SessionWriter(PlanWriter):
                     break
             if sync and self._sync():
                 self._write_notes(created=True)
-            self._recent.add_all(self._stored)
+            self._known.add_all(self._stored, self._notes)
             return list(self._files)
         finally:
             self._put_files_away()
@@ -258,6 +261,9 @@ class SessionWriter(PlanWriter):
                 raise _Stale from None
             self._disk.make_folder(os.path.dirname(path))
             file = self._disk.open_append(path)
+        if file.created and self._known.holds(name):  # another program removed it
+            file.close()
+            raise _Stale
         if not file.created and file.identity not in (known[:4] if known else None, self._looked.get(name)):
             file.close()
             raise _Stale
@@ -391,40 +397,38 @@ class SessionWriter(PlanWriter):
         if self._reader.states:
             self._sync_folders()
         self._notes.size = sum(known[1] for known in self._notes.files.values() if known) + self._unremembered_bytes()
-        return self._keep_missing(patient)
-
-    def _keep_missing(self, patient: bool) -> bool:
-        """Set aside what this process knows and another program took out of the files; begin a lineage if there is none.
-
-        False if something is missing and that program may still be writing: then the files are looked at again.
-        """
-        reader, lineage = self._reader, self._notes.lineage
+        lineage = self._notes.lineage
         if not lineage:
             self._start_lineage(os.urandom(6).hex())
-        known = self._recent.entries(reader)
-        if reader.vanished_from == lineage:
-            for name, entries in reader.vanished.items():
-                known.setdefault(name, []).extend(entries)
-        missing = set_aside.missing(reader, known)
-        if missing and patient:
-            time.sleep(set_aside.STILL_SECONDS)
-            return False
-        set_aside.keep(reader, missing)
-        reader.vanished = {}
-        self._recent.clear()  # the reader has them, or they are in quarantine
-        return True
+        self._reader.lineage = self._notes.lineage  # the states are what the files hold now, under the lock
+        return self._known.keep_missing(lineage, patient=patient)
 
-    def end_lineage(self, descriptor: int) -> None:
-        """Note that entries may go by SMP's own hand from now on. The descriptor is that of the lock, held by the caller."""
-        notes = self._reader.decode_notes(notes_file.read(self._disk, descriptor))
-        if notes.lineage:
-            notes.lineage = ""
-            notes_file.write(self._disk.system, descriptor, notes.encode())
+    def keep_missing(self, timeout_seconds: float) -> None:
+        """Compare what this process knows with the files before it forgets it; if nothing changed, without the lock."""
+        lineage = self._notes.lineage
+        if not lineage or not self._known.may_be_missing(self._reader.notes(), lineage):
+            return
+        by_us = self._lock.acquire(timeout_seconds, self._notes_bytes)
+        try:
+            notes = self._load_notes("comparing entries", by_us)
+            if self._known.may_be_missing(notes, lineage):
+                self._known.compare(notes.lineage)
+        finally:
+            self._lock.release()
+
+    @property
+    def knows_entries(self) -> bool:
+        """Whether this process wrote to the session, or looked at it under the lock."""
+        return bool(self._notes.lineage)
+
+    def forget_known(self) -> None:
+        self._known.forget_written()
+        self._notes, self._notes_bytes = Notes(), b""
 
     def _start_lineage(self, name: str) -> None:
         """Another one begins when SMP itself takes entries out: they must not come back."""
         self._notes.lineage = name
-        self._recent.clear()
+        self._known.forget_written()
 
     def _sync_folders(self) -> None:
         """A writer that died may not have done so."""
@@ -443,7 +447,7 @@ class SessionWriter(PlanWriter):
             epoch = time.time_ns()
         self._notes.remember(name, state.identity, epoch)
         self._looked[name] = state.identity
-        state.epoch = epoch
+        state.epoch = state.noted_epoch = epoch
 
     def _remember_growth(self, name: str, size: int) -> None:
         """Note what a file looks like after an append; if it is not as long as it should be, the next writer looks."""
@@ -472,8 +476,7 @@ class SessionWriter(PlanWriter):
             self.changes += 1
             lineage = self._notes.lineage
             self._notes = self._reader.decode_notes(notes_file.read(self._disk, self._lock.descriptor))
-            if self._notes.lineage != lineage:
-                self._recent.clear()
+            self._known.look_at(self._notes, lineage)
         return self._notes
 
     def _write_notes(self, *, remember: bool = True, created: bool = False) -> None:

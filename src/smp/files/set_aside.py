@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
 
 from smp.errors import StorageError
 from smp.files.disk import identity
@@ -25,14 +24,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp.files.session_reader import SessionReader
     from smp.model.entry import Entry
-    from smp.store.port import Batch
 
     Key = tuple[int, str, str]
 
 MISSING = ".missing-after-change."
 STILL_SECONDS = 0.02  # a program that writes a file makes shorter pauses
 _TRIES = 50
-_RECENT_BYTES = 1 << 20
 
 
 def cut_torn_end(reader: SessionReader, name: str) -> None:
@@ -136,35 +133,3 @@ def _log(path: str, count: int, kept: str) -> None:
     logging.getLogger("smp").warning(
         "%s was changed by another program and lacks %d stored entries; they are kept in %s", path, count, kept
     )
-
-
-class Recent:
-    """Entries that this process had acknowledged and may not have read back yet; the last ones, within a limit."""
-
-    __slots__ = ("_bytes", "_parts")
-
-    def __init__(self) -> None:
-        self._parts: deque[tuple[str, bytes]] = deque()
-        self._bytes = 0
-
-    def add_all(self, stored: list[tuple[Batch, dict[str, bytes]]]) -> None:
-        for batch, parts in stored:
-            if batch.error is None:
-                for name, data in parts.items():
-                    self._parts.append((name, data))
-                    self._bytes += len(data)
-        while self._bytes > _RECENT_BYTES:
-            self._bytes -= len(self._parts.popleft()[1])
-
-    def clear(self) -> None:
-        self._parts.clear()
-        self._bytes = 0
-
-    def entries(self, reader: SessionReader) -> dict[str, list[Entry]]:
-        """By file."""
-        found: dict[str, list[Entry]] = {}
-        for name, data in self._parts:
-            state = FileState()
-            reader.decode(name, data, state)
-            found.setdefault(name, []).extend(state.entries)
-        return found

@@ -6,6 +6,7 @@ and holds none of its parent's.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import re
@@ -68,6 +69,8 @@ class FileSession:
         self.filling_bytes = float("inf")  # from this size on it is compacted by itself
         self.compacted_at, self.compaction_pause_seconds = -1e9, 60.0
         _open_sessions.add(self)
+        while store.dropped:
+            store.dropped.pop().close()
 
     def after_fork(self) -> None:
         """In the child. What another thread was in the middle of when the process forked is only half there: forget it."""
@@ -320,11 +323,42 @@ class FileSession:
         return self._store
 
     def close(self) -> None:
+        self.compare_known()
+        self._close_files()
+
+    def compare_known(self) -> None:
+        """Before this process forgets its entries: those that another program took out of the files go to quarantine."""
+        try:
+            with self._writing:
+                self.writer.keep_missing(self._timeout_seconds)
+        except FileNotFoundError:
+            pass  # the session was moved or removed
+        except (OSError, SMPError) as error:
+            import logging  # rare, and slow to load
+
+            message = "%s changed and could not be compared with what this process stored there (%s); run validate"
+            logging.getLogger("smp").warning(message, self.reader.folder, error)
+        self.writer.forget_known()
+
+    def _close_files(self) -> None:
         self.writer.close_files()
         self._lock.close()
 
     def __del__(self) -> None:
-        self.close()
+        """Called at any moment, maybe while this thread holds the lock: the comparison is left to the store, if it lives on."""
+        self._close_files()
+        if self.writer.knows_entries:
+            _open_sessions.add(self)
+            self._store.dropped.append(self)
+
+
+@atexit.register
+def _compare_at_exit() -> None:
+    for session in list(_open_sessions):
+        try:
+            session.compare_known()
+        except BaseException:  # noqa: S112 - nobody is left to be told
+            continue
 
 
 def _after_fork_in_child() -> None:

@@ -72,6 +72,7 @@ class FileStore:
         self.config = config
         self.admit = admit
         self._sessions: weakref.WeakValueDictionary[str, FileSession] = weakref.WeakValueDictionary()
+        self.dropped: list[FileSession] = []  # objects that nobody uses, whose entries were not compared with the files
         self._mutex = threading.Lock()
         self._unsynced: dict[str, tuple[FileSession, str]] = {}  # by path: the session, and the file's name in it
         self._sync_failure: DurabilityUnknown | None = None
@@ -344,8 +345,9 @@ class FileStore:
                 worker.join()
         self.sync_now()
         self.closed = True
-        for session in list(self._sessions.values()):
+        for session in [*self._sessions.values(), *self.dropped]:
             session.close()
+        self.dropped.clear()
         if self._indexer is not None:
             self._indexer.close()
         self.access.flush()
@@ -356,6 +358,7 @@ class FileStore:
         self._mutex = threading.Lock()
         self._syncer = None
         self._workers = []
+        self.dropped = []
 
 
 def last_written_ns(store: FileStore, session: str) -> int:
