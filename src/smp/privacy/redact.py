@@ -39,7 +39,7 @@ IDENTITIES = frozenset(["author", "by", "updated_by", "resolved_by", "approved_b
 TAG_FORM = "redacted."  # brackets cannot stand in a tag
 _SHORTEST = 4  # no rule finds anything in a shorter text
 _MOST_PASSES = 6
-_GATES = (" -", "pass", "'", '"', "=", "://", ": ", ":", "")
+_GATES = (" -", "pass", "'", '"', "=", "://", ": ", ":", "$", "")
 _LONGEST_NAME = 20  # of a field; a longer one may be a secret itself
 
 
@@ -75,7 +75,7 @@ class _Assignments(Rule):
     __slots__ = ("_off",)
 
     def __init__(self, off: frozenset[str]) -> None:
-        super().__init__("", assignments.TRIGGERS, "", group="password", lowered=True)
+        super().__init__("", (*assignments.TRIGGERS, *assignments.BEYOND_ASCII), "", group="password", lowered=True)
         self._off = off
 
     def spans(self, text: str, low: str) -> Iterator[tuple[int, int, str]]:
