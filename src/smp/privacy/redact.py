@@ -39,7 +39,7 @@ IDENTITIES = frozenset(["author", "by", "updated_by", "resolved_by", "approved_b
 TAG_FORM = "redacted."  # brackets cannot stand in a tag
 _SHORTEST = 4  # no rule finds anything in a shorter text
 _MOST_PASSES = 6
-_GATES = (" -", "pass", "'", '"', "=", "://", ": ", ":", "$", "")
+_GATES = (" -", "pass", "'", '"', "=", "://", ": ", ":", "$", "pw", "auth", "secret", "")
 _LONGEST_NAME = 20  # of a field; a longer one may be a secret itself
 
 
@@ -75,7 +75,7 @@ class _Assignments(Rule):
     __slots__ = ("_off",)
 
     def __init__(self, off: frozenset[str]) -> None:
-        super().__init__("", (*assignments.TRIGGERS, *assignments.BEYOND_ASCII), "", group="password", lowered=True)
+        super().__init__("", assignments.TRIGGERS, "", group="password", lowered=True)
         self._off = off
 
     def spans(self, text: str, low: str) -> Iterator[tuple[int, int, str]]:
@@ -100,7 +100,7 @@ NAMES = frozenset([*GROUPS, *(kind for kinds in GROUPS.values() for kind in kind
 class Redactor:
     """The rules that hold for a store. Make one and keep it: it can be used by any number of threads."""
 
-    __slots__ = ("_always", "_has_own", "_long_words", "_names_matter", "_numbers", "_off", "_triggers", "enabled")
+    __slots__ = ("_always", "_beyond_ascii", "_has_own", "_long_words", "_names_matter", "_numbers", "_off", "_triggers", "enabled")  # fmt: skip
 
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
         given = settings or {}
@@ -114,6 +114,7 @@ class Redactor:
         rules = [*own, *(rule for rule in rules if rule.kind != "unknown_secret"), *names, *rules]
         ranked = list(enumerate(dict.fromkeys(rules)))  # the most exact ones first
         self._always = [(rank, rule) for rank, rule in ranked if not rule.triggers]
+        self._beyond_ascii = [each for each in ranked if isinstance(each[1], _Assignments)]
         by_trigger = [each for each in ranked if not each[1].in_long_word or each[1].by_context]
         self._triggers = _gated((trigger.lower(), each) for each in by_trigger for trigger in each[1].triggers)
         self._long_words = LongWords(each for each in ranked if each[1].in_long_word and not each[1].by_context)
@@ -178,7 +179,7 @@ class Redactor:
 
     def _rules_for(self, text: str, low: str) -> list[tuple[int, Rule]]:
         """The few rules of which a trigger occurs."""
-        rules = list(self._always)
+        rules = list(self._always) if text.isascii() else [*self._always, *self._beyond_ascii]
         for gate, triggers in self._triggers:
             if gate in low:
                 for trigger, found in triggers:
