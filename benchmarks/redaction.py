@@ -43,7 +43,7 @@ _NOTE = (
 def by_surroundings(redactor: Redactor) -> list[str]:
     """A row per part of the labelled set: secrets, found, recall; harmless texts, redacted."""
     rows = []
-    for part in ("first", "held_back", "last"):
+    for part in ("first", "held_back", "last", "second"):
         there, clean = secrets(part), harmless(part)
         found = sum(not sample.is_left_in(redactor.redact(sample.text)[0]) for sample in there)
         wrong = sum(bool(redactor.redact(sample.text)[1]) for sample in clean)

@@ -230,6 +230,7 @@ def _by_name() -> list[Positive]:
         ("auth_header", "it sends Basic {} every time", b64encode(b"svc:" + b"pa55word").decode()),
         ("auth_header", "Authorization: Token {}", fake("rest", 40, HEX)),
         ("auth_header", '{{"Authorization": "Bearer {}"}}', fake("bearer3", 64, WORD + ".")),
+        ("password_hash", "ada:{}:19801:0:99999:7:::", "$6$" + fake("salt", 8) + "$" + fake("crypt", 86)),
         ("command_password", "curl -u ada:{} https://example.org", word),
         ("command_password", "sshpass -p '{}' ssh host", "ssh" + "-pass-1"),
         ("url_password", "postgres://shop:{}@db.internal:5432/shop", "pg" + "Pass1"),

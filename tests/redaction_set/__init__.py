@@ -45,7 +45,7 @@ class Sample(NamedTuple):
 
 
 def secrets(part: str) -> list[Sample]:
-    """`part` is `first`, `held_back` or `last`; the first lines of each file say how it was used."""
+    """`part` is `first`, `held_back`, `last` or `second`; the first lines of each file say how it was used."""
     return _read(f"secrets_{part}.txt")
 
 

@@ -19,14 +19,31 @@ if TYPE_CHECKING:
     from re import Match, Pattern
 
 PASSWORD, SECRET, UNKNOWN = "password", "secret", "unknown_secret"  # kinds, not passwords
-TRIGGERS = ("pass", "pw", "secret", "token", "credential", "key", "auth", "contrase")
+TRIGGERS = (
+    "pass",
+    "pw",
+    "secret",
+    "token",
+    "credential",
+    "key",
+    "auth",
+    "contrase",
+    "psk",
+    "kennwort",
+    "wachtwoord",
+    "senha",
+)
+BEYOND_ASCII = ("hasło", "пароль", "密码", "密碼", "パスワード", "비밀번호")
+_FOREIGN = ("kennwort", "wachtwoord", "senha", *BEYOND_ASCII)
 _MOST_NESTED = 4  # names inside the value of another name, such as `auth:password=x`
 
 _NAME = (
-    r"((?:passw(?:or[dt]|d)|passphrase|passcode|passe|pass|pwd?|contrase[nñ]a|secret|token|credentials?|key|auth)[a-z0-9_.-]{0,24}+)"
+    r"((?:passw(?:or[dt]|d)|passphrase|passcode|passe|pass|pwd?|psk|contrase[nñ]a|"
+    + "|".join(_FOREIGN)
+    + r"|secret|token|credentials?|key|auth)[a-z0-9_.-]{0,24}+)"
     r"[\\\"'`\]?)*]{0,4}+"
-    r"(?:[ \t]{0,8}+(?:=>|:=|={1,3}|:)[ \t*]{0,8}+(?:!!str |[>|][-+]?[ \t]{0,4}\n[ \t]{1,16}+)?"
-    r"|[ ]{1,2}(?:is|was|ist|lautet)[ :]{1,3}+"
+    r"(?:[ \t\u00a0\u202f\u3000]{0,8}+(?:=>|:=|={1,3}|[:：])[ \t\u00a0\u202f\u3000*]{0,8}+(?:!!str |[>|][-+]?[ \t]{0,4}\n[ \t]{1,16}+)?"
+    r"|[ ]{1,2}(?:is|was|ist|lautet|est?|é)[ :]{1,3}+"
     r"|[\s,]{0,16}+[\"']?value[\"']?[ \t]{0,4}[:=][ \t]{0,4}|>\s{0,16}+<value>|>|[ ]<<<[ ]|,[ ]{0,2}(?=[\"'])|\((?=[\"'])"
 )
 _ALONE, _OR_A_SPACE = ")", "|[ ]{1,2}+)"  # `--token x` needs no sign between name and value
@@ -40,6 +57,8 @@ JOINTS = (
     " is",
     " was",
     " lautet",
+    " es",
+    " é",
     _DIRECTIVE,
 )  # without one of these no name has a value
 _VALUE = (
@@ -62,6 +81,7 @@ _PASSWORD_PARTS = frozenset(
         "passe",
         "contraseña",
         "contrasena",
+        "psk",
     ]
 )
 _SHORT_NAMES = frozenset(["pass", "pw", "pwd"])  # words that mean other things as well
@@ -84,6 +104,9 @@ _NUMBERED_PASSES = frozenset(
 _DIRECTIVES = frozenset(
     ["requirepass", "masterauth", "auth_pass"]
 )  # of configuration files, with a space before the value
+_DASHED = frozenset(
+    ["storepass", "keypass", "srcstorepass", "deststorepass", "srckeypass", "destkeypass"]
+)  # of keytool
 _SETTERS = frozenset(["password", "passwd", "setpassword", "set_password", "withpassword", "with_password"])
 _PASSWORD_ENDS = ("password", "passwd", "passphrase", "pass", "pwd")
 _SECRET_PARTS = frozenset(
@@ -223,7 +246,7 @@ def spans(text: str, low: str) -> Iterator[tuple[int, int, str]]:
 def _places(low: str) -> list[int]:
     """Where triggers occur, in order."""
     places: list[int] = []
-    for trigger in TRIGGERS:
+    for trigger in TRIGGERS if low.isascii() else (*TRIGGERS, *BEYOND_ASCII):
         at = low.find(trigger)
         while at >= 0:
             places.append(at)
@@ -246,7 +269,11 @@ def strength_of(name: str) -> str | None:
     last, pair = parts[-1], "-".join(parts[-2:])
     if last == "pass" and len(parts) > 1 and parts[-2] in _NUMBERED_PASSES:
         return None
-    if last in _PASSWORD_PARTS or (last.endswith(_PASSWORD_ENDS) and not last.endswith(_OTHER_PASSES)):
+    if (
+        last in _PASSWORD_PARTS
+        or _is_foreign(last)
+        or (last.endswith(_PASSWORD_ENDS) and not last.endswith(_OTHER_PASSES))
+    ):
         return PASSWORD
     if len(parts) > 1 and parts[-2] in _HARMLESS_FIRST:
         return None
@@ -301,14 +328,14 @@ def _parts(name: str) -> list[str]:
 
 def _joint(match: Match[str]) -> str:
     """What stands between name and value: `=`, `:`, `is`, `>`, `,`, `(`, or a space."""
-    joined = match.group()[len(match.group(1)) :].rstrip(" \t*\n")
-    if joined.endswith(":"):
+    joined = match.group()[len(match.group(1)) :].rstrip(" \t\u00a0\u202f\u3000*\n")
+    if joined.endswith((":", "：")):
         return "=" if joined.endswith((" is:", " was:")) or "value" in joined else ":"
     if joined.endswith(("!!str", "|", ">-", ">+", "|-", "|+", ": >")):
         return ":"
     if joined.endswith(("=", "=>", "<value>", "<<<")):
         return "="
-    if joined.endswith((" is", " was", " ist", " lautet")):
+    if joined.endswith((" is", " was", " ist", " lautet", " es", " est", " é")):
         return "is"
     return joined[-1:] if joined[-1:] in (">", ",", "(") else " "
 
@@ -341,7 +368,7 @@ def _secret_span(
 def _is_joined(name: str, strength: str, joint: str, before: str) -> bool:
     """Whether such a joint makes a value of what follows: `--token x`, `<password>x<`, `("password", "x")`."""
     if joint == " ":
-        return before.endswith("--") or name.lower() in _DIRECTIVES
+        return before.endswith("--") or name.lower() in (_DASHED if before == " -" else _DIRECTIVES)
     if joint == ">":
         return before.endswith(("<", ":", '="', "='")) and before not in ("P<", "?<")  # groups of a regular expression
     if joint == ",":
@@ -373,7 +400,11 @@ def _is_secret(name: str, strength: str, value: str, quoted: bool, sure: bool) -
     if len(value) < _SHORTEST[strength] or plausible.is_stand_in(value):
         return False
     if strength == PASSWORD:
-        return _is_short_named(value) if name.lower() in _SHORT_NAMES else _is_password(value, quoted, sure)
+        if name.lower() in _SHORT_NAMES:
+            return _is_short_named(name, value)
+        if _is_foreign(_parts(name)[-1]):
+            return " " not in value and (value.isascii() or name.isascii()) and _is_password(value, False, False)
+        return _is_password(value, quoted, sure)
     if " " in value or plausible.is_code(value):
         return False
     if strength == SECRET:
@@ -383,9 +414,16 @@ def _is_secret(name: str, strength: str, value: str, quoted: bool, sure: bool) -
     )
 
 
-def _is_short_named(value: str) -> bool:
+def _is_foreign(part: str) -> bool:
+    """A password's name in another language; plain words after it are taken for prose, quoted or not."""
+    return part in _FOREIGN or (part.endswith(_FOREIGN) and not part.endswith("senha"))
+
+
+def _is_short_named(name: str, value: str) -> bool:
     """A password after `pass` or `pw`, which also stand before results, steps and sizes."""
-    return plausible.is_strong(value) and not plausible.is_code(value) and set(value).isdisjoint(" _=")
+    if plausible.is_code(value) or not set(value).isdisjoint(" _="):
+        return False
+    return plausible.is_strong(value) or (name != "PASS" and plausible.is_digit_in_word(value))
 
 
 def _is_password(value: str, quoted: bool, sure: bool) -> bool:

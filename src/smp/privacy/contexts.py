@@ -89,9 +89,11 @@ def _user_password(text: str, match: Match[str]) -> Span | None:
 _OPTIONS = {  # the option that takes a password, and the commands where it does
     "-p": ("docker login", "podman login", "az login", "oc login", "cf login", "registry login", "mongo", "sshpass"),
     "-a": ("redis-cli",),
+    "-P": ("sqlcmd", "bcp ", "zip ", "ipmitool"),
+    "-k": ("openssl enc",),
     "-w": ("ldapsearch", "ldapadd", "ldapmodify", "ldapdelete", "ldappasswd", "ldapwhoami"),
 }
-_JOINED_OPTIONS = {"-p": ("mysql", "mariadb", "sshpass")}
+_JOINED_OPTIONS = {"-p": ("mysql", "mariadb", "sshpass"), "-P": ("sqlcmd", "bcp ")}
 _ARCHIVERS = ("7z ", "7za ", "rar ")
 
 
@@ -99,7 +101,9 @@ def _option(text: str, match: Match[str]) -> Span | None:
     """The value of a short option, if the command on the same line is one where that option takes a password."""
     option, space, value = match.groups()
     commands = (_OPTIONS if space else _JOINED_OPTIONS).get(option, ())
-    if option == "-p" and not space and plausible.is_strong(value):
+    if option in ("-P", "-k") and (plausible.is_code(value) or not plausible.has_digit(value)):
+        return None
+    if option == "-p" and not space and len(value) >= 6 and plausible.has_digit(value):
         commands += _ARCHIVERS
     line = text[max(0, match.start() - 200) : match.start()].rpartition("\n")[2].lower() + " "
     for command in commands:
@@ -178,7 +182,7 @@ CONTEXTS: tuple[Rule, ...] = (
     Rule("auth_header", ("authorization",), _AUTHORIZATION + r"(?:[a-z][a-z0-9_-]{1,30}+(?:[ \t]{1,3}|=))?(?:token=)?[\\\"']{0,2}([a-z0-9._~+/=-]{16,}+)", _scheme, "auth_header", True),
     Rule("auth_header", ("basic ",), r"basic (?<![a-z0-9_]basic )([a-z0-9+/]{8,}+={0,2})", _basic, "auth_header", True),
     Rule("command_password", (" -u", " --user", " --proxy-user", " -a "), _USER, _user_password, "password"),
-    Rule("command_password", (" -p", " -a ", " -w "), r" (-[paw])( ?)['\"]?([^\s'\"`]{3,128}+)", _option, "password"),
+    Rule("command_password", (" -p", " -a ", " -w ", " -k "), r" (-[pawPk])( ?)['\"]?([^\s'\"`]{3,128}+)", _option, "password"),
     Rule("command_password", ("htpasswd -",), r"htpasswd -[a-zA-Z]{0,6}b[a-zA-Z]{0,6} \S{1,200} \S{1,64} ['\"]?([^\s'\"`]{3,128}+)", _literal, "password"),
     Rule("command_password", ("| sudo -",), r"\| sudo -S(?<=['\"] \| sudo -S)", _echoed, "password"),
     Rule("command_password", ("user:",), r" /user:[^\s]{1,64} ([^\s/'\"`]{4,128}+)", _literal, "password"),

@@ -29,6 +29,7 @@ _CARD = (
     r"|[0-9]{3}-[0-9]{6}-[0-9]{4,5}|[0-9]{3} [0-9]{6} [0-9]{4,5})(?![\w%])(?![-.,/:][0-9])"
 )
 _IBAN = r"[A-Z](?<![A-Za-z0-9].)[A-Z][0-9]{2}[A-Z0-9 ]{11,40}+"
+_NAMED_IBAN = r"iban[\"': =#]{1,6}([a-z]{2}[0-9]{2}[a-z0-9 ]{11,40}+)"
 _IBAN_LENGTHS = {
     country: int(length)
     for country, length in (
@@ -163,15 +164,16 @@ def _is_issued(digits: str) -> bool:
 
 def _iban(text: str, match: Match[str]) -> Span | None:
     """The span of as many characters as the country's accounts have, spaces not counted."""
-    length = _IBAN_LENGTHS.get(match.group()[:2], 0)
-    iban, at = "", match.start()
-    for character in match.group():
+    group = match.lastindex or 0
+    found, at = match.group(group).upper(), match.start(group)
+    length, iban = _IBAN_LENGTHS.get(found[:2], 0), ""
+    for character in found:
         if len(iban) == length:
             break
         iban += character.strip()
         at += 1
     whole = length and len(iban) == length and not text[at : at + 1].isalnum()
-    return (match.start(), at) if whole and passes_mod_97(iban) else None
+    return (match.start(group), at) if whole and passes_mod_97(iban) else None
 
 
 def _ssn(text: str, match: Match[str]) -> Span | None:
@@ -189,6 +191,7 @@ def _phone(text: str, match: Match[str]) -> Span | None:
 NUMBERS: tuple[Rule, ...] = (
     Rule("credit_card", (), _CARD, _card, "credit_card"),
     Rule("iban", (), _IBAN, _iban, "iban"),
+    Rule("iban", ("iban",), _NAMED_IBAN, _iban, "iban", True),
     Rule("ssn", ("-",), _SSN, _ssn, "ssn"),
     Rule("phone", ("+",), _PLUS, _phone, "phone"),
     Rule("phone", ("-",), _AMERICAN, _phone, "phone"),

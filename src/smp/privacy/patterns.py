@@ -156,6 +156,7 @@ PROVIDERS: tuple[Rule, ...] = (
     Token("openai_key", ("sk-",), f"{_W}{{20,}}+", plausible.random_tail),
     Token("google_api_key", ("AIza",), rf"{_W}{{35}}(?!{_W})"),
     Token("google_oauth", ("GOCSPX-", "ya29."), f"{_W}{{20,}}+"),
+    Token("google_oauth", ("1//0",), f"{_W}{{30,}}+", plausible.random_tail),
     Rule("gcp_key_id", ("private_key_id",), rf'private_key_id\\?"\s{{0,4}}:\s{{0,4}}\\?"({_HEX}{{40}})'),
     Rule("azure_key", ("AccountKey=", "AccessKey="), r"(?:Account|Access)Key=([A-Za-z0-9+/]{30,}+={0,2})", in_long_word=True),
     Rule("azure_sas", ("sig=",), r"sig=(?<=[?&]sig=)([A-Za-z0-9%+/]{40,}+={0,2})", in_long_word=True),

@@ -24,7 +24,7 @@ _STAND_IN_STARTS = (
     "$", "<", "{", "%", "*", "!", "&", "#", "...", "…", "[redacted", "(", "@", "--",
     "your", "my-", "my_", "example", "dummy", "placeholder", "changeme", "change-me", "change_me", "replace", "insert",
     "os.", "env.", "env[", "process.env", "getenv", "config", "settings.", "self.", "this.", "vault:", "op://", "arn:",
-    "secretref", "valuefrom", "file:", "ref+",
+    "secretref", "valuefrom", "file:", "ref+", "required|", "nullable|",
 )  # fmt: skip
 _STAND_INS = frozenset(
     [
@@ -238,6 +238,26 @@ def is_strong(value: str) -> bool:
     digits = sum(map(str.isdigit, value))
     letters = value.replace("-", "").replace("_", "").replace(".", "").strip("0123456789")
     return digits > 1 and not letters.isupper() and not is_joined_words(value)
+
+
+def is_digit_in_word(value: str) -> bool:
+    """A digit before a letter inside of a word, as in `m0onRaker`, `0live-Oil`; not `test1`, `3rd-party`, `e2e-tests`."""
+    core = value.rstrip("0123456789")
+    if len(value) < 6 or value.isupper():
+        return False
+    digits = [at for at, character in enumerate(core[:-1]) if character.isdigit() and core[at + 1].isalpha()]
+    if not digits or (core.islower() and not core.isalnum()):
+        return False
+    after = core.lstrip("0123456789")
+    unit = after[:4].rstrip("-._0123456789") if len(after) < len(core) else "word"
+    return len(unit) > 3 and unit.isalpha()
+
+
+def is_titled_phrase(value: str) -> bool:
+    """Words with capitals and a number, joined by dashes: `Blue-Whale-42`."""
+    parts = value.split("-")
+    words = [part for part in parts if part.istitle() and len(part) > 2 and part.isalpha()]
+    return len(parts) > 2 and len(words) >= len(parts) - 1 and has_digit(value)
 
 
 def is_stand_in(value: str) -> bool:

@@ -15,7 +15,7 @@ Non-guarantees: what looks like nothing known and stands under no telling name s
 from __future__ import annotations
 
 from smp.errors import InvalidConfig
-from smp.privacy import assignments, sieve
+from smp.privacy import assignments, sieve, structures
 from smp.privacy.longwords import LongWords
 from smp.privacy.numbers import NUMBERS, may_have_number
 from smp.privacy.patterns import Rule
@@ -31,35 +31,15 @@ if TYPE_CHECKING:
 
 OPENING = "[REDACTED:"
 UNTOUCHED = frozenset(
-    [
-        "id",
-        "session",
-        "type",
-        "created",
-        "updated",
-        "revision",
-        "schema",
-        "checksum",
-        "seq",
-        "author_kind",
-        "agent",
-        "turn_ref",
-        "references",
-        "relations",
-        "access",
-        "visibility",
-        "trust",
-        "idempotency_key",
-        "covers",
-        "learned_from",
-        "role",
-    ]
-)
+    ["id", "session", "type", "created", "updated", "revision", "schema", "checksum",
+     "seq", "author_kind", "agent", "turn_ref", "references", "relations", "access", "visibility",
+     "trust", "idempotency_key", "covers", "learned_from", "role"]
+)  # fmt: skip
 IDENTITIES = frozenset(["author", "by", "updated_by", "resolved_by", "approved_by", "agreed_by", "agents_involved"])
 TAG_FORM = "redacted."  # brackets cannot stand in a tag
 _SHORTEST = 4  # no rule finds anything in a shorter text
 _MOST_PASSES = 6
-_GATES = (" -", "pass", "'", '"', "=", "://", ": ", ":", "")
+_GATES = (" -", "pass", "'", '"', "=", "://", ": ", ":", "$", "pw", "auth", "secret", "")
 _LONGEST_NAME = 20  # of a field; a longer one may be a secret itself
 
 
@@ -120,7 +100,7 @@ NAMES = frozenset([*GROUPS, *(kind for kinds in GROUPS.values() for kind in kind
 class Redactor:
     """The rules that hold for a store. Make one and keep it: it can be used by any number of threads."""
 
-    __slots__ = ("_always", "_has_own", "_long_words", "_names_matter", "_numbers", "_off", "_triggers", "enabled")
+    __slots__ = ("_always", "_beyond_ascii", "_has_own", "_long_words", "_names_matter", "_numbers", "_off", "_triggers", "enabled")  # fmt: skip
 
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
         given = settings or {}
@@ -134,6 +114,7 @@ class Redactor:
         rules = [*own, *(rule for rule in rules if rule.kind != "unknown_secret"), *names, *rules]
         ranked = list(enumerate(dict.fromkeys(rules)))  # the most exact ones first
         self._always = [(rank, rule) for rank, rule in ranked if not rule.triggers]
+        self._beyond_ascii = [each for each in ranked if isinstance(each[1], _Assignments)]
         by_trigger = [each for each in ranked if not each[1].in_long_word or each[1].by_context]
         self._triggers = _gated((trigger.lower(), each) for each in by_trigger for trigger in each[1].triggers)
         self._long_words = LongWords(each for each in ranked if each[1].in_long_word and not each[1].by_context)
@@ -150,8 +131,12 @@ class Redactor:
         if not self.enabled:
             return data, []
         texts: list[str] = []
-        if not self._collect_top(data, texts) and not self.may_be_in("\n".join(texts)):
-            return data, []  # one look at all of them is nearly always enough
+        if not self._collect_top(data, texts):
+            said = "\n".join(texts)
+            if "-" in said and "\n-" in f"\n{said}":
+                said = "\n".join([said, *map(" ".join, structures.argument_lists(data))])
+            if not self.may_be_in(said):
+                return data, []  # one look at all of them is nearly always enough
         removals: list[Removal] = []
         cleaned = self._clean_dict(data, "", removals, top=True)
         return (cleaned, removals) if removals else (data, [])
@@ -194,7 +179,7 @@ class Redactor:
 
     def _rules_for(self, text: str, low: str) -> list[tuple[int, Rule]]:
         """The few rules of which a trigger occurs."""
-        rules = list(self._always)
+        rules = list(self._always) if text.isascii() else [*self._always, *self._beyond_ascii]
         for gate, triggers in self._triggers:
             if gate in low:
                 for trigger, found in triggers:
@@ -216,77 +201,106 @@ class Redactor:
                 texts.append(item)
             elif way == _PLAIN and type(item) is list and _is_text_list(item):
                 texts += item
-            elif way != _UNTOUCHED and self._collect_field(key, item, texts):
+            elif way != _UNTOUCHED and self._collect_field(key, item, texts, _name_of(key, way, data, "")):
                 return True
             elif way == _TOLD:
                 texts.append(key)
         return False
 
-    def _collect_field(self, key: str, item: Any, texts: list[str]) -> bool:
+    def _collect_field(self, key: str, item: Any, texts: list[str], name: str) -> bool:
+        if name and self._kind_by_name(name, item):
+            return True
         if type(item) is str:
-            if self._kind_by_name(key, item):
-                return True
             if not (_is_address(item) and key in IDENTITIES):
                 texts.append(item)
             return False
-        return type(item) in _CONTAINERS and self._collect(_without_names(key, item), texts)
+        return type(item) in _CONTAINERS and self._collect(_without_names(key, item), texts, name)
 
-    def _collect(self, value: Any, texts: list[str]) -> bool:
+    def _collect(self, value: Any, texts: list[str], name: str) -> bool:
         """Gather all strings; True as soon as a field's name makes its value a secret."""
         if type(value) is dict:
             for key, item in value.items():
-                if self._collect_field(key, item, texts):
+                way = _WAYS.get(key) or _way_of(key)
+                if way == _PLAIN:
+                    if type(item) is str:
+                        texts.append(item)
+                    elif type(item) in _CONTAINERS and self._collect(item, texts, ""):
+                        return True
+                elif self._collect_field(key, item, texts, _name_of(key, way, value, name)):
                     return True
                 texts.append(key)
         elif type(value) is list:
+            name = structures.item_name(name) if name else ""
             for item in value:
-                if type(item) is str:
+                if type(item) is str and not name:
                     texts.append(item)
-                elif type(item) in _CONTAINERS and self._collect(item, texts):
+                elif self._collect_field("", item, texts, name):
                     return True
         return False
 
-    def _kind_by_name(self, key: str, value: str) -> str | None:
-        if not self._names_matter or assignments.strength_of(key) is None or value.startswith(OPENING):
+    def _kind_by_name(self, name: str, value: Any) -> str | None:
+        """The kind of secret that its name makes of a text or a number."""
+        if not self._names_matter or assignments.strength_of(name) is None:
             return None
-        kind = assignments.is_secret_value(key, value)
+        text = structures.as_text(value)
+        if text is None or text.startswith(OPENING):
+            return None
+        kind = assignments.is_secret_value(name, text)
         return None if kind in self._off else kind
 
-    def _clean(self, value: Any, field: str, removals: list[Removal]) -> Any:
+    def _clean(self, value: Any, field: str, removals: list[Removal], name: str = "") -> Any:
+        """The value without secrets; `name` is what it goes by."""
+        kind = self._kind_by_name(name, value) if name else None
+        if kind is not None:
+            removals.append(Removal(kind, len(str(value)), field))
+            return f"{OPENING}{kind}]"
         if type(value) is str:
             text, found = self.redact(value, field)
             removals += found
             return text
         if type(value) is dict:
-            return self._clean_dict(value, field, removals)
+            return self._clean_dict(value, field, removals, outer=name)
         if type(value) is list:
-            return [self._clean(item, f"{field}[{place}]", removals) for place, item in enumerate(value)]
+            name = structures.item_name(name) if name else ""
+            cleaned = [self._clean(item, f"{field}[{place}]", removals, name) for place, item in enumerate(value)]
+            return self._clean_arguments(cleaned, field, removals) if structures.is_arguments(cleaned) else cleaned
         return value
 
+    def _clean_arguments(self, items: list[str], field: str, removals: list[Removal]) -> list[str]:
+        """A command line in parts is read as a whole: `["--password", "x"]`, `["mysql", "-px"]`."""
+        for _ in range(_MOST_PASSES):
+            text = " ".join(items)
+            found = self._found(text, _small(text))
+            if not found:
+                break
+            merged = _merged(found)
+            removals += [Removal(kind, end - start, field) for start, end, _, kind in merged]
+            items = structures.cut(items, [(start, end, f"{OPENING}{kind}]") for start, end, _, kind in merged])
+        return items
+
     def _clean_dict(
-        self, value: dict[str, Any], field: str, removals: list[Removal], top: bool = False
+        self, value: dict[str, Any], field: str, removals: list[Removal], top: bool = False, outer: str = ""
     ) -> dict[str, Any]:
         cleaned: dict[str, Any] = {}
         for key, item in value.items():
             if top and key in UNTOUCHED:
                 cleaned[key] = item
                 continue
-            name, found = self.redact(key, field)
+            shown, found = self.redact(key, field)
             removals += found
-            place = f"{field}.{name}" if field else name
-            cleaned[_free(name, cleaned) if found else name] = self._clean_item(key, item, place, removals, top)
+            place = f"{field}.{shown}" if field else shown
+            name = _name_of(key, _WAYS.get(key) or _way_of(key), value, outer)
+            cleaned[structures.free_key(shown, cleaned) if found else shown] = self._clean_item(
+                key, item, place, removals, top, name
+            )
         return cleaned
 
-    def _clean_item(self, key: str, item: Any, place: str, removals: list[Removal], top: bool) -> Any:
+    def _clean_item(self, key: str, item: Any, place: str, removals: list[Removal], top: bool, name: str) -> Any:
         if top and key == "tags" and type(item) is list:
             return self._clean_tags(item, removals)
         if key in IDENTITIES and (_is_address(item) or type(item) is list):
             return item if type(item) is str else self._clean_names(item, place, removals)
-        kind = self._kind_by_name(key, item) if type(item) is str else None
-        if kind is None:
-            return self._clean(item, place, removals)
-        removals.append(Removal(kind, len(item), place))
-        return f"{OPENING}{kind}]"
+        return self._clean(item, place, removals, name)
 
     def _clean_names(self, names: list[Any], field: str, removals: list[Removal]) -> list[Any]:
         """Who it was: a mail address is a name there."""
@@ -303,21 +317,32 @@ class Redactor:
 
 
 _CONTAINERS = (dict, list)
-_PLAIN, _WHO, _NAMED, _TOLD, _UNTOUCHED = "plain", "who", "named", "told", "untouched"
-_WAYS: dict[str, str] = {}  # by field: text alone, who it was, its name says more, its name may be a secret, nothing
+_PLAIN, _WHO, _NAMED, _PAIRED, _TOLD, _UNTOUCHED = "plain", "who", "named", "paired", "told", "untouched"
+_WAYS: dict[
+    str, str
+] = {}  # by field: text alone, an identity, a telling name, the value of a pair, a long name, untouched
 _MOST_WAYS = 1000  # names that people use again and again
 
 
 def _way_of(key: str) -> str:
     if key in UNTOUCHED:
         way = _UNTOUCHED
+    elif key in structures.VALUE_KEYS:
+        way = _PAIRED
     elif "@" in key or len(key) > _LONGEST_NAME:
         return _TOLD
     else:
-        way = _NAMED if assignments.strength_of(key) is not None else _WHO if key in IDENTITIES else _PLAIN
+        way = _NAMED if structures.is_telling(key) else _WHO if key in IDENTITIES else _PLAIN
     if len(_WAYS) < _MOST_WAYS:
         _WAYS[key] = way
     return way
+
+
+def _name_of(key: str, way: str, data: dict[str, Any], outer: str) -> str:
+    """The name that a field's value goes by, or "" if it tells nothing; `outer` is that of the dictionary."""
+    if way == _PAIRED:
+        return structures.value_name(data, outer)
+    return key if way in (_NAMED, _TOLD) else ""
 
 
 def is_text_alone(field: str) -> bool:
@@ -398,15 +423,6 @@ def _outside_placeholders(text: str, found: list[Found]) -> list[Found]:
         if place == len(taken) or each[1] <= taken[place][0] or each[0] < taken[place][0]:
             kept.append(each)
     return kept
-
-
-def _free(name: str, taken: dict[str, Any]) -> str:
-    """Two keys must not become one."""
-    number, free = 1, name
-    while free in taken:
-        number += 1
-        free = f"{name} {number}"
-    return free
 
 
 def _switched_off(off: Any) -> frozenset[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from smp.privacy.configurations import CONFIGURATIONS
 from smp.privacy.contexts import CONTEXTS
 from smp.privacy.patterns import PROVIDERS
 from smp.privacy.sentences import SENTENCES
 
-RULES = (*PROVIDERS, *CONTEXTS, *SENTENCES)
+RULES = (*PROVIDERS, *CONTEXTS, *CONFIGURATIONS, *SENTENCES)

@@ -26,6 +26,7 @@ _OTHER_SUBJECTS = frozenset(  # then it is said of these, not of the password
 )  # fmt: skip
 _QUOTED = r"([\"'`])([^\"'`\n]{4,64}+)\1"
 _BARE = r"([^\s\"'`<>,;]{5,64}+)"
+_VERBS = ("chang", "set", "reset", "rotat", "updat")
 _BEFORE = 64  # characters of a value that stands before its name
 _LONG_VALUE = r"s?(?:,? [a-z]{1,12}+){0,5}?[ :=(\[{\"'`]{1,3}([a-z0-9_+/=~-]{32,256}+)(?![a-z0-9_+/.@:-])"
 _HASH_WORDS = frozenset(
@@ -64,7 +65,19 @@ def _is_password_after(text: str, match: Match[str]) -> Span | None:
     value = text[start:end].lstrip("\"'`(*")
     start = end - len(value)
     value = value.rstrip("\"'`)*,")
-    return (start, start + len(value)) if _is_said_password(value, quoted=False) else None
+    said = plausible.is_titled_phrase(value) or _is_said_password(value, quoted=False)
+    return (start, start + len(value)) if said else None
+
+
+def _changed_to(text: str, match: Match[str]) -> Span | None:
+    """'I changed the password to x', not 'the password to Build-Server-2'."""
+    before = text[max(0, match.start() - 40) : match.start(3 if match.group(3) else 2)].lower().split()
+    if not any(word.startswith(_VERBS) for word in before[-8:]):
+        return None
+    start, end = match.span(3) if match.group(3) else match.span(2)
+    value = text[start:end].rstrip(".)]}:?*|")
+    said = plausible.is_titled_phrase(value) or _is_said_password(value, quoted=match.group(2) is not None)
+    return (start, start + len(value)) if said else None
 
 
 def _login(text: str, match: Match[str]) -> Span | None:
@@ -89,6 +102,8 @@ def _key(text: str, match: Match[str]) -> Span | None:
 SENTENCES: tuple[Rule, ...] = (
     Rule("password", ("passw", "passphrase", "passcode"), rf"{_NAME}{_FEW_WORDS}(?:{_IS})(?:{_QUOTED}|{_BARE})", _in_words, "password", True),
     Rule("password", ("passw",), rf"{_NAME} (?:{_QUOTED}|{_BARE})", _in_words, "password", True),
+    Rule("password", ("password to ", "password was ", "password is ", "password has "), rf"password(?: (?:was|is|has been|has))?(?: (?:now|changed|set|reset|rotated|updated))? to (?:{_QUOTED}|{_BARE})", _changed_to, "password", True),
+    Rule("password", ("pw for ", "pwd for "), rf"(?<![a-z0-9_-])pwd? for{_FEW_WORDS}(?:{_IS})(?:{_QUOTED}|{_BARE})", _in_words, "password", True),
     Rule("password", (" is the passw", " as the passw", " as passw"), r" (?:is the|as the|as) passw", _is_password_after, "password", True),
     Rule("password", ("passwords:", "password:", "credentials:", "creds:", "login:"), r"(?:passwords?|credentials|creds|login): {0,2}[\w.@-]{1,40}+ ?[/:] ?([^\s\"'`<>,;]{5,64}+)", _login, "password", True),
     *(Rule("unknown_secret", (word,), word + _LONG_VALUE, _key, "unknown_secret", True, in_long_word=True, by_context=True) for word in ("key", "token", "secret")),

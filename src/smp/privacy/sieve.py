@@ -19,6 +19,7 @@ _DIGITS = b"0123456789"
 _SPACES = b" \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f"  # in ASCII; other spaces make a word seem longer, which is a "perhaps"
 _LONG = b"x" * LONG_WORD
 _KELVIN = "\u212a"  # the one character beyond ASCII that is an ASCII letter when it is small
+_COLON = "\uff1a"  # full-width: a sign, though its bytes look like those of letters
 
 # What prose is made of; bytes of letters beyond ASCII count as letters. Where there is nothing else, only a long value is
 # taken for a secret, whatever its name: no `=`, no `:`, no digit, no symbol, and no quote that begins one.
@@ -33,8 +34,9 @@ _LITERALS = dict.fromkeys(
     trigger.lower().encode() for rule in RULES if not rule.in_long_word for trigger in rule.triggers
 )
 _PASS, _PASSWORDS = b"pass", (b"passw", b"passphrase", b"passcode")
-_NEED_SIGNS = (b"bearer", b"authorization", *_PASSWORDS)  # what follows them has a digit, a sign or a quote
-_WITH_SIGNS = (b"bearer", b"authorization", _PASS)
+_OF_FILES = (b"pw for ", b"pwd for ", b"masterauth ", b"rootpw ", b"enable secret ", b"sqlplus ", b"community ")
+_NEED_SIGNS = (b"bearer", b"authorization", *_OF_FILES, *_PASSWORDS)  # what follows them has a digit, a sign or a quote
+_WITH_SIGNS = (b"bearer", b"authorization", *_OF_FILES, _PASS)
 _GATES = (b" -", b"('", b'("')  # options of commands, calls: looked for only where there is one
 _SIGNS = {literal: literal.translate(None, _NOT_SIGNS)[:1] for literal in _LITERALS}
 _LEFT = tuple(literal for literal in _LITERALS if not any(need in literal for need in _NEED_SIGNS))
@@ -55,16 +57,16 @@ _JOINT_WORDS = tuple(joint.encode() for joint in assignments.JOINTS if joint.str
 def glance(text: str) -> int:
     raw = text.encode(errors="replace")
     shape = raw.translate(_SHAPE)
-    if _LONG in shape or not (text.isascii() or _KELVIN not in text):
+    if _LONG in shape or not (text.isascii() or (_KELVIN not in text and _COLON not in text)):
         return PERHAPS
     low = raw.lower()
     for literal in _IN_PROSE:
         if literal in low:
             return PERHAPS
-    return _glance_at_signs(raw, low) if _SIGN in shape or _QUOTED in raw else NOTHING
+    return _glance_at_signs(text, raw, low) if _SIGN in shape or _QUOTED in raw else NOTHING
 
 
-def _glance_at_signs(raw: bytes, low: bytes) -> int:
+def _glance_at_signs(text: str, raw: bytes, low: bytes) -> int:
     if _LONG in raw.translate(_WORDS):
         return PERHAPS
     signs = low.translate(None, _NOT_SIGNS)
@@ -78,12 +80,18 @@ def _glance_at_signs(raw: bytes, low: bytes) -> int:
     for literal in _WITH_SIGNS:
         if literal in low and (literal != _PASS or _is_one_in(_PASSWORDS, low)):
             return PERHAPS
-    return NAMES if _may_join(signs, low) and _is_one_in(_NAMES, low) else NOTHING
+    return NAMES if _may_join(signs, low) and (_is_one_in(_NAMES, low) or _is_foreign(text)) else NOTHING
 
 
 def _may_join(signs: bytes, low: bytes) -> bool:
     """Whether something stands here that can be between a name and its value."""
     return _is_one_in(_JOINT_SIGNS, signs) or _is_one_in(_JOINT_WORDS, low)
+
+
+def _is_foreign(text: str) -> bool:
+    """Whether a password's name in another language occurs; bytes have no small letters beyond ASCII."""
+    low = text.lower() if not text.isascii() else ""
+    return any(name in low for name in assignments.BEYOND_ASCII)
 
 
 def _is_one_in(parts: tuple[bytes, ...], text: bytes) -> bool:

@@ -9,7 +9,7 @@ from smp.privacy.redact import Redactor, _small
 from smp.privacy.sieve import NAMES, glance
 from tests.redaction_set import Sample, harmless, secrets
 
-PARTS = ["first", "held_back", "last"]
+PARTS = ["first", "held_back", "last", "second"]
 LEAST_RECALL, MOST_FALSE = 0.95, 0.01
 REDACTOR = Redactor()
 
