@@ -344,3 +344,10 @@ def test_a_crash_while_cleaning_leaves_every_memory_old_or_new(layout: str) -> N
         else:
             break
     assert calls > 10
+
+
+def test_own_pattern_does_not_rename_a_field() -> None:
+    patterns = [{"type": "codename", "regex": "decis[a-z]{1,9}"}]
+    memory = smp.open(":memory:", config={"privacy": {"redaction": {"patterns": patterns}}})
+    record = memory.create_session("s").add_decision("decision about decisions")
+    assert record.decision == "[REDACTED:codename] about [REDACTED:codename]"

@@ -286,7 +286,7 @@ class Redactor:
             if top and key in UNTOUCHED:
                 cleaned[key] = item
                 continue
-            shown, found = self.redact(key, field)
+            shown, found = (key, []) if top and _is_field_name(key) else self.redact(key, field)
             removals += found
             place = f"{field}.{shown}" if field else shown
             name = _name_of(key, _WAYS.get(key) or _way_of(key), value, outer)
@@ -322,6 +322,11 @@ _WAYS: dict[
     str, str
 ] = {}  # by field: text alone, an identity, a telling name, the value of a pair, a long name, untouched
 _MOST_WAYS = 1000  # names that people use again and again
+
+
+def _is_field_name(key: str) -> bool:
+    """Whether a key names a field of a memory: an own pattern must not rename `decision`."""
+    return key.isascii() and key.islower() and key.replace("_", "").isalpha()
 
 
 def _way_of(key: str) -> str:
