@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from smp.memory import Memory
     from smp.session import SessionMemory
 
-_BEHIND_SECONDS, _HERE_SECONDS = 20.0, 0.8  # how long to wait for a lock
+_BEHIND_SECONDS, _AWAITED_SECONDS, _HERE_SECONDS = 60.0, 30.0, 0.8  # how long to wait for a lock
 _LASTING = ("decision", "finding", "learning", "preference")
 _ENOUGH_TURNS = 4  # a shorter session need not leave anything
 _OTHERS = 3  # so many sessions whose end nobody saw are looked at, at the start of one
@@ -41,11 +41,16 @@ _QUIET_SECONDS = 300  # a transcript that nobody wrote to for so long is not in 
 _TWICE_SECONDS = 2  # two prompts of the same words within this time are one, unless the host says otherwise
 
 
-def record(event: Event, root: str, given: list[str] | None, *, is_behind: bool) -> None:
-    """Record what an event says, and keep its note; `given`: the memories that were injected, None if that failed."""
+def record(
+    event: Event, root: str, given: list[str] | None, *, is_behind: bool = False, is_awaited: bool = False
+) -> None:
+    """Record what an event says, and keep its note; `given`: the memories that were injected, None if that failed.
+
+    is_behind: nobody waits for it. is_awaited: the caller asked to wait (`--wait`). Neither: the host waits, because it must.
+    """
     from smp.memory import open_memory
 
-    seconds = _BEHIND_SECONDS if is_behind else _HERE_SECONDS
+    seconds = _BEHIND_SECONDS if is_behind else _AWAITED_SECONDS if is_awaited else _HERE_SECONDS
     settings = {"concurrency": {"lock_timeout_ms": int(seconds * 1000)}}
     with open_memory(root, config=settings, create=False, trust=False) as memory:
         with notes.Notes(memory.store.state, seconds) as kept:
