@@ -87,8 +87,20 @@ class Between:
         return float(_plain(text))
 
 
+_SWITCH_WORDS = {
+    "true": True,
+    "1": True,
+    "on": True,
+    "yes": True,
+    "false": False,
+    "0": False,
+    "off": False,
+    "no": False,
+}
+
+
 class Switch:
-    """On or off."""
+    """A boolean. The environment may also say 1 or 0, on or off, yes or no, in any case."""
 
     __slots__ = ("allowed",)
 
@@ -99,7 +111,7 @@ class Switch:
         return isinstance(value, bool)
 
     def parse(self, text: str) -> Any:
-        return {"true": True, "false": False}.get(text.strip().lower(), text)
+        return _SWITCH_WORDS.get(text.strip().lower(), text)
 
 
 class Names:

@@ -208,3 +208,14 @@ def test_a_fix_does_not_run_what_opening_a_store_may_run(store: Path, capsys: py
     os.utime(state_folder(store) / "index/gone-0a1b2c3d", (long_ago, long_ago))
     assert [fixed["name"] for fixed in json.loads(run(capsys, "--fix", "--json"))["fixed"]] == ["permissions", "index"]
     assert not (state_folder(store) / "maintenance.json").exists()
+
+
+def test_doctor_names_the_environment_variable_with_a_bad_value(store: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "smp", "--root", str(store), "doctor"],
+        env={**os.environ, "SMP_HOOKS_RECALL": "nein", "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Correct or unset the environment variable SMP_HOOKS_RECALL." in done.stdout

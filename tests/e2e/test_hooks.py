@@ -404,12 +404,53 @@ def test_a_locked_session_does_not_stop_the_host(project: Project) -> None:
     with project.open() as memory:
         held = memory.store.session(name)._lock
         held.acquire(5)
-        said = project.call(host.payload("prompt", prompt=ASKED, prompt_id="p9"), "--wait")
+        said = project.call(host.payload("prompt", prompt=ASKED, prompt_id="p9"))
+        told = json.dumps(host.payload("prompt", prompt=ASKED, prompt_id="p10")).encode()
+        script = "import os; del os.fork; from smp.hooks.entry import main; main(['hook'])"  # nothing can go on behind
+        here = [sys.executable, "-c", script]
+        without = subprocess.run(here, input=told, cwd=project.folder, env=ENVIRONMENT, timeout=60, check=False)
         held.release()
-    assert said.returncode == 0
+    assert (said.returncode, without.returncode) == (0, 0)
+    until(lambda: ("user", ASKED) in project.turns())
     project.may_fail = True
     assert project.failures[-1]["error"] == "LockTimeout E_LOCK_TIMEOUT"
     assert ASKED not in json.dumps(project.failures)
+
+
+@pytest.mark.parametrize("words", [(), ("--wait",)], ids=["behind", "wait"])
+@pytest.mark.parametrize("locked", ["notes", "session"])
+def test_prompt_is_recorded_when_a_lock_is_held_for_seconds(
+    project: Project, words: tuple[str, ...], locked: str
+) -> None:
+    host = Host(project)
+    host.prompt("The first question about the login")
+    (name,) = project.sessions()
+    with project.open() as memory:
+        state = memory.store.state
+        notes_lock = SessionLock(state.disk, state.path(notes.FOLDER), "the notes")
+        held = notes_lock if locked == "notes" else memory.store.session(name)._lock
+        held.acquire(5)
+        hook = project.start(host.payload("prompt", prompt=ASKED, prompt_id="p9"), *words)
+        time.sleep(3)  # longer than a hook that the host waits for would try
+        held.release()
+        notes_lock.close()
+    assert hook.wait(60) == 0
+    until(lambda: ("user", ASKED) in project.turns())
+
+
+@pytest.mark.parametrize("value", ["nein", "2", "disabled"])
+def test_log_of_failures_names_the_variable_with_a_bad_value(project: Project, value: str) -> None:
+    project.may_fail = True
+    done = project.call(Host(project).payload("prompt", prompt=ASKED), "--wait", SMP_HOOKS_RECALL=value)
+    assert (done.returncode, project.turns()) == (0, [])
+    assert project.failures[-1]["error"] == "InvalidConfig E_CONFIG_INVALID SMP_HOOKS_RECALL"
+
+
+def test_start_does_not_say_that_it_records_when_recording_is_off(project: Project) -> None:
+    project.decide(OAUTH)
+    told = Host(project).payload("start", source="startup")
+    assert "SMP records" in Host.injected(project.call(told, "--wait").stdout)
+    assert "records" not in Host.injected(project.call(told, "--wait", SMP_HOOKS_RECORD="off").stdout)
 
 
 @pytest.mark.parametrize("damage", ["config", "newer format", "index", "sessions", "private", "notes"])

@@ -221,6 +221,18 @@ def test_a_value_from_the_environment_names_its_variable():
     assert config.source(LOCK) == "environment SMP_CONCURRENCY_LOCK_TIMEOUT_MS"
 
 
+@pytest.mark.parametrize("word", ["true", "1", "on", "yes", "false", "0", "off", "no"])
+@pytest.mark.parametrize("written", [str.lower, str.upper, str.title, " {} ".format])
+def test_switch_in_the_environment_accepts_usual_words(word, written):
+    assert from_environment("hooks.record", written(word))["hooks.record"] is (word in ("true", "1", "on", "yes"))
+
+
+@pytest.mark.parametrize("word", ["nein", "2", "disabled", "-1", "tru"])
+def test_bad_switch_in_the_environment_is_an_error_that_names_the_variable(word):
+    with pytest.raises(InvalidConfig, match="SMP_HOOKS_RECORD"):
+        from_environment("hooks.record", word)
+
+
 def test_arguments_above_environment_above_session_above_file():
     layers = {
         "file": nested(LOCK, 1),
@@ -484,7 +496,7 @@ BAD_TEXTS = [
     (QUOTA, "ten"),
     (CONTENT, "1025"),
     ("decay.enabled", "perhaps"),
-    ("decay.enabled", "1"),
+    ("decay.enabled", "2"),
     (RATE, "0,1"),
     (RATE, "nan"),
     (FLOOR, "1.5"),

@@ -164,12 +164,13 @@ class Subject:
         return Config.build({"layout": self.layout_name, "format": FORMAT}, self.config_path)
 
     def _wrong_setting(self, error: InvalidConfig) -> None:
-        key = str(error.details.get("key", ""))
-        self._add(
-            PROBLEM,
-            f"{error.message} Nobody can open the store like this.",
-            f"Correct {key} in config.json, or take it out." if "file" in str(error.details.get("source")) else "",
-        )
+        key, source = str(error.details.get("key", "")), str(error.details.get("source", ""))
+        kind, _, name = source.partition(" ")
+        advice = {
+            "file": f"Correct {key} in config.json, or take it out.",
+            "environment": f"Correct or unset the environment variable {name}.",
+        }
+        self._add(PROBLEM, f"{error.message} Nobody can open the store like this.", advice.get(kind, ""))
 
     def _add(self, severity: str, message: str, advice: str, line: int = 0) -> None:
         self.wrong.append(Finding(CONFIGURATION, severity, message, advice, path=self.config_path, line=line))

@@ -60,7 +60,7 @@ def _run(arguments: list[str]) -> None:
     if not raw.strip():
         return
     if not events.may_be_answered(raw):
-        behind.go_on(lambda is_behind: _work(raw, client, is_behind), wait=wait)
+        behind.go_on(lambda is_behind: _work(raw, client, is_behind, wait), wait=wait)
         return
     event = events.read(raw, client, os.environ)
     root = place.store_of(event.cwd, os.environ) if event is not None else None
@@ -70,14 +70,14 @@ def _run(arguments: list[str]) -> None:
         _print(_untrusted(event))
         return
     given = _answer(event, root)
-    behind.go_on(lambda is_behind: _record(event, root, given, is_behind), wait=wait)
+    behind.go_on(lambda is_behind: _record(event, root, given, is_behind, wait), wait=wait)
 
 
-def _work(raw: bytes, client: str, is_behind: bool) -> None:
+def _work(raw: bytes, client: str, is_behind: bool, is_awaited: bool) -> None:
     event = events.read(raw, client, os.environ)
     root = place.store_of(event.cwd, os.environ) if event is not None else None
     if event is not None and root is not None and place.is_trusted(root, os.environ):
-        _record(event, root, None, is_behind)
+        _record(event, root, None, is_behind, is_awaited)
 
 
 def _untrusted(event: Event) -> bytes:
@@ -112,11 +112,11 @@ def _answer(event: Event, root: str) -> list[str] | None:
     return given
 
 
-def _record(event: Event, root: str, given: list[str] | None, is_behind: bool) -> None:
+def _record(event: Event, root: str, given: list[str] | None, is_behind: bool, is_awaited: bool) -> None:
     try:
         from smp.hooks.record import record
 
-        record(event, root, given, is_behind=is_behind)
+        record(event, root, given, is_behind=is_behind, is_awaited=is_awaited)
     except BaseException as error:
         _note_failure(root, event, error)
 

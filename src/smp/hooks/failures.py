@@ -3,7 +3,7 @@
     {"at": "2026-01-31T14:00:00Z", "client": "claude-code", "event": "Stop", "error": "LockTimeout E_LOCK_TIMEOUT"}
 
 Guarantees: never raises, never grows beyond `LIMIT_BYTES`, and holds no memory and no prompt: the kind of an error, its
-code and the place in the source, not its message. Non-guarantee: on a disk that is full or can only be read nothing is kept.
+code, the environment variable that has a bad value and the place in the source, not its message. Non-guarantee: on a disk that is full or can only be read nothing is kept.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def described(error: BaseException) -> str:
     kind = type(error).__name__
     code = getattr(error, "code", None)
     if isinstance(code, str):
-        return f"{kind} {code}"
+        source = str(getattr(error, "details", {}).get("source", ""))
+        variable = source.removeprefix("environment ") if source.startswith("environment SMP_") else ""
+        return f"{kind} {code} {variable}".rstrip()
     if isinstance(error, OSError) and error.strerror:
         return f"{kind}: {error.strerror}"
     trace = error.__traceback__

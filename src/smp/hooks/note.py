@@ -1,7 +1,7 @@
 """What do hooks know of a host's session? A small note for each in the user's state, and one lock for all of them.
 
-A note says which SMP session it belongs to, which memories were injected, and how far its transcript was read. It holds ids,
-places and digests, nothing that anybody said.
+A note says which SMP session it belongs to, which memories were injected, how far its transcript was read, and whether recording
+was off. It holds ids, places and digests, nothing that anybody said.
 
 Guarantees: a note that is missing, damaged or written by a newer version counts as empty: memories are recalled once more,
 and idempotency keys see to it that no turn is stored twice. Notes of sessions that nobody continued for 60 days go.
@@ -54,6 +54,8 @@ class Note:
         self.turns = max(_whole(known.get("turns")), 0)
         self.summaries = max(_whole(known.get("summaries")), 0)  # told by the host before the transcript has them
         self.ended = bool(known.get("ended"))
+        self.is_off = bool(known.get("is_off"))  # recording was off at the newest event, or no prompt came since
+        self.was_off = bool(known.get("was_off"))  # recording was off at some event
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -69,9 +71,19 @@ class Note:
             "prompted": self.prompted,
             "summaries": self.summaries,
             "ended": self.ended,
+            "is_off": self.is_off,
+            "was_off": self.was_off,
             "ahead": self._ahead[-_MOST_AHEAD:],
             "given": self.given[-_MOST_GIVEN:],
         }
+
+    def skip_to(self, end: int) -> None:
+        """Recording is off: nothing of the transcript before `end` will be recorded, nor anything until the next prompt."""
+        self.is_off = self.was_off = True
+        self.offset = max(end, 0)
+        self.summaries = 0
+        self.last = ""
+        self._ahead = []
 
     # -- what an event said before the transcript had it
 

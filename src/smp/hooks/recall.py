@@ -18,7 +18,7 @@ from smp.hooks.events import AGENT_START, PROMPT, START
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from datetime import datetime
     from typing import Any
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from smp.config import Config
     from smp.hooks.events import Event
     from smp.hooks.note import Note
-    from smp.model.record import Record
+    from smp.model.hit import Hit, Hits
+    from smp.query.question import Question
     from smp.store.file_store import FileStore
 
 _WRITTEN_DOWN = ("decision", "finding", "learning", "preference")
@@ -38,6 +39,7 @@ _LIMIT, _SAID_LIMIT, _ENOUGH = 10, 5, 4
 _MIN_RELEVANCE, _SAID_MIN_RELEVANCE = 0.15, 0.5  # in a small store few words are rare: little is what there is
 _OF_THE_BEST = 0.55  # what fits less than this share of the best is left out
 _MIN_WORDS = 2
+_PAGE_GROWTH, _LOOKED_AT = 4, 1000  # matches that are read at a prompt, at most: most of them may have been told before
 _CHATTER = (  # words that match whatever has them, and mean nothing by themselves
     " yes yeah yep no nope not ok okay sure fine good great nice perfect cool thanks thank you please hello hey hi there go "
     "ahead on and do it that this again continue proceed next more now just keep going try let lets us we the a "
@@ -53,12 +55,14 @@ class Reader(Asking):
     def __init__(self, root: str, environ: Mapping[str, str]) -> None:
         import json
 
+        from smp.agents.visibility import Viewer
         from smp.config import Config
         from smp.files.disk import Disk
         from smp.files.layouts import layout_named
         from smp.files.system import RealSystem
         from smp.store.file_store import FileStore
 
+        self.viewer = Viewer(None)
         path, system = os.path.join(root, "config.json"), RealSystem(root)
         stored = json.loads(Disk(system).read(path).decode("utf-8-sig"))
         self.root = root
@@ -71,7 +75,9 @@ class Reader(Asking):
         return system_clock()
 
     def _asked_store(self) -> FileStore:
-        return self.store
+        from smp.agents.seen import SeenStore
+
+        return SeenStore(self.store, self.viewer, strict=True)  # type: ignore[return-value]  # all that asking needs
 
     def _asked_sessions(self) -> list[str] | None:
         return None
@@ -81,6 +87,13 @@ class Reader(Asking):
 
     def _asked_at(self) -> datetime:
         return self.now()
+
+    def _answer(self, question: Question) -> Hits:
+        """Hidden memories are left out before the limit is applied, so they take nobody's place."""
+        from smp.agents.visibility import Visible
+
+        question.where = Visible(self.viewer, question.where)  # type: ignore[assignment]
+        return super()._answer(question)
 
     def session(self, id: str) -> _Named:
         """A session by its name; raises SessionNotFound. One that is archived stays where it is."""
@@ -208,10 +221,8 @@ def _for_prompt(reader: Reader, event: Event, note: Note, session: str) -> Recal
         return Recalled()
     from smp.agents.fitting import Item
     from smp.agents.saying import head_of, said_by
-    from smp.agents.visibility import Viewer
-    from smp.lifecycle.standing import is_settled
 
-    given, viewer, reach = set(note.given), Viewer(None), _reach(reader, note)
+    reach = _reach(reader, note)
     items: list[Item] = []
     for types, limit, least in (
         (_WRITTEN_DOWN, _LIMIT, _MIN_RELEVANCE),
@@ -219,26 +230,54 @@ def _for_prompt(reader: Reader, event: Event, note: Note, session: str) -> Recal
     ):
         if len(items) >= _ENOUGH:
             break  # what was written down says it
-        asked: dict[str, Any] = {"types": list(types), "limit": limit, "track_access": False}
-        hits = reader.query(words, **asked)
-        if not all(reach.allows(hit.record.session) for hit in hits):
-            within = reach.sessions()
-            if not within:
-                break
-            hits = reader.query(words, **asked, sessions=within)
-        for hit in hits:
-            if hit.relevance < max(least, _OF_THE_BEST * hits[0].relevance):
-                break
-            record: Record = hit.record
-            was_said = record.type in _SAID
-            if record.ref in given or not viewer.sees(record) or is_settled(record):
-                continue
-            if was_said and record.session == session:
-                continue  # it stands above in the conversation
+        was_said = types == _SAID
+        for hit in _untold(_matches(reader, words, types, limit, reach), limit, least, set(note.given), session):
             score = hit.relevance - (_BELOW_OTHERS if was_said else 0.0)
-            section = "earlier" if was_said else record.type
-            items.append(Item(record, section, score, "matches the prompt", head_of(record, None), said_by(record)))
+            section = "earlier" if was_said else hit.record.type
+            items.append(
+                Item(hit.record, section, score, "matches the prompt", head_of(hit.record, None), said_by(hit.record))
+            )
     return Recalled(*_laid_out(items, budget))
+
+
+def _matches(reader: Reader, words: str, types: tuple[str, ...], limit: int, reach: Reach) -> Iterator[Hit]:
+    """Visible memories within reach that match, best first. The next page is read when the caller wants more."""
+    within: list[str] | None = None
+    seen: set[str] = set()
+    offset, size = 0, limit
+    while offset < _LOOKED_AT:
+        asked: dict[str, Any] = {"types": list(types), "limit": size, "offset": offset, "track_access": False}
+        hits = reader.query(words, **asked, **({"sessions": within} if within else {}))
+        if within is None and not all(reach.allows(hit.record.session) for hit in hits):
+            within, offset, size = reach.sessions(), 0, limit
+            if not within:
+                return
+            continue
+        for hit in hits:
+            if hit.record.ref not in seen:
+                seen.add(hit.record.ref)
+                yield hit
+        if not hits.more:
+            return
+        offset, size = offset + size, size * _PAGE_GROWTH
+
+
+def _untold(hits: Iterator[Hit], limit: int, least: float, given: set[str], session: str) -> Iterator[Hit]:
+    """The first of these that fit well enough and that the conversation does not have already."""
+    from smp.lifecycle.standing import is_settled
+
+    best, count = 0.0, 0
+    for hit in hits:
+        record, best = hit.record, best or hit.relevance
+        if hit.relevance < max(least, _OF_THE_BEST * best):
+            return
+        was_said_here = record.type in _SAID and record.session == session
+        if record.ref in given or was_said_here or is_settled(record):
+            continue
+        yield hit
+        count += 1
+        if count == limit:
+            return
 
 
 def meant_words(prompt: str) -> str:

@@ -7,6 +7,9 @@ Guarantees
 - Nothing is stored twice: each turn has an idempotency key of the host's own ids, notes are changed under their lock, and
   what an event said keeps its key when the transcript has it (`Note.expect`, `Note.take`).
 - Fenced recall is taken out before; secrets are, by the store, as with every write.
+- What is said while `hooks.record` is off is never recorded: every event moves the place up to which the transcript counts as
+  read to its end, and recording begins again with the next prompt that is sent while it is on. Other conversations do not
+  take such a conversation in.
 - The session is made when there is something to record, one for each of the host's, and continued when the host continues.
 """
 
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from smp.memory import Memory
     from smp.session import SessionMemory
 
-_BEHIND_SECONDS, _HERE_SECONDS = 20.0, 0.8  # how long to wait for a lock
+_BEHIND_SECONDS, _AWAITED_SECONDS, _HERE_SECONDS = 60.0, 30.0, 0.8  # how long to wait for a lock
 _LASTING = ("decision", "finding", "learning", "preference")
 _ENOUGH_TURNS = 4  # a shorter session need not leave anything
 _OTHERS = 3  # so many sessions whose end nobody saw are looked at, at the start of one
@@ -38,11 +41,16 @@ _QUIET_SECONDS = 300  # a transcript that nobody wrote to for so long is not in 
 _TWICE_SECONDS = 2  # two prompts of the same words within this time are one, unless the host says otherwise
 
 
-def record(event: Event, root: str, given: list[str] | None, *, is_behind: bool) -> None:
-    """Record what an event says, and keep its note; `given`: the memories that were injected, None if that failed."""
+def record(
+    event: Event, root: str, given: list[str] | None, *, is_behind: bool = False, is_awaited: bool = False
+) -> None:
+    """Record what an event says, and keep its note; `given`: the memories that were injected, None if that failed.
+
+    is_behind: nobody waits for it. is_awaited: the caller asked to wait (`--wait`). Neither: the host waits, because it must.
+    """
     from smp.memory import open_memory
 
-    seconds = _BEHIND_SECONDS if is_behind else _HERE_SECONDS
+    seconds = _BEHIND_SECONDS if is_behind else _AWAITED_SECONDS if is_awaited else _HERE_SECONDS
     settings = {"concurrency": {"lock_timeout_ms": int(seconds * 1000)}}
     with open_memory(root, config=settings, create=False, trust=False) as memory:
         with notes.Notes(memory.store.state, seconds) as kept:
@@ -74,36 +82,59 @@ class _Recording:
     def run(self) -> None:
         note, event = self._note, self._event
         note.since = note.since or _now()
+        if note.was_off and not _is_continued(note, self._path):
+            note.offset = max(size_of(self._path), 0)
         note.transcript = self._path
         note.ended = False
-        {
-            events.START: self._start,
-            events.PROMPT: self._prompt,
-            events.REPLY: self._reply,
-            events.AGENT_START: _nothing,
-            events.AGENT_REPLY: self._agent_reply,
-            events.COMPACT: self._catch_up,
-            events.COMPACTED: self._compacted,
-            events.END: self._end,
-        }[event.kind]()
+        self._note_given()
+        if self._is_recorded():
+            {
+                events.START: self._start,
+                events.PROMPT: self._prompt,
+                events.REPLY: self._reply,
+                events.AGENT_START: _nothing,
+                events.AGENT_REPLY: self._agent_reply,
+                events.COMPACT: self._catch_up,
+                events.COMPACTED: self._compacted,
+                events.END: self._end,
+            }[event.kind]()
+        note.ended = event.kind == events.END
         self._kept.keep(note)
+        if event.kind == events.START and self._records:
+            self._catch_up_with_others()
+
+    def _is_recorded(self) -> bool:
+        """Whether the event is recorded. The transcript is skipped up to its end if not, and before the first prompt that is."""
+        note, event = self._note, self._event
+        if self._records and not note.is_off:
+            return True
+        note.skip_to(size_of(self._path))
+        if not self._records or event.kind != events.PROMPT or not event.is_from_a_person:
+            return False
+        self._kept.keep(note)  # before a crash can leave a note that is on, with the old place in the transcript
+        note.is_off = False
+        return True
+
+    def _note_given(self) -> None:
+        """Remember which memories this conversation was told."""
+        note, event = self._note, self._event
+        if event.kind == events.START:
+            if event.source != "resume":
+                note.given = []
+            if self._given is not None and event.source in ("", "startup", "clear"):
+                self._kept.was_told()
+        if event.kind in (events.START, events.PROMPT):
+            note.given += self._given or []
 
     # -- events
 
     def _start(self) -> None:
-        note, event = self._note, self._event
-        if event.source != "resume":
-            note.given = []
-        note.given += self._given or []
-        if note.offset < 0:  # what was said before the hooks were there is not theirs
-            note.offset = max(size_of(self._path), 0) if event.source in ("resume", "fork", "compact") else 0
-        if self._given is not None and event.source in ("", "startup", "clear"):
-            self._kept.was_told()
-        self._catch_up_with_others()
+        if self._note.offset < 0:  # what was said before the hooks were there is not theirs
+            resumes = self._event.source in ("resume", "fork", "compact")
+            self._note.offset = max(size_of(self._path), 0) if resumes else 0
 
     def _prompt(self) -> None:
         note, event = self._note, self._event
-        note.given += self._given or []
         if note.offset < 0:
             note.offset = max(size_of(self._path), 0)
         said = answers_only([Turn(USER, event.prompt, "", by_event=True)])
@@ -172,7 +203,6 @@ class _Recording:
         turns = self._unread()
         self._keep(_from_last_prompt(turns) if first else turns)
         self._say_if_nothing_was_left()
-        self._note.ended = True
 
     # -- the transcript
 
@@ -194,7 +224,7 @@ class _Recording:
         """Sessions that ended while nobody looked: a host that was killed sends no event."""
         looked_at = 0
         for note in self._kept.others(self._note):
-            if note.ended or size_of(note.transcript) <= note.offset or _is_in_use(note.transcript):
+            if note.ended or note.is_off or size_of(note.transcript) <= note.offset or _is_in_use(note.transcript):
                 continue
             looked_at += 1
             if looked_at > _OTHERS:
@@ -210,7 +240,7 @@ class _Recording:
 
     def _keep(self, turns: list[Turn], author: str | None = None) -> None:
         note, client = self._note, self._event.client
-        if not turns or not self._records:
+        if not turns:
             return
         items: list[tuple[str, dict[str, Any]]] = []
         for turn in turns:
@@ -288,7 +318,7 @@ class _Recording:
 
     def _say_if_nothing_was_left(self) -> None:
         note = self._note
-        if note.session and note.turns >= _ENOUGH_TURNS and self._records:
+        if note.session and note.turns >= _ENOUGH_TURNS:
             found = self._memory.query(types=list(_LASTING), since=note.since, limit=1, track_access=False)
             if not found:
                 self._kept.say_nothing_was_left(note.session, note.turns, _now())
@@ -296,6 +326,11 @@ class _Recording:
 
 def _nothing() -> None:
     pass
+
+
+def _is_continued(note: Note, path: str) -> bool:
+    """Whether a transcript is the one that was read before, and did not become shorter."""
+    return note.transcript == path and size_of(path) >= note.offset
 
 
 def _add(session: SessionMemory, items: list[tuple[str, dict[str, Any]]]) -> list[Exception]:

@@ -3,8 +3,8 @@
 Guarantees: every request is checked before anything of it is read: its Host must be one that was asked for (so that no web
 page can reach the server under a name of its own), its Origin, if any, must be of this machine or allowed, and it must
 carry the token. What is refused learns nothing but that. Only loopback is listened on unless told otherwise, and then
-only under names that were given. Slow and idle connections are closed, and their number is bounded
-(`smp.mcp.connections`). Not guaranteed: secrecy on the way; use a tunnel or a proxy with TLS beyond this machine.
+only under names that were given. A request that is refused ends its connection. Slow and idle connections are closed, and the
+number of connections and the size of requests are bounded (`smp.mcp.connections`). Not guaranteed: secrecy on the way; use a tunnel or a proxy with TLS beyond this machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from smp.mcp.token import is_token
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 PATH = "/mcp"
 MOST_BYTES = 4 * 1024 * 1024
@@ -42,7 +42,7 @@ class Doorkeeper:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refusal = self._refusal(Headers(scope=scope)) if scope["type"] == "http" else None
-        await (refusal or self._app)(scope, receive, send)
+        await (refusal or self._app)(scope, receive, _closing_after_errors(send))
 
     def _refusal(self, headers: Headers) -> PlainTextResponse | None:
         if headers.get("host", "").lower() not in self._hosts:
@@ -54,6 +54,17 @@ class Doorkeeper:
             needs = {"WWW-Authenticate": 'Bearer realm="smp"'}
             return PlainTextResponse("A bearer token is needed; `smp mcp --http` says where it is.\n", 401, needs)
         return None
+
+
+def _closing_after_errors(send: Send) -> Send:
+    """The same, with `Connection: close` in an answer that refuses: the rest of the request is not read."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] >= 400:
+            message = {**message, "headers": [*message.get("headers", []), (b"connection", b"close")]}
+        await send(message)
+
+    return sending
 
 
 def check_host(host: str, remote: bool) -> None:
@@ -111,6 +122,11 @@ def serve_http(
     sys.stderr.write(f"smp mcp: http://{shown}:{port}{PATH} — the bearer token is in {token_path}\n")
     sys.stderr.flush()
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, log_config=None, timeout_graceful_shutdown=3, **settings(Limits())
+        app,
+        log_level="warning",
+        access_log=False,
+        log_config=None,
+        timeout_graceful_shutdown=3,
+        **settings(Limits(body_bytes=MOST_BYTES)),
     )
     uvicorn.Server(config).run(sockets=[door])
