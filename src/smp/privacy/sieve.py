@@ -50,6 +50,10 @@ _BY_SIGN = tuple(
     )
 )
 _NAMES = tuple(name.encode() for name in assignments.TRIGGERS)
+_FOREIGN_LEADS = tuple(
+    {name.encode()[: 2 if name[0] > "\u3000" else 1] for name in assignments.BEYOND_ASCII if not name[0].isascii()}
+    | {"\u0142".encode()[:1]}
+)  # bytes that such a name has in capitals, too; the first of a letter, two of an ideograph
 _JOINT_SIGNS = tuple(joint.encode() for joint in assignments.JOINTS if not joint.strip().isalpha())
 _JOINT_WORDS = tuple(joint.encode() for joint in assignments.JOINTS if joint.strip().isalpha())
 
@@ -80,7 +84,7 @@ def _glance_at_signs(text: str, raw: bytes, low: bytes) -> int:
     for literal in _WITH_SIGNS:
         if literal in low and (literal != _PASS or _is_one_in(_PASSWORDS, low)):
             return PERHAPS
-    return NAMES if _may_join(signs, low) and (_is_one_in(_NAMES, low) or _is_foreign(text)) else NOTHING
+    return NAMES if _may_join(signs, low) and (_is_one_in(_NAMES, low) or _is_foreign(text, raw)) else NOTHING
 
 
 def _may_join(signs: bytes, low: bytes) -> bool:
@@ -88,9 +92,11 @@ def _may_join(signs: bytes, low: bytes) -> bool:
     return _is_one_in(_JOINT_SIGNS, signs) or _is_one_in(_JOINT_WORDS, low)
 
 
-def _is_foreign(text: str) -> bool:
+def _is_foreign(text: str, raw: bytes) -> bool:
     """Whether a password's name in another language occurs; bytes have no small letters beyond ASCII."""
-    low = text.lower() if not text.isascii() else ""
+    if text.isascii() or not _is_one_in(_FOREIGN_LEADS, raw):
+        return False
+    low = text.lower()
     return any(name in low for name in assignments.BEYOND_ASCII)
 
 
