@@ -36,7 +36,8 @@ _LITERALS = dict.fromkeys(
 _PASS, _PASSWORDS = b"pass", (b"passw", b"passphrase", b"passcode")
 _OF_FILES = (b"pw for ", b"pwd for ", b"masterauth ", b"rootpw ", b"enable secret ", b"sqlplus ", b"community ")
 _NEED_SIGNS = (b"bearer", b"authorization", *_OF_FILES, *_PASSWORDS)  # what follows them has a digit, a sign or a quote
-_WITH_SIGNS = (b"bearer", b"authorization", *_OF_FILES, _PASS)
+_WITH_SIGNS = (b"bearer", b"authorization", _PASS)
+_OF_NO_VALUE = b"-:/=_."  # what follows `_OF_FILES` has a digit, a quote or another symbol than these
 _GATES = (b" -", b"('", b'("')  # options of commands, calls: looked for only where there is one
 _SIGNS = {literal: literal.translate(None, _NOT_SIGNS)[:1] for literal in _LITERALS}
 _LEFT = tuple(literal for literal in _LITERALS if not any(need in literal for need in _NEED_SIGNS))
@@ -84,6 +85,8 @@ def _glance_at_signs(text: str, raw: bytes, low: bytes) -> int:
     for literal in _WITH_SIGNS:
         if literal in low and (literal != _PASS or _is_one_in(_PASSWORDS, low)):
             return PERHAPS
+    if signs.translate(None, _OF_NO_VALUE) and _is_one_in(_OF_FILES, low):
+        return PERHAPS
     return NAMES if _may_join(signs, low) and (_is_one_in(_NAMES, low) or _is_foreign(text, raw)) else NOTHING
 
 
