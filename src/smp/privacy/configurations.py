@@ -45,8 +45,7 @@ def _community(text: str, match: Match[str]) -> Span | None:
     start, end = match.span(1)
     if text[start:end].lower() in _DEFAULT_COMMUNITIES:
         return None
-    sure = text[end : end + 3].lower() in (" ro", " rw")
-    return (start, end) if sure or _is_odd(text[start:end]) else None
+    return (start, end) if _is_odd(text[start:end]) else None
 
 
 def _constant(text: str, match: Match[str]) -> Span | None:

@@ -131,12 +131,8 @@ class Redactor:
         if not self.enabled:
             return data, []
         texts: list[str] = []
-        if not self._collect_top(data, texts):
-            said = "\n".join(texts)
-            if "-" in said and "\n-" in f"\n{said}":
-                said = "\n".join([said, *map(" ".join, structures.argument_lists(data))])
-            if not self.may_be_in(said):
-                return data, []  # one look at all of them is nearly always enough
+        if not self._collect_top(data, texts) and not self.may_be_in("\n".join(texts)):
+            return data, []  # one look at all of them is nearly always enough
         removals: list[Removal] = []
         cleaned = self._clean_dict(data, "", removals, top=True)
         return (cleaned, removals) if removals else (data, [])
@@ -201,6 +197,8 @@ class Redactor:
                 texts.append(item)
             elif way == _PLAIN and type(item) is list and _is_text_list(item):
                 texts += item
+                if "-" in "".join(item) and structures.is_arguments(item):
+                    texts.append(" ".join(item))
             elif way != _UNTOUCHED and self._collect_field(key, item, texts, _name_of(key, way, data, "")):
                 return True
             elif way == _TOLD:
@@ -231,6 +229,8 @@ class Redactor:
                 texts.append(key)
         elif type(value) is list:
             name = structures.item_name(name) if name else ""
+            if structures.is_arguments(value):
+                texts.append(" ".join(value))
             for item in value:
                 if type(item) is str and not name:
                     texts.append(item)

@@ -36,7 +36,8 @@ _LITERALS = dict.fromkeys(
 _PASS, _PASSWORDS = b"pass", (b"passw", b"passphrase", b"passcode")
 _OF_FILES = (b"pw for ", b"pwd for ", b"masterauth ", b"rootpw ", b"enable secret ", b"sqlplus ", b"community ")
 _NEED_SIGNS = (b"bearer", b"authorization", *_OF_FILES, *_PASSWORDS)  # what follows them has a digit, a sign or a quote
-_WITH_SIGNS = (b"bearer", b"authorization", *_OF_FILES, _PASS)
+_WITH_SIGNS = (b"bearer", b"authorization", _PASS)
+_OF_NO_VALUE = b"-:/=_."  # what follows `_OF_FILES` has a digit, a quote or another symbol than these
 _GATES = (b" -", b"('", b'("')  # options of commands, calls: looked for only where there is one
 _SIGNS = {literal: literal.translate(None, _NOT_SIGNS)[:1] for literal in _LITERALS}
 _LEFT = tuple(literal for literal in _LITERALS if not any(need in literal for need in _NEED_SIGNS))
@@ -50,6 +51,10 @@ _BY_SIGN = tuple(
     )
 )
 _NAMES = tuple(name.encode() for name in assignments.TRIGGERS)
+_FOREIGN_LEADS = tuple(
+    {name.encode()[: 2 if name[0] > "\u3000" else 1] for name in assignments.BEYOND_ASCII if not name[0].isascii()}
+    | {"\u0142".encode()[:1]}
+)  # bytes that such a name has in capitals, too; the first of a letter, two of an ideograph
 _JOINT_SIGNS = tuple(joint.encode() for joint in assignments.JOINTS if not joint.strip().isalpha())
 _JOINT_WORDS = tuple(joint.encode() for joint in assignments.JOINTS if joint.strip().isalpha())
 
@@ -80,7 +85,9 @@ def _glance_at_signs(text: str, raw: bytes, low: bytes) -> int:
     for literal in _WITH_SIGNS:
         if literal in low and (literal != _PASS or _is_one_in(_PASSWORDS, low)):
             return PERHAPS
-    return NAMES if _may_join(signs, low) and (_is_one_in(_NAMES, low) or _is_foreign(text)) else NOTHING
+    if signs.translate(None, _OF_NO_VALUE) and _is_one_in(_OF_FILES, low):
+        return PERHAPS
+    return NAMES if _may_join(signs, low) and (_is_one_in(_NAMES, low) or _is_foreign(text, raw)) else NOTHING
 
 
 def _may_join(signs: bytes, low: bytes) -> bool:
@@ -88,9 +95,11 @@ def _may_join(signs: bytes, low: bytes) -> bool:
     return _is_one_in(_JOINT_SIGNS, signs) or _is_one_in(_JOINT_WORDS, low)
 
 
-def _is_foreign(text: str) -> bool:
+def _is_foreign(text: str, raw: bytes) -> bool:
     """Whether a password's name in another language occurs; bytes have no small letters beyond ASCII."""
-    low = text.lower() if not text.isascii() else ""
+    if text.isascii() or not _is_one_in(_FOREIGN_LEADS, raw):
+        return False
+    low = text.lower()
     return any(name in low for name in assignments.BEYOND_ASCII)
 
 

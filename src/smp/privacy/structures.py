@@ -13,7 +13,6 @@ from smp.privacy import assignments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Any
 
 VALUE_KEYS = frozenset(["value", "values", "val", "v", "default", "current", "plain", "plaintext", "raw"])
@@ -58,15 +57,6 @@ def is_option(item: Any) -> bool:
 def is_arguments(items: list[Any]) -> bool:
     """Whether a list is a command line in parts: texts, one of which is an option."""
     return any(map(is_option, items)) and all(type(item) is str for item in items)
-
-
-def argument_lists(value: Any) -> Iterator[list[str]]:
-    """All command lines in parts, at any depth."""
-    if type(value) is list and is_arguments(value):
-        yield value
-    elif type(value) in (dict, list):
-        for item in value.values() if type(value) is dict else value:
-            yield from argument_lists(item)
 
 
 def cut(items: list[str], spans: list[tuple[int, int, str]]) -> list[str]:
