@@ -174,11 +174,17 @@ def check_hits(memory: smp.Memory, hits: Any) -> None:
 
 
 def index_files(root: Path) -> list[Path]:
-    return sorted(path for path in (state_folder(root) / "index").rglob("*") if path.is_file())
+    """The files of the index; other processes may be removing folders of it meanwhile."""
+    walked = os.walk(state_folder(root) / "index")  # skips a folder that is gone, unlike Path.rglob
+    return sorted(Path(folder, name) for folder, _, names in walked for name in names)
+
+
+def rows_files(root: Path) -> list[Path]:
+    return [path for path in index_files(root) if path.name == "rows.sqlite"]
 
 
 def rows_file(root: Path) -> Path:
-    (path,) = (state_folder(root) / "index").rglob("rows.sqlite")
+    (path,) = rows_files(root)
     return path
 
 
@@ -348,11 +354,7 @@ def _delete_files(root: Path) -> None:
 
 
 def _delete_text(root: Path) -> None:
-    try:
-        found = list((state_folder(root) / "index").rglob("text-*"))
-    except FileNotFoundError:
-        return  # the folder itself went meanwhile
-    for path in found:
+    for path in {path.parent for path in index_files(root) if path.parent.name.startswith("text-")}:
         shutil.rmtree(path, ignore_errors=True)
 
 
@@ -372,7 +374,7 @@ def _rebuild(root: Path) -> None:
 
 
 def _old_version(root: Path) -> None:
-    for path in (state_folder(root) / "index").rglob("rows.sqlite"):
+    for path in rows_files(root):
         rows = sqlite3.connect(path, timeout=1)
         try:
             rows.execute("PRAGMA user_version = 77")
@@ -383,7 +385,7 @@ def _old_version(root: Path) -> None:
 
 
 def _lock(root: Path) -> None:
-    for path in (state_folder(root) / "index").rglob("rows.sqlite"):
+    for path in rows_files(root):
         rows = sqlite3.connect(path, timeout=1, isolation_level=None)
         try:
             rows.execute("BEGIN EXCLUSIVE")

@@ -244,6 +244,9 @@ class Rows:
 
     # -- sessions
 
+    def session_ids(self) -> list[str]:
+        return [row[0] for row in self.each("SELECT id FROM session")]
+
     def sessions(self) -> dict[str, Known]:
         return {row[1]: Known(*row) for row in self.each("SELECT no, id, files, seq, size, whole, last FROM session")}
 

@@ -66,6 +66,7 @@ class Indexer:
         self._is_private = False
         self._looks = Looks(store)
         self._indexed: set[str] = set()
+        self._indexed_version = -1
         self._names: list[str] = []
         self._base_seen: tuple[int, ...] = ()
         self._slots: dict[int, list[str]] = {}
@@ -168,7 +169,7 @@ class Indexer:
             self.close()  # another process threw it away
         if self._index is None:
             self._index = Index(self._folder_in_use(), meanings.embedder(self._store.config))
-            self._indexed = set(self._index.rows.sessions())
+            self._indexed, self._indexed_version = set(self._index.rows.session_ids()), -1
             self._counted_at = _NEVER
             self._looks = Looks(self._store)
             self._names, self._marks, self._looked_at, self._seen_version = [], b"", -1e9, -1
@@ -276,7 +277,7 @@ class Indexer:
         progress: Callable[[str, int], None] | None,
     ) -> None:
         marks = self._store.marks.read() if sessions is None else b""
-        stale = self._stale(sessions, marks)
+        stale = self._stale(index, sessions, marks)
         if stale:
             known = index.rows.sessions() if len(stale) > _FEW else {name: index.rows.session(name) for name in stale}
             stale = [name for name in stale if not self._is_caught_up(name, known.get(name))]
@@ -285,7 +286,7 @@ class Indexer:
         if sessions is None:
             self._marks = marks
 
-    def _stale(self, sessions: list[str] | None, marks: bytes) -> list[str]:
+    def _stale(self, index: Index, sessions: list[str] | None, marks: bytes) -> list[str]:
         """Sessions that do not look as they did when the index was caught up with them."""
         if sessions is not None:
             return [name for name in sessions if self._looks.has_changed(name)]
@@ -298,11 +299,14 @@ class Indexer:
                 self._base_identity() == self._base_seen and all(slot in self._slots for slot in changed)
             ):
                 return [name for slot in changed for name in self._slots[slot] if self._looks.has_changed(name)]
-        return self._look_at_all()
+        return self._look_at_all(index)
 
-    def _look_at_all(self) -> list[str]:
+    def _look_at_all(self, index: Index) -> list[str]:
         started = time.monotonic()
         names = self._session_ids()
+        version = index.rows.data_version()
+        if version != self._indexed_version:  # another process may have taken in sessions that are gone by now
+            self._indexed, self._indexed_version = set(index.rows.session_ids()), version
         stale = [name for name in names if self._looks.has_changed(name)]
         stale += self._indexed.difference(names)
         self._looked_at = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -403,3 +404,17 @@ def test_what_has_faded_can_be_left_out(policy: str) -> None:
     assert sorted(session.query("alpha").ids) == ["TURN-0001", "TURN-0002"]
     assert session.query("alpha", include_decayed=False).ids == ["TURN-0002"]
     assert session.query(include_decayed=False).ids == ["TURN-0002"]
+
+
+def test_a_session_that_another_process_indexed_and_somebody_removed_by_hand(tmp_path: Path) -> None:
+    """The index forgets it, so no answer says that it was left out."""
+    root = tmp_path / "store"
+    with smp.open(root) as one, smp.open(root) as two:
+        one.create_session("s1").add_decision("alpha of one")
+        one.create_session("s2").add_decision("alpha of two")
+        one.session("s1").query("alpha")  # indexes only s1
+        assert len(two.query("alpha")) == 2
+        shutil.rmtree(root / "sessions" / "s2")
+        hits = one.query("alpha")
+        assert [hit.session for hit in hits] == ["s1"]
+        assert not hits.left_out
