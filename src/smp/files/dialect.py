@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
     from smp.files.codec import Fields
 
+UID_LIMIT = 32
 LARGEST_NUMBER = 10**12  # of an entry; no session has as many, so a larger one is damage
-_MARKS = frozenset(["id", "seq", "tx", "type", "session_id", "schema", "revision", "updated", "updated_by", "changes"])
+_MARKS = frozenset(
+    ["id", "seq", "tx", "type", "session_id", "uid", "uids", "schema", "revision", "updated", "updated_by", "changes"]
+)
 _RESERVED = _MARKS | {"deleted", "deleted_by", "restored", "restored_by", "reason", "checksum", "extra"}
 _ENDS = (("deleted", DELETE), ("restored", RESTORE))
 _TOMBSTONE = {"id", "reason", "session_id", "seq", "schema", "deleted", "deleted_by", "by", "timestamp", "ts"}
@@ -79,6 +82,10 @@ class Dialect:
         if entry.op == PUT:
             fields[self.time] = entry.at
             self._add_named(fields, entry.type, entry.data)
+            if entry.uid:
+                fields["uid"] = entry.uid
+            if entry.uids:
+                fields["uids"] = entry.uids
             fields["schema"] = entry.schema
             return fields
         if entry.op == CHANGE:
@@ -91,6 +98,7 @@ class Dialect:
             word = "deleted" if entry.op == DELETE else "restored"
             fields[word], fields[word + "_by"] = entry.at, entry.by
             fields.update(entry.data)
+        fields["uid"], fields["uids"] = entry.uid or None, entry.uids or None
         fields["schema"] = entry.schema
         return {name: value for name, value in fields.items() if value is not None or name == "changes"}
 
@@ -142,7 +150,7 @@ class Dialect:
         if not trusted:
             at = parse(at, self.time)
             _check_written_by_hand(kind_name, op, data)
-        return Entry(
+        entry = Entry(
             op,
             kind_name,
             str(memory_id),
@@ -151,12 +159,16 @@ class Dialect:
             seq=seq if type(seq) is int and seq <= LARGEST_NUMBER else last_seq,
             tx=str(fields["tx"]) if "tx" in fields else "",
             by=by,
+            uid=_uid(fields["uid"]) if "uid" in fields else "",
             revision=_integer(fields["revision"]) if "revision" in fields else 0,
             schema=_integer(fields.get("schema")),
             state=state,
             file=file,
             line=line,
         )
+        if "uids" in fields and isinstance(fields["uids"], dict):
+            entry.uids = {id: _uid(uid) for id, uid in fields["uids"].items()}
+        return entry
 
     def _parts(self, fields: Fields, kind: str) -> tuple[str, Any, Any, dict[str, Any]]:
         if "changes" in fields and isinstance(fields["changes"], dict):
@@ -211,6 +223,10 @@ class Dialect:
 def _is_bare_deletion(fields: Fields) -> bool:
     """`{"id": …, "deleted": true, "ts": …}` of one design, `{"id": …, "timestamp": …, "reason": …}` of another."""
     return "type" not in fields and bool(fields.get("deleted") or "reason" in fields) and fields.keys() <= _TOMBSTONE
+
+
+def _uid(value: object) -> str:
+    return value if isinstance(value, str) and len(value) <= UID_LIMIT else ""
 
 
 def _integer(value: object) -> int:

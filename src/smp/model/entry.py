@@ -5,6 +5,8 @@
     delete   hides the memory, with a reason
     restore  shows it again
 
+A readable id such as `DEC-0007` can be given out by two clones of a store. `uid` is random and tells their memories apart.
+
 `seq` numbers the entries of a session in the order in which they were written, over all its files. Entries of one
 transaction carry the range of their numbers and how many files it touched, `12-14/2`; it counts only when whole.
 """
@@ -35,6 +37,8 @@ class Entry:
         "state",
         "tx",
         "type",
+        "uid",
+        "uids",
     )
 
     def __init__(
@@ -48,6 +52,7 @@ class Entry:
         *,
         tx: str = "",
         by: str | None = None,
+        uid: str = "",
         revision: int = 0,
         schema: int = 1,
         state: str = "signed",
@@ -62,6 +67,8 @@ class Entry:
         self.data = data
         self.seq = seq
         self.tx = tx
+        self.uid = uid  # of the memory: put gives it, all other entries of the memory repeat it; "": the id is enough
+        self.uids: dict[str, str] | None = None  # of the memories that the fields refer to, by their ids
         self.revision = revision
         self.schema = schema
         self.state = state
@@ -79,6 +86,7 @@ class Entry:
         twin = Entry(self.op, self.type, self.id, self.at, self.data, self.seq, tx=self.tx, by=self.by)
         twin.revision, twin.schema, twin.state = self.revision, self.schema, self.state
         twin.file, twin.line, twin.place = self.file, self.line, self.place
+        twin.uid, twin.uids = self.uid, self.uids
         return twin
 
     def __repr__(self) -> str:

@@ -206,7 +206,7 @@ class Fold:
             file=entry.file,
             line=entry.line,
         )
-        twin.place = entry.place
+        twin.place, twin.uid, twin.uids = entry.place, entry.uid, entry.uids
         return twin
 
     def _amend(self, entry: Entry) -> None:

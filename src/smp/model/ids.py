@@ -7,12 +7,14 @@ given under the session's lock and never twice.
 from __future__ import annotations
 
 from functools import lru_cache
+from os import urandom
 
 from smp.errors import InvalidRecord
 
 LIMIT = 64
 STATE_PREFIX = "STATE-"
 _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+_LETTERS = str.maketrans("0123456789", "ghijklmnop")  # no quotes needed in YAML
 _DEVICES = frozenset(["con", "prn", "aux", "nul"] + [f"{name}{n}" for name in ("com", "lpt") for n in range(10)])
 
 
@@ -57,6 +59,11 @@ def is_word(text: str) -> bool:
 def _is_mark(char: str) -> bool:
     """A sign that belongs to the letter before it: vowels of Hindi, Tamil or Thai, accents that stand alone."""
     return not char.isascii() and not char.isalnum() and ("a" + char).isidentifier()  # `unicodedata` takes long to load
+
+
+def new_uid() -> str:
+    """A random identity of a memory. It only has to tell apart memories that got the same id in two clones of a store."""
+    return urandom(4).hex().translate(_LETTERS)
 
 
 def numbered(prefix: str, number: int) -> str:

@@ -79,7 +79,7 @@ def copy_of(entry: Entry, id: str, data: dict[str, Any], by: str | None, revisio
         schema=entry.schema,
         line=entry.line,
     )
-    twin.file = entry.file
+    twin.file, twin.uid, twin.uids = entry.file, entry.uid, entry.uids
     return twin
 
 

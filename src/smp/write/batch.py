@@ -107,14 +107,15 @@ class Add(Wish):
             self.memory_id = work.next_id(draft.kind.prefix)
         else:
             work.own_id_used(self.memory_id)
-        work.put(Entry(PUT, draft.kind.name, self.memory_id, draft.created or work.now, draft.data))
+        uid = "" if draft.kind.name == "agent_state" else ids.new_uid()
+        work.put(Entry(PUT, draft.kind.name, self.memory_id, draft.created or work.now, draft.data, uid=uid))
 
     def resolve_alone(self, session: str, now: str, ledger: Ledger) -> Entry:
         """The same for a new memory that depends on no other and gets its id from us."""
         draft = self.draft
         kind, data = draft.kind, draft.data
         self.memory_id = name = ids.numbered(kind.prefix, ledger.next_number(kind.prefix))
-        entry = Entry(PUT, kind.name, name, draft.created or now, data, ledger.next_seq())
+        entry = Entry(PUT, kind.name, name, draft.created or now, data, ledger.next_seq(), uid=ids.new_uid())
         self.record = CLASSES[kind.name](session, entry, data, entry, 1, None)
         return entry
 
@@ -383,13 +384,13 @@ class Work:
                 self._keys[data["idempotency_key"]] = name
             if trail.first.type == "preference" and data.get("key") is not None:
                 self._preferences[str(data["key"])] = name
-            self._amend(
-                trail, Entry(CHANGE, trail.first.type, name, at or self.now, data, by=by, revision=trail.revision + 1)
-            )
+            change = Entry(CHANGE, trail.first.type, name, at or self.now, data, by=by, uid=trail.first.uid)
+            change.revision = trail.revision + 1
+            self._amend(trail, change)
 
     def mark(self, op: str, name: str, by: str | None, data: dict[str, Any]) -> None:
         trail = self.known(name, deleted=op == RESTORE)
-        self._amend(trail, Entry(op, trail.first.type, name, self.now, data, by=by))
+        self._amend(trail, Entry(op, trail.first.type, name, self.now, data, by=by, uid=trail.first.uid))
 
     def _amend(self, trail: Trail, entry: Entry) -> None:
         self._write(entry)
