@@ -242,7 +242,7 @@ def _check_written_by_hand(kind: str, op: str, data: dict[str, Any]) -> None:
         data["tags"] = [tag.strip() for tag in tags.split(",") if tag.strip()]
     if isinstance(data.get("access"), int):
         data["access"] = {"count": data["access"], "last": None}
-    if "references" in data and not isinstance(data["references"], (list, dict)):
+    if isinstance(data.get("references"), str):
         data["references"] = [data["references"]]
     if "relations" in data:
         data["relations"] = _relations(data["relations"])

@@ -113,6 +113,8 @@ class SessionReader:
             more, changed = self._read_changed(before, plan)
             fresh += more
             rebuild = rebuild or changed
+            if not (fresh or rebuild or plan or self._must_refold()):
+                return self.fold  # no file differs from what was read before, so there is nothing to compare again
             if self._was_replaced(before, plan):
                 continue
             self._refold(fresh, rebuild, plan)
@@ -123,6 +125,9 @@ class SessionReader:
         if fresh or rebuild:
             self._refold(fresh, rebuild, plan)
         return self.fold
+
+    def _must_refold(self) -> bool:
+        return self._overlaid or self._is_behind or bool(self.fold.unfinished())
 
     def _was_replaced(self, before: dict[str, list[int]], plan: Plan | None) -> bool:
         """Whether a file was replaced, added or taken away meanwhile, or a plan to do so was committed."""

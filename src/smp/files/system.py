@@ -298,7 +298,7 @@ class RealSystem:
             close_folder(folder)
 
     _boot = ""
-    _secret = b""
+    _secrets: dict[str | None, bytes] = {}  # noqa: RUF012  by the folder of the user's state, shared by all stores
     close = staticmethod(os.close)
     write = staticmethod(os.write)
     ftruncate = staticmethod(os.ftruncate)
@@ -314,9 +314,12 @@ class RealSystem:
         return RealSystem._boot
 
     def secret(self) -> bytes:
-        if not RealSystem._secret:
-            RealSystem._secret = _secret()
-        return RealSystem._secret
+        from smp.files.user_state import state_home
+
+        home = state_home(os.environ)
+        if home not in self._secrets:
+            self._secrets[home] = _secret()
+        return self._secrets[home]
 
     if sys.platform == "win32":
         _seeking = allocate_lock()

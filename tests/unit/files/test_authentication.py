@@ -46,7 +46,7 @@ def pending(root: Path, layout: str, session: str = "s1") -> Journal:
 
 
 def as_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RealSystem, "_secret", b"another key")
+    monkeypatch.setattr(RealSystem, "secret", lambda self: b"another key")
 
 
 @layouts
@@ -107,7 +107,7 @@ def test_journal_of_another_user_counts_if_it_only_appends(tmp_path: Path, monke
     plan = Plan()
     plan.appends = [("findings.jsonl", 0, b"{}\n")]
     journal.commit(plan)
-    monkeypatch.setattr(RealSystem, "_secret", b"a third key")
+    monkeypatch.setattr(RealSystem, "secret", lambda self: b"a third key")
     assert journal.load() is None
     os.chown(journal.path, 12345, 12345)
     found = journal.load()
@@ -183,3 +183,12 @@ def test_key_is_private_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         user_key()
     assert not (tmp_path / "elsewhere").exists()
     assert Disk(RealSystem()).stat(str(tmp_path / "elsewhere")) is None
+
+
+def test_the_key_follows_the_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key of another state folder would make journals of this user's other processes foreign."""
+    first = RealSystem().secret()
+    monkeypatch.setenv("SMP_STATE_DIR", str(tmp_path / "state"))
+    assert RealSystem().secret() == (tmp_path / "state" / "key").read_bytes() != first
+    monkeypatch.undo()
+    assert RealSystem().secret() == first
