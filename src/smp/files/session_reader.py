@@ -15,11 +15,12 @@ that is still being carried out (or whose writer died) is read as if it had been
 from __future__ import annotations
 
 import gc
+import json
 import os
 import threading
 import time
 
-from smp.errors import InvalidRecord, StorageCorrupt
+from smp.errors import InvalidRecord, SMPError, StorageCorrupt
 from smp.files import notes as notes_file
 from smp.files.codec import CONFLICT, EDITED, SIGNED, TORN, UNSIGNED
 from smp.files.disk import identity
@@ -71,7 +72,7 @@ class SessionReader:
         self.journal = Journal(disk, os.path.join(self.private, "journal.json"), self.folder, session)
         self.mutex = threading.RLock()
         self.states: dict[str, FileState] = {}
-        self.fold = Fold()
+        self.fold = self._new_fold()
         self.vanished: dict[str, list[Entry]] = {}  # were read once, and are in no file any more; by file
         self.vanished_from = ""  # the lineage that they were read in, see `smp.files.notes`
         self.lineage = ""  # of the files as they were read
@@ -83,11 +84,27 @@ class SessionReader:
     def forget(self) -> None:
         """Read everything anew next time."""
         self.states = {}
-        self.fold = Fold()
+        self.fold = self._new_fold()
         self._overlaid = self._is_behind = False
         self.lineage = ""
         self._complete_until = 0
         self._noted_bytes = {}
+
+    def _new_fold(self) -> Fold:
+        return Fold(self._numbers_in_head)
+
+    def _numbers_in_head(self) -> dict[str, int]:
+        """The largest numbers ever given out, as of the last rewrite; asked for only when an id was given out twice."""
+        try:
+            name = self.layout.info_file
+            if name:
+                info = self.layout.decode_info(self.disk.read(os.path.join(self.folder, name)), self.session)
+                return info.numbers
+            heads = [head for state in self.states.values() for head in state.heads]
+            found = [self.layout.decode_info(json.dumps(head).encode(), self.session).numbers for head in heads]
+        except (OSError, SMPError, ValueError, TypeError, AttributeError, RecursionError):
+            return {}  # `validate` reports a head that cannot be read
+        return {prefix: max(numbers.get(prefix, 0) for numbers in found) for prefix in set().union(*found)}
 
     # -- the whole session
 
@@ -316,7 +333,7 @@ class SessionReader:
 
     def _refold(self, fresh: list[Entry], rebuild: bool, plan: Plan | None) -> None:
         if rebuild or self._overlaid or self._is_behind:
-            self.fold = Fold()
+            self.fold = self._new_fold()
             self._is_behind = False
             fresh = [entry for state in self.states.values() for entry in state.entries]
         if plan is not None:
@@ -342,13 +359,13 @@ class SessionReader:
 
     def _planned(self, plan: Plan) -> list[Entry]:
         """Entries of a committed plan that are not in their files yet."""
-        there = {entry.seq for state in self.states.values() for entry in state.entries}
+        there = {entry.key for state in self.states.values() for entry in state.entries}
         planned: list[Entry] = []
         for name, offset, data in plan.appends:
             state = FileState()
             state.end = offset
             self.decode(name, data, state)
-            planned += [entry for entry in state.entries if entry.seq not in there]
+            planned += [entry for entry in state.entries if entry.key not in there]
         return planned
 
     # -- parts of it
@@ -366,7 +383,7 @@ class SessionReader:
         ]
         path = os.path.join(self.folder, name)
         found = self.disk.stat(path)
-        if found is None or "probe" in name:
+        if found is None or "probe" in name or self._may_have_doubled_ids(name, found):
             return None
         size = 65536
         while True:
@@ -379,6 +396,10 @@ class SessionReader:
             if fold is None or len(live) >= count or size >= found.st_size:
                 return fold if size < found.st_size else None
             size *= 4
+
+    def _may_have_doubled_ids(self, name: str, found: os.stat_result) -> bool:
+        """Whether something other than SMP changed the file: after a merge, only the whole session tells ids apart."""
+        return self.notes().unchanged(name, identity(found)) is None
 
     def _may_amend(self, file: str, name: str, kind: str) -> bool:
         return file != name and self.layout.kind_of(file) in (None, kind)
@@ -399,8 +420,10 @@ class SessionReader:
             entries += other.entries
         if any(entry.tx for entry in entries) or any(problem.severity == "error" for problem in state.problems):
             return None  # whether the transaction is whole only the whole session can tell
-        fold = Fold()
+        fold = self._new_fold()
         fold.add(entries)
+        if fold.is_rebuilt or any(entry.uids for entry in entries):
+            return None  # an id may have been given out twice
         fold.problems = []
         return fold
 

@@ -159,6 +159,9 @@ class SessionWriter(PlanWriter):
                 fold = None
                 if batch.needs_trails:
                     fold = self._reader.fold if looked_at == self.changes else self._reader.catch_up()
+                    if fold.names.unsettled:  # what is written now may refer to them
+                        self.settle()
+                        fold = self._reader.fold
                 ledger = Ledger(notes.seq, notes.numbers.copy(), fold)
                 try:
                     entries = batch.resolve(ledger)
@@ -369,7 +372,7 @@ class SessionWriter(PlanWriter):
         """Read the files, set torn ends aside, and note what is there."""
         with self._reader.mutex:
             for attempt in range(_TRIES):
-                if self._settle(patient=attempt == 0):
+                if self._settle(patient=attempt == 0) and not self._write_names():
                     return
                 time.sleep(0.001 * attempt)
         raise set_aside.being_changed(self._reader.folder)
@@ -402,6 +405,23 @@ class SessionWriter(PlanWriter):
             self._start_lineage(os.urandom(6).hex())
         self._reader.lineage = self._notes.lineage  # the states are what the files hold now, under the lock
         return self._known.keep_missing(lineage, patient=patient)
+
+    def _write_names(self) -> bool:
+        """Make the ids permanent under which memories are shown whose id was given out twice; False if all are."""
+        renames = self._reader.fold.renames(self._notes.seq)
+        for entry in renames:
+            name, data = self._layout.encode(entry, self._reader.session)
+            try:
+                file = self._files.get(name) or self._open(name)
+            except _Stale:
+                return True  # changed since it was settled: look again
+            file.append(self._start_of(name, file) + data)
+            file.sync()
+            self._notes.seq = entry.seq
+            self._unterminated.discard(name)
+            self._notes.size += len(data)
+            self._remember_growth(name, file.identity[1])
+        return bool(renames)
 
     def keep_missing(self, timeout_seconds: float) -> None:
         """Compare what this process knows with the files before it forgets it; if nothing changed, without the lock."""
