@@ -288,7 +288,7 @@ def test_new_number_is_not_that_of_a_memory_in_the_cold_segment(tmp_path: Path, 
     roots = merged(tmp_path, layout, write_a, write_b)
     info = opened(roots[0]).info
     info.generation, info.numbers = 1, {"FIND": 7}
-    path = next(path for path in roots[0].rglob("*") if path.name in ("manifest.json", "metadata.yaml", f"{SESSION}.jsonl"))
-    head = layout_named(layout).encode_info(info)
-    path.write_bytes(path.read_bytes() + head if path.name == f"{SESSION}.jsonl" else head)
+    head, name = layout_named(layout).encode_info(info), layout_named(layout).info_file
+    path = next(path for path in roots[0].rglob("*") if path.name == (name or f"{SESSION}.jsonl"))
+    path.write_bytes(head if name else path.read_bytes() + head)
     assert by_text(opened(roots[0]), "B: typo").id == "FIND-0008"
