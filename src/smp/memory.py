@@ -325,8 +325,7 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
             check_settings(settings)
             fields["config"] = validate.plain("config", dict(config))
         created_text = to_text(now) if created is None else parse(created, "created")
-        info = SessionInfo(session_id, created_text, uid=ids.new_uid(), **fields)
-        session = SessionMemory(self, self._store.create(info), author)
+        session = SessionMemory(self, self._store.create(SessionInfo(session_id, created_text, **fields)), author)
         if removals:
             note_head(self._store.audit, to_text(self.now()), session_id, author, removals)
         return session

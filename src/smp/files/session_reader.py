@@ -15,15 +15,15 @@ that is still being carried out (or whose writer died) is read as if it had been
 from __future__ import annotations
 
 import gc
-import json
 import os
 import threading
 import time
 
-from smp.errors import InvalidRecord, SMPError, StorageCorrupt
+from smp.errors import InvalidRecord, StorageCorrupt
 from smp.files import notes as notes_file
 from smp.files.codec import CONFLICT, EDITED, SIGNED, TORN, UNSIGNED
 from smp.files.disk import identity
+from smp.files.head_numbers import numbers_in_head
 from smp.files.journal import Journal, Plan
 from smp.files.lock import HOLDER_BYTES
 from smp.files.torn import torn_from, unfinished_group
@@ -91,20 +91,7 @@ class SessionReader:
         self._noted_bytes = {}
 
     def _new_fold(self) -> Fold:
-        return Fold(self._numbers_in_head)
-
-    def _numbers_in_head(self) -> dict[str, int]:
-        """The largest numbers ever given out, as of the last rewrite; asked for only when an id was given out twice."""
-        try:
-            name = self.layout.info_file
-            if name:
-                info = self.layout.decode_info(self.disk.read(os.path.join(self.folder, name)), self.session)
-                return info.numbers
-            heads = [head for state in self.states.values() for head in state.heads]
-            found = [self.layout.decode_info(json.dumps(head).encode(), self.session).numbers for head in heads]
-        except (OSError, SMPError, ValueError, TypeError, AttributeError, RecursionError):
-            return {}  # `validate` reports a head that cannot be read
-        return {prefix: max(numbers.get(prefix, 0) for numbers in found) for prefix in set().union(*found)}
+        return Fold(lambda: numbers_in_head(self))
 
     # -- the whole session
 

@@ -251,7 +251,9 @@ class Rows:
         return [row[0] for row in self.each("SELECT id FROM session")]
 
     def sessions(self) -> dict[str, Known]:
-        return {row[1]: Known(*row) for row in self.each("SELECT no, id, files, seq, size, whole, last, names FROM session")}
+        return {
+            row[1]: Known(*row) for row in self.each("SELECT no, id, files, seq, size, whole, last, names FROM session")
+        }
 
     def session(self, id: str) -> Known | None:
         found = self.all("SELECT no, id, files, seq, size, whole, last, names FROM session WHERE id = ?", (id,))

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+_GIVING = (CHANGE, PUT)  # entries that give values to fields
+
+
 class Trail:
     """All that happened to one memory, oldest first, and what it comes to; each new entry is taken in once."""
 
@@ -39,12 +42,16 @@ class Trail:
 
     def append(self, entry: Entry) -> None:
         self.entries.append(entry)
-        if entry.op == CHANGE or entry.op == PUT:  # a second put: the state of an agent from another clone
+        if entry.op in _GIVING:  # a second put: the state of an agent from another clone
             self.revision += 1
             if not is_upkeep(entry):  # to be found is not to be changed
                 self.last = entry
         else:
             self.deletion = entry if entry.op == DELETE else None
+
+    def is_own(self, entry: Entry) -> bool:
+        """Whether an entry belongs to this memory, not to one of another clone with the same id, and leaves it its id."""
+        return entry.uid == self.first.uid and not is_rename(entry)
 
     def copy(self) -> Trail:
         twin = Trail(self.first)
@@ -58,7 +65,7 @@ class Trail:
         if self._merged_count < len(self.entries):
             merged = dict(self._merged)
             for entry in self.entries[self._merged_count :]:
-                if entry.op == CHANGE or entry.op == PUT:
+                if entry.op in _GIVING:
                     merged.update(entry.data)
             merged.pop(RENAME, None)
             self._merged = {key: value for key, value in merged.items() if value is not None}
@@ -195,7 +202,9 @@ class Fold:
             return
         first = known.first
         if is_same_put(first, entry):
-            self._report(entry, "duplicate_entry", f"{entry.id} stands here twice, word for word; it counts once.", "note")
+            self._report(
+                entry, "duplicate_entry", f"{entry.id} stands here twice, word for word; it counts once.", "note"
+            )
         elif first.type == entry.type == "agent_state":
             known.append(entry)
         else:

@@ -27,7 +27,7 @@ def is_upkeep(entry: Entry) -> bool:
 
 def conflicting_changes(trail: Trail) -> Iterator[Problem]:
     """The fields that were changed side by side to different values, where nobody has settled it yet."""
-    changes = [entry for entry in trail.entries[1:] if entry.op == CHANGE or entry.op == PUT]
+    changes = [entry for entry in trail.entries[1:] if entry.op in (CHANGE, PUT)]
     if all(entry.revision > number for number, entry in enumerate(changes, 1)):
         return
     seen = _seen(changes)

@@ -26,7 +26,7 @@ from smp.index.index import Index, current_folder, discard
 from smp.index.rows import Busy, Unusable
 from smp.model import ids
 from smp.model.fold import Trail
-from smp.model.naming import Names, is_rename
+from smp.model.naming import Names
 from smp.store import meanings
 from smp.store.finder import Finder
 from smp.store.looks import Looks
@@ -354,10 +354,8 @@ class Indexer:
 
     def _reader(self, name: str, known: Known | None) -> IncrementReader:
         store = self._store
-        if known is None or not known.whole:
-            return IncrementReader(store.disk, store.layout, store.root, name)
-        names = Names.from_list(known.names) if known.names else None
-        return IncrementReader(store.disk, store.layout, store.root, name, known.files, names)
+        begun = (known.files, Names.from_list(known.names)) if known is not None and known.whole else ()
+        return IncrementReader(store.disk, store.layout, store.root, name, *begun)
 
     # -- taking in
 
@@ -487,7 +485,7 @@ class Indexer:
             for id, row in amended.items():
                 assert row is not None
                 trail = self.reader.trail(index, known.id, row, spans)
-                if trail is None or any(not _is_of(entry, trail) for entry in fold.orphans[id]):
+                if trail is None or not all(map(trail.is_own, fold.orphans[id])):
                     return False
                 for entry in sorted(fold.orphans[id], key=_number):
                     trail.append(entry)
@@ -519,11 +517,6 @@ class Indexer:
 
 def _number(entry: Entry) -> int:
     return entry.seq
-
-
-def _is_of(entry: Entry, trail: Trail) -> bool:
-    """Whether an entry belongs to this memory, and not to one of another clone with the same id; else all is read anew."""
-    return entry.uid == trail.first.uid and not is_rename(entry)
 
 
 def is_damage(error: BaseException) -> bool:
