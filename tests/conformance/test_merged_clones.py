@@ -292,3 +292,31 @@ def test_new_number_is_not_that_of_a_memory_in_the_cold_segment(tmp_path: Path, 
     path = next(path for path in roots[0].rglob("*") if path.name == (name or f"{SESSION}.jsonl"))
     path.write_bytes(head if name else path.read_bytes() + head)
     assert by_text(opened(roots[0]), "B: typo").id == "FIND-0008"
+
+
+def test_erasing_one_memory_of_a_doubled_id_leaves_references_to_the_other(tmp_path: Path, layout: str) -> None:
+    root = merged(tmp_path, layout, write_a, write_b)[0]
+    session = opened(root)
+    session.erase("FIND-0003", reason="asked for")
+    assert by_text(session, "A decides").relations[0]["target"] == "FIND-0002"
+    assert [each.code for each in session.validate().problems if each.severity == "warning"] == ["dangling_reference"]
+
+
+def test_one_line_edited_on_two_branches_is_an_error_that_names_both_lines(tmp_path: Path, layout: str) -> None:
+    base = base_store(tmp_path, layout)
+    name = next(name for name, data in memory_files(base).items() if b"Common finding" in data)
+    ours, theirs = clone(base, tmp_path / "ours"), clone(base, tmp_path / "theirs")
+    data = (base / name).read_bytes()
+    codec = layout_named(layout).codec_of(Path(name).name)
+    piece = next(
+        each for each in codec.decode(data) if each.fields and b"Common finding" in data[each.start : each.end]
+    )
+    entry = data[piece.start : piece.end]
+    edited = [entry.replace(b"Common finding", text) for text in (b"Ours edits it", b"Theirs edits")]
+    for root, order in ((ours, edited), (theirs, edited[::-1])):
+        (root / name).write_bytes(data[: piece.start] + order[0] + b"\n" + order[1] + data[piece.end :])
+        session = opened(root)
+        problem = next(each for each in session.validate().problems if each.code == "conflicting_put")
+        assert problem.severity == "error"
+        assert f"{root / name}:" in problem.message
+    assert [said(opened(root).get("FIND-0001")) for root in (ours, theirs)] == ["Ours edits it"] * 2

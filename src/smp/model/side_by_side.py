@@ -28,7 +28,7 @@ def is_upkeep(entry: Entry) -> bool:
 def conflicting_changes(trail: Trail) -> Iterator[Problem]:
     """The fields that were changed side by side to different values, where nobody has settled it yet."""
     changes = [entry for entry in trail.entries[1:] if entry.op in (CHANGE, PUT)]
-    if all(entry.revision > number for number, entry in enumerate(changes, 1)):
+    if all(_has_seen_all(entry, number) for number, entry in enumerate(changes)):
         return
     seen = _seen(changes)
     writers: dict[str, list[int]] = {}
@@ -45,11 +45,16 @@ def conflicting_changes(trail: Trail) -> Iterator[Problem]:
                 break
 
 
+def _has_seen_all(entry: Entry, before: int) -> bool:
+    """Whether the writer of a change knew as many as stand before it. A person may have typed one without a revision."""
+    return entry.revision > before + 1 or not entry.revision
+
+
 def _seen(changes: list[Entry]) -> list[set[int]]:
     """For each change, those before it that its writer surely knew. The put is revision 1."""
     seen: list[set[int]] = []
     for number, entry in enumerate(changes):
-        if entry.revision > number + 1 or entry.op == PUT:
+        if _has_seen_all(entry, number):
             seen.append(set(range(number)))
             continue
         parents = [each for each in range(number) if changes[each].revision == entry.revision - 1]

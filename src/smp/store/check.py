@@ -109,8 +109,9 @@ def _reference_problems(fold: Fold, compacted: set[str]) -> list[Problem]:
         targets += [
             item["target"] for item in relations if isinstance(item, dict) and isinstance(item.get("target"), str)
         ]
+        uids = {name: uid for entry in trail.entries if entry.uids for name, uid in entry.uids.items()}
         for target in targets:
-            problem = _reference_problem(trail, target, fold)
+            problem = _reference_problem(trail, target, fold) or _wrong_reference(trail, target, fold, uids)
             if problem is not None and target not in compacted:
                 problems.append(problem)
     return problems
@@ -127,6 +128,16 @@ def _reference_problem(trail: Trail, target: str, fold: Fold) -> Problem | None:
     if "/" in target or not _looks_like_ours(target):
         return None
     message = f"{first.id} refers to {target}, which is not there."
+    return Problem(first.file, first.line, "dangling_reference", message, "warning", first.id)
+
+
+def _wrong_reference(trail: Trail, target: str, fold: Fold, uids: dict[str, str]) -> Problem | None:
+    """The memory that was meant is not there, and its id belongs to one that another clone made."""
+    other = fold.trails.get(target)
+    if other is None or not other.first.uid or uids.get(target, other.first.uid) == other.first.uid:
+        return None
+    first = trail.first
+    message = f"{first.id} refers to a {target} that is not there; {target} is a memory that another clone made."
     return Problem(first.file, first.line, "dangling_reference", message, "warning", first.id)
 
 
