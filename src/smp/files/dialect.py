@@ -92,7 +92,7 @@ class Dialect:
             fields["revision"] = entry.revision
             fields["updated"], fields["updated_by"] = entry.at, entry.by
             changes: Fields = {}
-            self._add_renamed(changes, entry.type, entry.data, self._taken[entry.type])
+            self._add_renamed(changes, entry.type, entry.data, self._taken[entry.type] - {"id"})
             fields["changes"] = changes
         else:
             word = "deleted" if entry.op == DELETE else "restored"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from smp.files.journal import Plan
     from smp.files.layouts.layout import Layout
     from smp.model.entry import Entry
+    from smp.model.naming import Names
 
 Cursor = list[int | None]  # inode, size, two times, epoch, end, line, digest, settled
 TICK_NS = 50_000_000  # more than the coarsest clock of a file system that SMP is used on
@@ -31,9 +32,17 @@ class IncrementReader(SessionReader):
     """A reader that begins where cursors point. Its fold holds what is new; changes of older memories are its orphans."""
 
     def __init__(
-        self, disk: Disk, layout: Layout, root: str, session: str, cursors: dict[str, Cursor] | None = None
+        self,
+        disk: Disk,
+        layout: Layout,
+        root: str,
+        session: str,
+        cursors: dict[str, Cursor] | None = None,
+        names: Names | None = None,
     ) -> None:
+        """`names`: the ids of memories that were read before, where two had the same one."""
         super().__init__(disk, layout, root, session)
+        self.fold.names = names or self.fold.names
         self.reread = False
         self._digests: dict[str, int] = {}
         self._begun: dict[str, tuple[int, int]] = {}

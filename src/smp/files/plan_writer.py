@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from smp.store.port import Batch
 
 
+class Stale(Exception):
+    """A file does not look as the notes say."""
+
+
 class PlanWriter:
     _reader: SessionReader
     _disk: Disk
@@ -45,6 +49,23 @@ class PlanWriter:
         def _remember_growth(self, name: str, size: int) -> None: ...
         def _start_lineage(self, name: str) -> None: ...
         def close_files(self) -> None: ...
+
+    def _write_names(self) -> bool:
+        """Make the ids permanent under which memories are shown whose id was given out twice; False if all are."""
+        renames = self._reader.fold.renames(self._notes.seq)
+        for entry in renames:
+            name, data = self._reader.layout.encode(entry, self._reader.session)
+            try:
+                file = self._files.get(name) or self._open(name)
+            except Stale:
+                return True  # another program changed it since it was settled: look again
+            file.append(self._start_of(name, file) + data)
+            file.sync()
+            self._notes.seq = entry.seq
+            self._notes.size += len(data)
+            self._unterminated.discard(name)
+            self._remember_growth(name, file.identity[1])
+        return bool(renames)
 
     def _store_by_journal(self, batch: Batch, parts: dict[str, bytes]) -> None:
         self._sync()  # what the plan's offsets rest on

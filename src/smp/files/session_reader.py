@@ -23,6 +23,7 @@ from smp.errors import InvalidRecord, StorageCorrupt
 from smp.files import notes as notes_file
 from smp.files.codec import CONFLICT, EDITED, SIGNED, TORN, UNSIGNED
 from smp.files.disk import identity
+from smp.files.head_numbers import numbers_in_head
 from smp.files.journal import Journal, Plan
 from smp.files.lock import HOLDER_BYTES
 from smp.files.torn import torn_from, unfinished_group
@@ -71,7 +72,7 @@ class SessionReader:
         self.journal = Journal(disk, os.path.join(self.private, "journal.json"), self.folder, session)
         self.mutex = threading.RLock()
         self.states: dict[str, FileState] = {}
-        self.fold = Fold()
+        self.fold = self._new_fold()
         self.vanished: dict[str, list[Entry]] = {}  # were read once, and are in no file any more; by file
         self.vanished_from = ""  # the lineage that they were read in, see `smp.files.notes`
         self.lineage = ""  # of the files as they were read
@@ -83,11 +84,14 @@ class SessionReader:
     def forget(self) -> None:
         """Read everything anew next time."""
         self.states = {}
-        self.fold = Fold()
+        self.fold = self._new_fold()
         self._overlaid = self._is_behind = False
         self.lineage = ""
         self._complete_until = 0
         self._noted_bytes = {}
+
+    def _new_fold(self) -> Fold:
+        return Fold(lambda: numbers_in_head(self))
 
     # -- the whole session
 
@@ -321,7 +325,7 @@ class SessionReader:
 
     def _refold(self, fresh: list[Entry], rebuild: bool, plan: Plan | None) -> None:
         if rebuild or self._overlaid or self._is_behind:
-            self.fold = Fold()
+            self.fold = self._new_fold()
             self._is_behind = False
             fresh = [entry for state in self.states.values() for entry in state.entries]
         if plan is not None:
@@ -347,13 +351,13 @@ class SessionReader:
 
     def _planned(self, plan: Plan) -> list[Entry]:
         """Entries of a committed plan that are not in their files yet."""
-        there = {entry.seq for state in self.states.values() for entry in state.entries}
+        there = {entry.key for state in self.states.values() for entry in state.entries}
         planned: list[Entry] = []
         for name, offset, data in plan.appends:
             state = FileState()
             state.end = offset
             self.decode(name, data, state)
-            planned += [entry for entry in state.entries if entry.seq not in there]
+            planned += [entry for entry in state.entries if entry.key not in there]
         return planned
 
     # -- parts of it
@@ -371,7 +375,7 @@ class SessionReader:
         ]
         path = os.path.join(self.folder, name)
         found = self.disk.stat(path)
-        if found is None or "probe" in name:
+        if found is None or "probe" in name or self._may_have_doubled_ids(name, found):
             return None
         size = 65536
         while True:
@@ -384,6 +388,10 @@ class SessionReader:
             if fold is None or len(live) >= count or size >= found.st_size:
                 return fold if size < found.st_size else None
             size *= 4
+
+    def _may_have_doubled_ids(self, name: str, found: os.stat_result) -> bool:
+        """Whether something other than SMP changed the file: after a merge, only the whole session tells ids apart."""
+        return self.notes().unchanged(name, identity(found)) is None
 
     def _may_amend(self, file: str, name: str, kind: str) -> bool:
         return file != name and self.layout.kind_of(file) in (None, kind)
@@ -404,8 +412,10 @@ class SessionReader:
             entries += other.entries
         if any(entry.tx for entry in entries) or any(problem.severity == "error" for problem in state.problems):
             return None  # whether the transaction is whole only the whole session can tell
-        fold = Fold()
+        fold = self._new_fold()
         fold.add(entries)
+        if fold.is_rebuilt or any(entry.uids for entry in entries):
+            return None  # an id may have been given out twice
         fold.problems = []
         return fold
 

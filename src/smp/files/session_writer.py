@@ -21,7 +21,7 @@ from smp.files import set_aside
 from smp.files.disk import TEMPORARY, identity
 from smp.files.known_entries import KnownEntries
 from smp.files.notes import Notes
-from smp.files.plan_writer import PlanWriter
+from smp.files.plan_writer import PlanWriter, Stale
 from smp.files.session_reader import FileState
 from smp.model.entry import Entry, transaction_mark
 from smp.model.ledger import Ledger
@@ -41,10 +41,6 @@ if TYPE_CHECKING:
 
 _TRIES = 8
 _KEPT_LIMIT = 8 if os.name == "posix" else 0  # Windows cannot replace a file that anybody has open
-
-
-class _Stale(Exception):
-    """A file does not look as the notes say."""
 
 
 class SessionWriter(PlanWriter):
@@ -136,7 +132,7 @@ class SessionWriter(PlanWriter):
                     file.append(self._start_of(name, file) + b"".join(parts))
                     self._unterminated.discard(name)
                 self._write_notes()
-            except _Stale:
+            except Stale:
                 continue
             except (OSError, SMPError):
                 break
@@ -159,6 +155,9 @@ class SessionWriter(PlanWriter):
                 fold = None
                 if batch.needs_trails:
                     fold = self._reader.fold if looked_at == self.changes else self._reader.catch_up()
+                    if fold.names.unsettled:  # what is written now may refer to them
+                        self.settle()
+                        fold = self._reader.fold
                 ledger = Ledger(notes.seq, notes.numbers.copy(), fold)
                 try:
                     entries = batch.resolve(ledger)
@@ -169,7 +168,7 @@ class SessionWriter(PlanWriter):
                     notes.seq, notes.numbers = ledger.seq, ledger.numbers
                     self.changes += 1
                     return
-                except _Stale:
+                except Stale:
                     time.sleep(0.001 * attempt)
                     self.settle()
                     looked_at = -1
@@ -258,15 +257,15 @@ class SessionWriter(PlanWriter):
             if known is not None:  # another program took it away, or is about to replace it
                 self._notes.forget(name)
                 time.sleep(set_aside.STILL_SECONDS)
-                raise _Stale from None
+                raise Stale from None
             self._disk.make_folder(os.path.dirname(path))
             file = self._disk.open_append(path)
         if file.created and self._known.holds(name):  # another program removed it
             file.close()
-            raise _Stale
+            raise Stale
         if not file.created and file.identity not in (known[:4] if known else None, self._looked.get(name)):
             file.close()
-            raise _Stale
+            raise Stale
         self._files[name] = file
         return file
 
@@ -314,7 +313,7 @@ class SessionWriter(PlanWriter):
             try:
                 file = self._open(name)
                 break
-            except _Stale:
+            except Stale:
                 self.settle()
         else:
             raise set_aside.being_changed(self._path(name))
@@ -369,7 +368,7 @@ class SessionWriter(PlanWriter):
         """Read the files, set torn ends aside, and note what is there."""
         with self._reader.mutex:
             for attempt in range(_TRIES):
-                if self._settle(patient=attempt == 0):
+                if self._settle(patient=attempt == 0) and not self._write_names():
                     return
                 time.sleep(0.001 * attempt)
         raise set_aside.being_changed(self._reader.folder)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from smp.files.session_reader import SessionReader
     from smp.model.entry import Entry
 
-    Key = tuple[int, str, str]
+    Key = tuple[int, str, str, str, str]
 
 MISSING = ".missing-after-change."
 STILL_SECONDS = 0.02  # a program that writes a file makes shorter pauses

@@ -20,6 +20,7 @@ from smp.index.rows import Unusable
 from smp.index.stored import StoredIndex, stored_in
 from smp.store.indexer import FOLDER
 from smp.store.looks import Looks
+from smp.store.record_reader import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,7 +172,7 @@ class IndexState(Check):
             f"{self._names.get(entry.file[start:])}:{entry.place[0]}:{entry.place[1] - entry.place[0]}"
             for entry in trail.entries
         )
-        return bool(stand == row.places)
+        return bool(stand == row.places.removeprefix(MARK))
 
     def _has_its_words(self, session: str, trail: Trail, row: Row) -> bool:
         shape = Shape(row.doc, session, trail, lambda name: self._names.get(name, 0), row.places)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any, NamedTuple
 
-VERSION = 3
+VERSION = 4
 POSITION_BITS = 24
 _PAGE_BYTES = 2048  # an index of few memories takes a tenth less room than with 4096, one of many as much
 _AT_ONCE = 500  # numbers in one statement
@@ -34,7 +34,7 @@ TYPE_NUMBERS = {name: number for number, name in enumerate(TYPES)}
 _SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE session(no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, files TEXT NOT NULL, seq INTEGER NOT NULL,
-    size INTEGER NOT NULL, whole INTEGER NOT NULL, last INTEGER NOT NULL);
+    size INTEGER NOT NULL, whole INTEGER NOT NULL, last INTEGER NOT NULL, names TEXT NOT NULL);
 CREATE TABLE name(no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE memory(doc INTEGER PRIMARY KEY, id TEXT NOT NULL, type INTEGER NOT NULL, created INTEGER NOT NULL,
     updated INTEGER, author INTEGER, importance REAL, confidence REAL, pinned INTEGER, deleted INTEGER,
@@ -116,15 +116,18 @@ _row = partial(tuple.__new__, Row)  # of one that SQLite gives
 class Known:
     """What the index knows of one session."""
 
-    __slots__ = ("files", "id", "last", "number", "seq", "size", "whole")
+    __slots__ = ("files", "id", "last", "names", "number", "seq", "size", "whole")
 
-    def __init__(self, number: int, id: str, files: str, seq: int, size: int, whole: int, last: int) -> None:
+    def __init__(
+        self, number: int, id: str, files: str, seq: int, size: int, whole: int, last: int, names: str = "[]"
+    ) -> None:
         self.number = number
         self.id = id
         self.files: dict[str, list[Any]] = json.loads(files)
         self.seq = seq  # the largest number of an entry that was taken in
         self.size = size  # how many positions are given out
         self.last = last  # when something was last written in it, microseconds
+        self.names: list[Any] = json.loads(names)  # ids that were given out twice, see `smp.model.naming`
         self.whole = bool(whole)  # False: the session must be read whole when it changes
 
 
@@ -248,27 +251,30 @@ class Rows:
         return [row[0] for row in self.each("SELECT id FROM session")]
 
     def sessions(self) -> dict[str, Known]:
-        return {row[1]: Known(*row) for row in self.each("SELECT no, id, files, seq, size, whole, last FROM session")}
+        return {
+            row[1]: Known(*row) for row in self.each("SELECT no, id, files, seq, size, whole, last, names FROM session")
+        }
 
     def session(self, id: str) -> Known | None:
-        found = self.all("SELECT no, id, files, seq, size, whole, last FROM session WHERE id = ?", (id,))
+        found = self.all("SELECT no, id, files, seq, size, whole, last, names FROM session WHERE id = ?", (id,))
         return Known(*found[0]) if found else None
 
     def new_session(self, id: str) -> Known:
         number = int(self.meta("last_session", 0)) + 1
         self.set_meta("last_session", number)  # numbers are not used again: tantivy may still know the old ones
-        self.do("INSERT INTO session VALUES (?, ?, '{}', 0, 0, 1, 0)", (number, id))
+        self.do("INSERT INTO session VALUES (?, ?, '{}', 0, 0, 1, 0, '[]')", (number, id))
         return Known(number, id, "{}", 0, 0, 1, 0)
 
     def save_session(self, known: Known) -> None:
         self.do(
-            "UPDATE session SET files = ?, seq = ?, size = ?, whole = ?, last = ? WHERE no = ?",
+            "UPDATE session SET files = ?, seq = ?, size = ?, whole = ?, last = ?, names = ? WHERE no = ?",
             (
                 json.dumps(known.files, separators=(",", ":")),
                 min(known.seq, _LARGEST),
                 known.size,
                 int(known.whole),
                 known.last,
+                json.dumps(known.names, separators=(",", ":")),
                 known.number,
             ),
         )

@@ -90,7 +90,7 @@ class StoredIndex:
 
     def sessions(self) -> dict[str, Known]:
         """Each session that was taken in, with the cursors of its files."""
-        rows = self._all("SELECT no, id, files, seq, size, whole, last FROM session")
+        rows = self._all("SELECT no, id, files, seq, size, whole, last, names FROM session")
         return {row[1]: Known(*row) for row in rows}
 
     def memories_of(self, known: Known) -> dict[str, Row]:

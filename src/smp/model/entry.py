@@ -77,9 +77,13 @@ class Entry:
         self.place = (0, 0)  # where it stands in its file, from byte to byte
 
     @property
-    def key(self) -> tuple[int, str, str]:
-        """What tells it from all others of its session. The number of one that was written by hand may be any."""
-        return self.seq if self.state != "unsigned" else 0, self.id, self.op
+    def key(self) -> tuple[int, str, str, str, str]:
+        """What tells it from all others of its session, also from those of another clone with the same number.
+
+        The number of one that was written by hand may be any; the time of a put may have been edited.
+        """
+        number = self.seq if self.state != "unsigned" else 0
+        return number, self.id, self.op, self.uid, "" if self.op == PUT else self.at
 
     def copy(self) -> Entry:
         """One that may be changed; the fields are shared."""

@@ -1,8 +1,9 @@
-"""What do the entries add up to? One pure fold, used for reading, for writing, for `as_of` and for checking.
+"""Records from entries. One pure fold, used for reading, for writing, for `as_of` and for checking.
 
-Guarantees: the same entries give the same records, however they were split over files or arrivals. An entry that
-makes no sense (a change of something that is not there, a second memory with a used id) becomes a problem and costs
-nothing else: the second memory with an id is shown as `DEC-0007-dup2` until `repair` gives it an id of its own.
+Guarantees: the same set of entries gives the same records, whatever their order in the files and however they were split
+over files or arrivals. Memories are told apart by id and uid: of two that got one id in two clones, the later one is shown
+under the next free id (`smp.model.naming`). An entry that makes no sense (a change of something that is not there)
+becomes a problem and costs nothing else.
 Non-guarantees: order of `created`; records come in the order in which they were written.
 """
 
@@ -10,14 +11,19 @@ from __future__ import annotations
 
 from smp.model import ids
 from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, transaction_range
+from smp.model.naming import RENAME, Names, in_order, is_rename, is_same_put, names_of
 from smp.model.record import CLASSES, Record, copied, same
 from smp.model.report import Problem
+from smp.model.side_by_side import conflicting_changes, is_upkeep
 from smp.model.types import PREFIXES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Any
+
+
+_GIVING = (CHANGE, PUT)  # entries that give values to fields
 
 
 class Trail:
@@ -36,12 +42,16 @@ class Trail:
 
     def append(self, entry: Entry) -> None:
         self.entries.append(entry)
-        if entry.op == CHANGE:
+        if entry.op in _GIVING:  # a second put: the state of an agent from another clone
             self.revision += 1
-            if not _is_use(entry):  # to be found is not to be changed
+            if not is_upkeep(entry):  # to be found is not to be changed
                 self.last = entry
         else:
             self.deletion = entry if entry.op == DELETE else None
+
+    def is_own(self, entry: Entry) -> bool:
+        """Whether an entry belongs to this memory, not to one of another clone with the same id, and leaves it its id."""
+        return entry.uid == self.first.uid and not is_rename(entry)
 
     def copy(self) -> Trail:
         twin = Trail(self.first)
@@ -55,8 +65,9 @@ class Trail:
         if self._merged_count < len(self.entries):
             merged = dict(self._merged)
             for entry in self.entries[self._merged_count :]:
-                if entry.op == CHANGE:
+                if entry.op in _GIVING:
                     merged.update(entry.data)
+            merged.pop(RENAME, None)
             self._merged = {key: value for key, value in merged.items() if value is not None}
             self._merged_count = len(self.entries)
         return self._merged
@@ -67,7 +78,7 @@ class Trail:
             return False
         changes = [entry for entry in self.entries if entry.op in (PUT, CHANGE)]
         return (
-            type(revision) is not int or not 0 < revision < self.revision or not all(map(_is_use, changes[revision:]))
+            type(revision) is not int or not 0 < revision < self.revision or not all(map(is_upkeep, changes[revision:]))
         )
 
     def has_key(self, key: str) -> bool:
@@ -82,10 +93,6 @@ class Trail:
 
     def _until(self, until: str) -> Trail:
         return self._of([entry for entry in self.entries[1:] if not after(entry.at, until)])
-
-    def in_order(self) -> Trail:
-        """The same entries in the order in which they were written."""
-        return self._of(sorted(self.entries[1:], key=_number))
 
     def _of(self, entries: list[Entry]) -> Trail:
         twin = Trail(self.first)
@@ -115,35 +122,58 @@ class Trail:
 
 
 class Fold:
-    """The memories of one session, by id, in the order in which they were written."""
+    """The memories of one session, by id, in the order in which they were written.
 
-    def __init__(self) -> None:
+    Entries that arrive in order are taken in one by one. Anything else (an id given out twice, one number in two entries,
+    a late arrival) makes the whole fold anew from the set of entries, so that the order of arrival does not matter.
+    """
+
+    def __init__(self, floor: Callable[[], dict[str, int]] | None = None) -> None:
+        self._floor = floor  # the numbers in the session's head: also of memories that are gone
+        self._entries: list[Entry] = []  # as they stand in the files
+        self._parts: dict[str, set[int]] = {}  # transaction -> numbers seen
+        self.is_rebuilt = False
+        self._clear(Names())
+
+    def _clear(self, names: Names) -> None:
+        self.names = names
         self.trails: dict[str, Trail] = {}
         self.numbers: dict[str, int] = {}  # the largest number given out, by prefix
         self.seq = 0
         self.idempotent: dict[str, str] = {}  # idempotency key -> id
-        self._twins: dict[str, int] = {}  # the next number of a second memory with an id
         self.preferences: dict[str, str] = {}  # preference key -> id of the one that had it last
         self.problems: list[Problem] = []
-        self._parts: dict[str, set[int]] = {}  # transaction -> numbers seen
         self.orphans: dict[str, list[Entry]] = {}  # what happened to memories that have not been seen yet
+        self._is_sure = True  # nothing was seen that makes the order of arrival matter
+        self._is_rebuilding = False
 
     def add(self, entries: Iterable[Entry]) -> None:
-        before = self.seq
         arrived = sorted(entries, key=_number)
+        self._entries += arrived
+        if self.names:
+            arrived = [self.names.resolved(entry) for entry in arrived]
         for entry in arrived:
             self._add(entry)
-        if arrived and arrived[0].seq < before:
-            self._put_in_order()
+        if not self._is_sure:
+            self._rebuild()
 
-    def _put_in_order(self) -> None:
-        """Something came late, because a reader looks at one file after the other."""
-        trails = {name: trail.in_order() if len(trail.entries) > 2 else trail for name, trail in self.trails.items()}
-        self.trails = dict(sorted(trails.items(), key=_first_number))
+    def _rebuild(self) -> None:
+        ordered = in_order(self._entries)
+        self._clear(names_of(ordered, self._floor() if self._floor is not None else {}))
+        self._is_rebuilding = self.is_rebuilt = True
+        names = self.names
+        for entry in map(names.resolved, ordered) if names else ordered:
+            self._add(entry)
+        for name, put in names.unsettled.items():
+            self._report_name(name, put)
+        self.problems += [problem for trail in self.trails.values() for problem in conflicting_changes(trail)]
+        self._is_rebuilding, self._is_sure = False, True
 
     def _add(self, entry: Entry) -> None:
         if entry.seq > self.seq:
             self.seq = entry.seq
+        else:
+            self._is_sure = False
         if entry.tx:
             self._parts.setdefault(entry.tx, set()).add(entry.seq)
         if entry.op == PUT:
@@ -154,10 +184,8 @@ class Fold:
     def _put(self, entry: Entry) -> None:
         known = self.trails.get(entry.id)
         if known is not None:
-            if known.first.at == entry.at and same(known.first.data, entry.data):
-                self._report(entry, "duplicate_entry", f"{entry.id} stands here twice, word for word.", "warning")
-                return
-            entry = self._renamed(entry)
+            self._put_again(known, entry)
+            return
         self.trails[entry.id] = Trail(entry)
         prefix, number = ids.parts_of(entry.id)
         if number > self.numbers.get(prefix, 0) and prefix in PREFIXES:
@@ -166,6 +194,25 @@ class Fold:
             self._know_key(entry)
         if entry.id in self.orphans:
             self._adopt(entry.id)
+
+    def _put_again(self, known: Trail, entry: Entry) -> None:
+        """A second put of a memory: a copy, a state that two clones made of one agent, or an edit of one line on two branches."""
+        self._is_sure = False
+        if not self._is_rebuilding:
+            return
+        first = known.first
+        if is_same_put(first, entry):
+            self._report(
+                entry, "duplicate_entry", f"{entry.id} stands here twice, word for word; it counts once.", "note"
+            )
+        elif first.type == entry.type == "agent_state":
+            known.append(entry)
+        else:
+            message = (
+                f"{entry.id} stands here and at {first.file}:{first.line} with different text: one line was edited on two "
+                "branches. The first one holds; keep one of the two lines."
+            )
+            self._report(entry, "conflicting_put", message, "error")
 
     def _know_key(self, entry: Entry) -> None:
         if entry.type == "preference" and entry.data.get("key") is not None:
@@ -182,35 +229,11 @@ class Fold:
         for entry in self.orphans.pop(name):
             self._amend(entry)
 
-    def _renamed(self, entry: Entry) -> Entry:
-        number = self._twins.get(entry.id, 2)
-        while f"{entry.id}-dup{number}" in self.trails:
-            number += 1
-        self._twins[entry.id] = number + 1  # a file may repeat an id very often
-        name = f"{entry.id}-dup{number}"
-        self._report(
-            entry,
-            "duplicate_id",
-            f"another memory already has the id {entry.id}; this one is shown as {name}. `smp repair` gives it an id of its own.",
-            "warning",
-        )
-        twin = Entry(
-            PUT,
-            entry.type,
-            name,
-            entry.at,
-            entry.data,
-            seq=entry.seq,
-            tx=entry.tx,
-            state=entry.state,
-            file=entry.file,
-            line=entry.line,
-        )
-        twin.place, twin.uid, twin.uids = entry.place, entry.uid, entry.uids
-        return twin
-
     def _amend(self, entry: Entry) -> None:
         trail = self.trails.get(entry.id)
+        if trail is not None and entry.uid != trail.first.uid and entry.uid and trail.first.uid:
+            self._is_sure = False  # the memory of another clone with this id
+            trail = None
         if trail is None:
             what = {CHANGE: "a change", DELETE: "a deletion", RESTORE: "a restoration"}[entry.op]
             self._report(entry, "orphan", f"{what} of {entry.id}, which is not there.", "warning")
@@ -218,20 +241,39 @@ class Fold:
             return
         entry.type = trail.first.type  # a deletion written by hand may not say it
         if entry.seq <= trail.entries[-1].seq and any(_is_copy(entry, other) for other in trail.entries[1:]):
-            self._report(
-                entry, "duplicate_entry", f"this change of {entry.id} stands here twice, word for word.", "warning"
-            )
+            message = f"this change of {entry.id} stands here twice, word for word; it counts once."
+            self._report(entry, "duplicate_entry", message, "note")
             return
-        if entry.op == CHANGE and entry.revision != trail.revision + 1:
-            expected = trail.revision + 1
-            message = f"revision {entry.revision} of {entry.id} follows revision {expected - 1}; one is missing or stands twice."
-            self._report(entry, "revision_gap", message, "warning")
         if entry.op == CHANGE:
-            self._know_key(entry)
+            self._check_change(entry, trail)
         trail.append(entry)
+
+    def _check_change(self, entry: Entry, trail: Trail) -> None:
+        if entry.revision > trail.revision + 1:
+            message = f"revision {entry.revision} of {entry.id} follows revision {trail.revision}; one is missing."
+            self._report(entry, "revision_gap", message, "warning")
+        if entry.revision <= trail.revision or is_rename(entry):
+            self._is_sure = False  # made side by side with another one
+        self._know_key(entry)
+
+    def _report_name(self, name: str, put: Entry) -> None:
+        message = f"another memory already has the id {put.id}; this one is shown as {name}. The next write makes that permanent."
+        severity = "note" if put.uid else "warning"
+        self.problems.append(Problem(put.file, put.line, "duplicate_id", message, severity, name))
 
     def _report(self, entry: Entry, code: str, message: str, severity: str) -> None:
         self.problems.append(Problem(entry.file, entry.line, code, message, severity, entry.id))
+
+    def renames(self, seq: int) -> list[Entry]:
+        """Entries that make the shown ids permanent, numbered from the one behind `seq`. Two clones write the same ones."""
+        found: list[Entry] = []
+        for name, put in self.names.unsettled.items():
+            trail = self.trails[name]
+            uid, at = self.names.uid_of(put), trail.entries[-1].at
+            rename = Entry(CHANGE, put.type, put.id, at, {RENAME: name}, seq + len(found) + 1, uid=uid)
+            rename.revision = trail.revision + 1
+            found.append(rename)
+        return found
 
     def unfinished(self) -> list[str]:
         """Transactions of which a part has not been seen. Whole ones are forgotten."""
@@ -251,14 +293,5 @@ def _is_copy(entry: Entry, other: Entry) -> bool:
     return entry.seq == other.seq and entry.op == other.op and entry.at == other.at and same(entry.data, other.data)
 
 
-def _is_use(entry: Entry) -> bool:
-    """Maintenance writes how often a memory was used into its file."""
-    return len(entry.data) == 1 and "access" in entry.data
-
-
 def _number(entry: Entry) -> int:
     return entry.seq
-
-
-def _first_number(item: tuple[str, Trail]) -> int:
-    return item[1].first.seq

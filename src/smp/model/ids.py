@@ -66,6 +66,11 @@ def new_uid() -> str:
     return urandom(4).hex().translate(_LETTERS)
 
 
+def uid_of_number(number: int) -> str:
+    """The uid that stands for a number of 32 bits."""
+    return f"{number:08x}".translate(_LETTERS)
+
+
 def numbered(prefix: str, number: int) -> str:
     return f"{prefix}-{number:04d}"
 

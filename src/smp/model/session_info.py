@@ -29,6 +29,7 @@ class SessionInfo:
         "seq",
         "status",
         "tags",
+        "uid",
         "user",
     )
 
@@ -48,6 +49,7 @@ class SessionInfo:
         numbers: dict[str, int] | None = None,
         seq: int = 0,
         format: int = FORMAT,
+        uid: str = "",
         other: dict[str, Any] | None = None,
     ) -> None:
         self.id = id
@@ -63,6 +65,7 @@ class SessionInfo:
         self.numbers = numbers or {}  # the largest numbers ever given out, as of the last rewrite
         self.seq = seq
         self.format = format
+        self.uid = uid  # random; tells sessions of one name apart that two clones of a store made
         self.other = other or {}  # what else a person or an older tool wrote there
 
     @property

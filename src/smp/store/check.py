@@ -1,8 +1,7 @@
 """Is every memory readable, and if not, what can be put right?
 
 `validate` reads all files anew, checks every signature, id and reference, and changes nothing. `repair` rewrites the
-files that need it, all of them together: edits are signed again, doubled ids get a number of their own, merge markers
-and word-for-word copies go, and what cannot be read is set aside in quarantine, byte for byte. Nothing is thrown away.
+files that need it, all of them together: edits are signed again, merge markers and word-for-word copies go, and what cannot be read is set aside in quarantine, byte for byte. Nothing is thrown away.
 """
 
 from __future__ import annotations
@@ -52,6 +51,8 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
     problems += _reference_problems(fold, {row.id for row in segment.rows()})
     problems += segment.verify()
     problems += _quarantine_problems(session)
+    problems += _preference_problems(fold)
+    problems += _head_problems(reader)
     try:
         session.settings_above(store.config, session.info().config)
     except SessionCorrupt as error:
@@ -108,8 +109,9 @@ def _reference_problems(fold: Fold, compacted: set[str]) -> list[Problem]:
         targets += [
             item["target"] for item in relations if isinstance(item, dict) and isinstance(item.get("target"), str)
         ]
+        uids = {name: uid for entry in trail.entries if entry.uids for name, uid in entry.uids.items()}
         for target in targets:
-            problem = _reference_problem(trail, target, fold)
+            problem = _reference_problem(trail, target, fold) or _wrong_reference(trail, target, fold, uids)
             if problem is not None and target not in compacted:
                 problems.append(problem)
     return problems
@@ -127,6 +129,41 @@ def _reference_problem(trail: Trail, target: str, fold: Fold) -> Problem | None:
         return None
     message = f"{first.id} refers to {target}, which is not there."
     return Problem(first.file, first.line, "dangling_reference", message, "warning", first.id)
+
+
+def _wrong_reference(trail: Trail, target: str, fold: Fold, uids: dict[str, str]) -> Problem | None:
+    """The memory that was meant is not there, and its id belongs to one that another clone made."""
+    other = fold.trails.get(target)
+    if other is None or not other.first.uid or uids.get(target, other.first.uid) == other.first.uid:
+        return None
+    first = trail.first
+    message = f"{first.id} refers to a {target} that is not there; {target} is a memory that another clone made."
+    return Problem(first.file, first.line, "dangling_reference", message, "warning", first.id)
+
+
+def _preference_problems(fold: Fold) -> list[Problem]:
+    """Preferences of one key, made in two clones: the later one holds."""
+    found: dict[str, list[Trail]] = {}
+    for trail in fold.trails.values():
+        if trail.first.type == "preference" and trail.deletion is None and trail.data().get("key") is not None:
+            found.setdefault(str(trail.data()["key"]), []).append(trail)
+    problems = []
+    for key, trails in found.items():
+        holds = fold.preferences.get(key)
+        for first in (trail.first for trail in trails if len(trails) > 1 and trail.first.id != holds):
+            message = f"{first.id} has the key {key!r} like {holds}, which is newer and holds. Delete the one you do not want."
+            problems.append(Problem(first.file, first.line, "same_preference", message, "note", first.id))
+    return problems
+
+
+def _head_problems(reader: SessionReader) -> list[Problem]:
+    """Sessions of one name that two clones made, in a log that holds the heads of both."""
+    for name, state in reader.states.items():
+        engines = [head.get("smp") for head in state.heads]
+        if len({engine.get("uid") for engine in engines if isinstance(engine, dict) and engine.get("uid")}) > 1:
+            message = f"two clones made a session {reader.session}; its memories are united, and the last head holds."
+            return [Problem(os.path.join(reader.folder, name), 0, "united_session", message, "note")]
+    return []
 
 
 def _looks_like_ours(target: str) -> bool:
@@ -152,7 +189,9 @@ def _quarantine_problem(path: str) -> Problem:
 
 def repair(session: FileSession) -> Report:
     """Put right what can be, set the rest aside, and say what was done."""
+    doubled = session.view(lambda fold: {name: put.id for name, put in fold.names.unsettled.items()})
     actions: list[str] = session.exclusively("repairing", lambda: _Repair(session).run())
+    actions = [f"{id} was taken twice; the later memory is {name} now" for name, id in doubled.items()] + actions
     report = validate(session)
     return Report(report.problems, report.checked, actions)
 
@@ -168,7 +207,6 @@ class _Repair:
         self._fold = session.reader.fold
         self._actions: list[str] = []
         self._aside: list[tuple[str, bytes]] = []
-        self._numbers = dict(self._fold.numbers)
 
     def run(self) -> list[str]:
         info = self._readable_info()
@@ -181,7 +219,7 @@ class _Repair:
         if contents or self._actions:
             info.generation += 1
             info.seq = max(info.seq, self._fold.seq)
-            info.numbers = {**info.numbers, **self._numbers}
+            info.numbers = {**info.numbers, **self._fold.numbers}
             self._add_info(contents, info)
             self._set_aside()
             self._session.writer.rewrite(contents)
@@ -257,8 +295,6 @@ class _Repair:
         if "duplicate_entry" in problems:
             self._act(name, piece.line, "a word-for-word copy of another entry taken out")
             return b""
-        if "duplicate_id" in problems:
-            return self._renumbered(name, piece)
         if piece.state == EDITED:
             self._act(name, piece.line, f"{piece.fields.get('id')} was edited by hand; signed again as it stands")
             entry = self._entry(name, piece)
@@ -270,14 +306,6 @@ class _Repair:
     def _problems_at(self, name: str, line: int) -> list[Problem]:
         path = os.path.join(self._reader.folder, name)
         return [problem for problem in self._reader.problems() if problem.path == path and problem.line == line]
-
-    def _renumbered(self, name: str, piece: Piece) -> bytes:
-        entry = self._entry(name, piece)
-        prefix = KINDS[entry.type].prefix
-        self._numbers[prefix] = self._numbers.get(prefix, 0) + 1
-        old, entry.id = entry.id, ids.numbered(prefix, self._numbers[prefix])
-        self._act(name, piece.line, f"{old} was taken twice; this one is {entry.id} now")
-        return self._encoded(name, piece, entry)
 
     def _entry(self, name: str, piece: Piece) -> Entry:
         return self._layout.dialect.decode(

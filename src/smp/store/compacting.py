@@ -65,7 +65,12 @@ def weighed(fold: Fold, session: str, figures: Figures) -> list[Weighed]:
 def earlier(trail: Trail) -> list[Entry]:
     """The changes that a later one has made history. The first entry stays: it says since when, and by whom."""
     changes = [entry for entry in trail.entries[1:] if entry.op == CHANGE]
-    return changes[:-1] if len(changes) == len(trail.entries) - 1 else []
+    return changes[:-1] if len(changes) == len(trail.entries) - 1 and not has_equal_numbers(trail) else []
+
+
+def has_equal_numbers(trail: Trail) -> bool:
+    """Whether two clones gave one number to two entries of a memory. The cold segment knows entries by number: it stays."""
+    return len({entry.seq for entry in trail.entries}) < len(trail.entries)
 
 
 def _size(entries: list[Entry]) -> int:
@@ -108,7 +113,11 @@ class _Moving:
         self._layout = session.store.layout.name
         self._contents: dict[str, tuple[str, bytes]] = {}  # by path: the name within the session, and the file
         trails = reader.fold.trails
-        still = {id for id, trail in trails.items() if trail.deletion is None and trail.revision == seen.get(id)}
+        still = {
+            id
+            for id, trail in trails.items()
+            if trail.deletion is None and trail.revision == seen.get(id) and not has_equal_numbers(trail)
+        }
         self._why = {removal.id: removal.why for removal in (*plan.removed, *plan.histories)}
         self.removed = [removal.id for removal in plan.removed if removal.id in still]
         self.histories = [removal.id for removal in plan.histories if removal.id in still]

@@ -22,6 +22,7 @@ from smp.files.layouts import layout_named
 from smp.files.layouts.layout import PRIVATE
 from smp.files.lock import SessionLock
 from smp.files.session_reader import SessionReader
+from smp.model.naming import in_order
 from smp.model.session_info import FORMAT
 from smp.store.file_store import CONFIG_FILE, FLAG, JOURNAL, STAGING, FileStore, last_written_ns
 
@@ -187,7 +188,7 @@ def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -
         raise SessionCorrupt(
             f"{broken}. Repair the session first; nothing was converted.", session=session, path=broken.path
         )
-    entries = sorted((entry for state in reader.states.values() for entry in state.entries), key=_seq)
+    entries = in_order(entry for state in reader.states.values() for entry in state.entries)
     info = source.info()
     info.numbers, info.seq = source.writer.numbers, max(info.seq, source.writer.seq, fold.seq, len(entries))
     info.generation += 1
@@ -198,10 +199,6 @@ def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -
         disk.keep_time(os.path.join(root, STAGING, relative), written)  # or the last one by name were the one in use
     _compare(fold, info, disk, os.path.join(root, STAGING), target, session)
     _plan_removals(store, target, session, list(reader.states), plan)
-
-
-def _seq(entry: Entry) -> int:
-    return entry.seq
 
 
 def contents_of(target: Layout, session: str, entries: list[Entry], info: SessionInfo) -> dict[str, bytes]:

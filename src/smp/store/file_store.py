@@ -143,6 +143,7 @@ class FileStore:
         self.check_current()
         self.check_in_place()
         self._check_name(info.id)
+        info.uid = info.uid or ids.new_uid()
         try:
             if self.layout.info_file:
                 self._create_folder(info)

@@ -26,10 +26,11 @@ from smp.index.index import Index, current_folder, discard
 from smp.index.rows import Busy, Unusable
 from smp.model import ids
 from smp.model.fold import Trail
+from smp.model.naming import Names
 from smp.store import meanings
 from smp.store.finder import Finder
 from smp.store.looks import Looks
-from smp.store.record_reader import RecordReader
+from smp.store.record_reader import MARK, RecordReader
 from smp.store.words_ahead import with_words
 
 TYPE_CHECKING = False
@@ -353,8 +354,8 @@ class Indexer:
 
     def _reader(self, name: str, known: Known | None) -> IncrementReader:
         store = self._store
-        cursors = known.files if known is not None and known.whole else None
-        return IncrementReader(store.disk, store.layout, store.root, name, cursors)
+        begun = (known.files, Names.from_list(known.names)) if known is not None and known.whole else ()
+        return IncrementReader(store.disk, store.layout, store.root, name, *begun)
 
     # -- taking in
 
@@ -426,6 +427,7 @@ class Indexer:
             made = words.each if words is not None and words.are_of(reader) else ()
             index.replace(known, reader.fold.trails.values(), self._places(index, reader), made)
             known.whole = not reader.fold.orphans
+            known.names = reader.fold.names.to_list() if reader.fold.names else []
             known.seq = 0
             size = 0
         known.seq = max(known.seq, reader.fold.seq)
@@ -462,7 +464,7 @@ class Indexer:
     def _grow(self, index: Index, known: Known, reader: IncrementReader) -> bool:
         """Take in what was appended; False if that is not all that happened."""
         fold = reader.fold
-        if reader.reread or not known.whole or not known.files:
+        if reader.reread or not known.whole or not known.files or fold.is_rebuilt:
             return False
         if any(not cursor[8] and not reader.has_digest(file) for file, cursor in known.files.items()):
             return False  # somebody changed it within the tick in which it was read
@@ -483,7 +485,7 @@ class Indexer:
             for id, row in amended.items():
                 assert row is not None
                 trail = self.reader.trail(index, known.id, row, spans)
-                if trail is None:
+                if trail is None or not all(map(trail.is_own, fold.orphans[id])):
                     return False
                 for entry in sorted(fold.orphans[id], key=_number):
                     trail.append(entry)
@@ -505,8 +507,10 @@ class Indexer:
             first, end = entry.place
             return f"{number}:{first}:{end - first}"
 
+        mark = MARK if reader.fold.names else ""
+
         def places(trail: Trail) -> str:
-            return place(trail.first) if len(trail.entries) == 1 else " ".join(map(place, trail.entries))
+            return mark + (place(trail.first) if len(trail.entries) == 1 else " ".join(map(place, trail.entries)))
 
         return places
 

@@ -12,6 +12,7 @@ from smp.errors import SMPError
 from smp.files.disk import Spans
 from smp.index.rows import POSITION_BITS
 from smp.model.fold import Trail
+from smp.model.naming import Names
 from smp.store.left_out import PUT_AWAY, left_out
 
 TYPE_CHECKING = False
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from smp.model.record import Record
     from smp.store.file_store import FileStore
 
+MARK = "~ "  # before the places of memories of a session in which an id was given out twice
 _FOLDERS = 1000  # names of folders that are remembered
 
 
@@ -68,8 +70,11 @@ class RecordReader:
 
     def trail(self, index: Index, session: str, row: Row, spans: Spans) -> Trail | None:
         """All that happened to a memory, read from where it stands; None if something else stands there."""
-        layout, name_of, trail = self._store.layout, index.rows.name_of, None
-        for place in row.places.split(" "):
+        layout, name_of, trail, names, places = self._store.layout, index.rows.name_of, None, None, row.places
+        if places.startswith(MARK):
+            known = index.rows.session(session)
+            names, places = Names.from_list(known.names if known is not None else []), places[len(MARK) :]
+        for place in places.split(" "):
             number, begin, size = place.split(":")
             file, start, length = name_of(int(number)), int(begin), int(size)
             path = f"{self._folder(session)}{os.sep}{file}"
@@ -80,13 +85,14 @@ class RecordReader:
                 entry = layout.dialect.decode(pieces[0].fields, layout.kind_of(file), pieces[0].state, path, 0, 0)
             except (OSError, SMPError):
                 return None
-            if entry.id != row.id and not row.id.startswith(entry.id + "-dup"):
-                return None
             entry.place = (start, start + length)
+            if names is not None:
+                entry = names.resolved(entry)
+            if entry.id != row.id:
+                return None
             if trail is None:
                 if entry.op != "put":
                     return None
-                entry.id = row.id  # the second of two with one id has another one
                 trail = Trail(entry)
             else:
                 entry.type = trail.first.type

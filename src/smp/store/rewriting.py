@@ -84,20 +84,11 @@ def copy_of(entry: Entry) -> Entry:
 
 def entries_of(reader: SessionReader, ids: Iterable[str]) -> list[Entry]:
     """All entries of these memories: also copies of them, and what happened to one that is not there."""
-    wanted = set(ids)
-    others: set[Place] = set()
-    found: dict[Place, Entry] = {}
-    for name, trail in reader.fold.trails.items():
-        for entry in trail.entries:
-            if name in wanted:
-                found[place_of(entry)] = entry
-            elif entry.id in wanted or "-dup" in name:
-                others.add(place_of(entry))
-    for state in reader.states.values():
-        for entry in state.entries:
-            if entry.id in wanted and place_of(entry) not in others:
-                found[place_of(entry)] = entry
-    return list(found.values())
+    wanted, names = set(ids), reader.fold.names
+    entries = (entry for state in reader.states.values() for entry in state.entries)
+    if not names:
+        return [entry for entry in entries if entry.id in wanted]
+    return [entry for entry in entries if names.resolved(entry).id in wanted]
 
 
 def private_name(reader: SessionReader, name: str) -> str:

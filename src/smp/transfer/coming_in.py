@@ -141,6 +141,7 @@ def _check_together(carried: Exported, name: str) -> None:
 def stored(store: FileStore, carried: Exported) -> FileSession:
     """A session of what came in, or of a copy made here."""
     info = carried.info
+    info.uid = ids.new_uid()
     info.generation = max(info.generation, 1)  # so that the head keeps the numbers
     return place(store, info, carried.entries, store.config.override_session(info.config, info.id).quota_bytes)
 

@@ -12,6 +12,7 @@ from smp.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound, SMP
 from smp.model import ids
 from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
 from smp.model.fold import Trail
+from smp.model.naming import POINTING, targets_of
 from smp.model.record import CLASSES, same
 from smp.model.types import KINDS, PREFIXES
 from smp.write import validate
@@ -87,12 +88,13 @@ class Add(Wish):
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
         data, kind = draft.data, draft.kind.name
-        if draft.id is None and kind not in _REPLACING and "idempotency_key" not in data:
+        points = not POINTING.isdisjoint(data)
+        if draft.id is None and kind not in _REPLACING and "idempotency_key" not in data and not points:
             return  # most memories: they depend on no other
         self.memory_id = draft.id
         self.key = data.get("idempotency_key")
         self.replaces = kind == "agent_state" or (kind == "preference" and "key" in data)
-        self.needs_trails = self.replaces or self.key is not None or draft.id is not None
+        self.needs_trails = self.replaces or self.key is not None or draft.id is not None or points
 
     def resolve(self, work: Work) -> None:
         draft = self.draft
@@ -392,6 +394,11 @@ class Work:
         trail = self.known(name, deleted=op == RESTORE)
         self._amend(trail, Entry(op, trail.first.type, name, self.now, data, by=by, uid=trail.first.uid))
 
+    def _uids(self, data: dict[str, Any]) -> dict[str, str]:
+        """The uids of the memories of this session that the fields refer to, by the ids as they stand there."""
+        trails = {name: self.trail(name.removeprefix(f"{self.session}/")) for name in targets_of(data)}
+        return {name: trail.first.uid for name, trail in trails.items() if trail is not None and trail.first.uid}
+
     def _amend(self, trail: Trail, entry: Entry) -> None:
         self._write(entry)
         twin = trail.copy()
@@ -399,5 +406,7 @@ class Work:
         self._own[entry.id] = twin
 
     def _write(self, entry: Entry) -> None:
+        if not POINTING.isdisjoint(entry.data):
+            entry.uids = self._uids(entry.data) or None
         entry.seq = self._ledger.next_seq()
         self.entries.append(entry)

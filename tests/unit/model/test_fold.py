@@ -58,7 +58,7 @@ def test_the_last_of_deletion_and_restoration_holds(ops: list[str], deleted: boo
 
 def test_a_second_memory_with_an_id_is_shown_under_another() -> None:
     fold = folded(put(1), put(2, n=2), put(3, n=3))
-    assert list(fold.trails) == ["DEC-0001", "DEC-0001-dup2", "DEC-0001-dup3"]
+    assert list(fold.trails) == ["DEC-0001", "DEC-0002", "DEC-0003"]
     assert [(each.code, each.line) for each in fold.problems] == [("duplicate_id", 2), ("duplicate_id", 3)]
 
 
@@ -73,7 +73,7 @@ def test_the_same_entry_again_counts_once() -> None:
 def test_one_and_true_are_not_the_same_entry() -> None:
     twin = put(2, n=True)
     twin.at = put(1).at
-    assert list(folded(put(1, n=1), twin).trails) == ["DEC-0001", "DEC-0001-dup2"]
+    assert list(folded(put(1, n=1), twin).trails) == ["DEC-0001", "DEC-0002"]
 
 
 @pytest.mark.parametrize("op", [CHANGE, DELETE, RESTORE])

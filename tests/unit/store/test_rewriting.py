@@ -191,8 +191,9 @@ def test_only_the_copy_with_a_doubled_id_goes(memory: Memory, session: SessionMe
     path = Path(session._files.reader.folder, "decisions.jsonl")
     with path.open("a") as file:
         file.write('{"id":"DEC-0001","timestamp":"2026-01-01T00:00:00Z","decision":"needle again"}\n')
-    assert session.get("DEC-0001-dup2").decision == "needle again"
-    take_out(session, "DEC-0001-dup2")
+    doubled = session.records("decision")[-1]
+    assert (doubled.decision, doubled.id != "DEC-0001") == ("needle again", True)
+    take_out(session, doubled.id)
     assert session.get("DEC-0001").decision == "Keep"
     assert b"needle again" not in path.read_bytes()
 

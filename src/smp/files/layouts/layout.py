@@ -103,6 +103,8 @@ class Layout:
 def engine_fields(info: SessionInfo) -> Fields:
     """What SMP itself needs to remember of a session; left out as long as it is empty."""
     fields: Fields = {"format": info.format}
+    if info.uid:
+        fields["uid"] = info.uid
     if info.generation:
         fields.update(generation=info.generation, seq=info.seq, numbers=dict(info.numbers))
     return fields
@@ -144,6 +146,7 @@ def build_info(
         numbers=take(engine, "numbers", dict, {}),
         seq=take(engine, "seq", int, 0),
         format=take(engine, "format", int, 0),
+        uid=take(engine, "uid", str, ""),
         other=other,
     )
 
