@@ -87,7 +87,7 @@ class Repository:
         found = {}
         for row in listed.decode(errors="surrogateescape").split("\0"):
             facts, _, path = row.partition("\t")
-            if path in changed and not facts.startswith("160000"):
+            if path and path in changed and not facts.startswith("160000"):
                 found[path] = facts.split(" ")[1]
         return found
 
