@@ -131,7 +131,9 @@ def make_origin(folder: Path, layout: str, attributes: str | None = None) -> Clo
     return origin
 
 
-def copy_of(clone: Clone, folder: Path) -> Clone:
-    """A copy of a repository that was made once for many tests."""
+def copy_of(clone: Clone, folder: Path, now: datetime = START) -> Clone:
+    """A copy of a work tree, in which other tests find nothing of what is done there."""
     shutil.copytree(clone.folder, folder, symlinks=True)
-    return Clone(folder)
+    copy = Clone(folder)
+    copy.now = max(now, clone.now)
+    return copy
