@@ -262,10 +262,12 @@ def test_deletions_preferences_and_states_of_both_sides_are_merged(layout: str, 
     assert sorted(record.name for record in session.records(type="artifact")) == ["a.md", "b.md"]
 
 
-@needs_identity
-def test_the_later_preference_of_one_key_holds(layout: str, play: Any) -> None:
-    a, _ = play(layout, deletions_preferences_and_states)
-    assert a.opened().preferences()["style"] == "long"
+def test_the_later_preference_of_one_key_holds(layout: str, play: Any, tmp_path: Path) -> None:
+    a, b = play(layout, deletions_preferences_and_states)
+    clone = copy_of(a, tmp_path / "copy", b.now)
+    clone.write(lambda s: s.add_preference("style", "plain"), commit=None)
+    values = [str(record.value) for record in clone.opened().records(type="preference")]
+    assert sorted(values) == ["plain", "terse"]
 
 
 # -- conflicts

@@ -35,7 +35,7 @@ from smp.files.git_units import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from smp.files.codec import Codec
@@ -45,7 +45,10 @@ if TYPE_CHECKING:
 
 STATE_PREFIX = "STATE-"
 _NOT_COMPARED = frozenset(["access"])  # use counts: either value is fine
-_OF_AN_ENTRY = frozenset(["id", "seq", "tx", "type", "session_id", "uid", "uids", "schema", "timestamp", "ts", "author", "by"])  # fmt: skip
+_OF_AN_ENTRY = frozenset(
+    ["access", "smp", "hand", "id", "seq", "tx", "type", "session_id", "uid", "uids", "schema", "timestamp", "ts", "author", "by", "history",
+     "revision", "updated", "updated_by"]
+)  # fmt: skip
 _NESTED = ("data", "content")
 _END: Key = ("end of the file",)
 _IN_FOLDERS = ("agent-states", "artifacts")
@@ -247,19 +250,33 @@ class _Merge:
         ]
 
     def _conflicting_fields(self) -> None:
-        ours, theirs = self._changes(self.ours, self.theirs), self._changes(self.theirs, self.ours)
-        for memory in [memory for memory in ours if memory in theirs]:
-            mine, other = _values(ours[memory]), _values(theirs[memory])
-            fields = [name for name in mine if name in other and mine[name] != other[name]]
+        """What both sides changed in one memory, by change entries or in its first entry."""
+        ours, theirs = self._touched(self.ours, self.theirs), self._touched(self.theirs, self.ours)
+        memories = [memory for memory in ours if memory in theirs]
+        before = _by_memory(self.base.units.values(), memories)
+        states = [_by_memory(side.units.values(), memories) for side in (self.ours, self.theirs)]
+        for memory in memories:
+            base, mine, other = (_state(each.get(memory, [])) for each in (before, *states))
+            fields = [
+                name
+                for name in mine.keys() & other.keys()
+                if mine[name] != other[name]
+                and _set(ours[memory], name, base, mine)
+                and _set(theirs[memory], name, base, other)
+            ]
             if fields:
-                about = f"{ours[memory][0].name}: both sides changed {', '.join(map(str, fields))}."
-                self._conflict(_touching(ours[memory], fields), _touching(theirs[memory], fields), about)
+                about = f"{ours[memory][0].name}: both sides changed {', '.join(sorted(fields))}."
+                our_units, their_units = _touching(ours[memory], fields), _touching(theirs[memory], fields)
+                if any(unit.op == PUT and unit.key in self.base.units for unit in our_units + their_units):
+                    our_units, their_units = (_union(_first(each[memory]), units) for each, units in zip(states, (our_units, their_units), strict=True))  # fmt: skip
+                self._conflict(our_units, their_units, about)
 
-    def _changes(self, side: _Side, other: _Side) -> dict[str, list[Unit]]:
-        """The changes that only this side made, by memory."""
+    def _touched(self, side: _Side, other: _Side) -> dict[str, list[Unit]]:
+        """Entries that only this side added or edited and that set fields, by memory."""
         found: dict[str, list[Unit]] = {}
-        for key, unit in side.added.items():
-            if key not in other.units and (unit.op == CHANGE or _is_state(unit)):
+        for key, unit in side.units.items():
+            is_new = key in side.added and key not in other.units and (unit.op == CHANGE or _is_state(unit))
+            if is_new or (key in side.edited and unit.op in (PUT, CHANGE)):
                 found.setdefault(unit.memory, []).append(unit)
         return found
 
@@ -376,12 +393,29 @@ def _fields(unit: Unit) -> dict[str, Any]:
     return {name: value for name, value in inner.items() if name not in _OF_AN_ENTRY}
 
 
-def _values(units: list[Unit]) -> dict[str, Any]:
-    """The last value of each field that these entries set."""
+def _by_memory(units: Iterable[Unit], memories: list[str]) -> dict[str, list[Unit]]:
+    found: dict[str, list[Unit]] = {memory: [] for memory in memories}
+    for unit in units:
+        if unit.memory in found and unit.op in (PUT, CHANGE):
+            found[unit.memory].append(unit)
+    return found
+
+
+def _state(units: list[Unit]) -> dict[str, Any]:
+    """The value of each field after these entries."""
     values: dict[str, Any] = {}
     for unit in sorted(units, key=lambda unit: unit.order):
         values.update(_fields(unit))
     return values
+
+
+def _first(units: list[Unit]) -> list[Unit]:
+    return [unit for unit in units if unit.op == PUT]
+
+
+def _set(units: list[Unit], name: str, base: dict[str, Any], state: dict[str, Any]) -> bool:
+    """Whether these entries gave a field its value, which is another one than before."""
+    return any(name in _fields(unit) for unit in units) and (name not in base or state[name] != base[name])
 
 
 def _touching(units: list[Unit], fields: list[str]) -> list[Unit]:

