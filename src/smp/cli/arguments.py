@@ -61,7 +61,7 @@ def _excludes(word: str) -> bool:
 def parser_of(name: str) -> tuple[Parser, Callable[[Call], int | None]]:
     """The parser of a command and the function that runs it."""
     module = import_module(f"smp.cli.commands.{COMMANDS[name][0]}")
-    word = name.replace(" ", "_")
+    word = name.replace(" ", "_").replace("-", "_")
     run: Callable[[Call], int | None] = getattr(module, f"run_{word}")
     description, examples = _help_texts(run.__doc__ or COMMANDS[name][1])
     parser = Parser(

@@ -43,6 +43,10 @@ def main(argv: list[str] | None = None) -> int:
         from smp.hooks.entry import main as hook  # called at every prompt: nothing else is loaded
 
         hook(words[1:])
+    if words[:2] == ["git", "merge-driver"] and len(words) == 6:
+        from smp.cli.git_driver import main as merge_driver  # called by git for every file: nothing else is loaded
+
+        return merge_driver(words[2:])
     _have_streams()
     try:
         code = _run(words)

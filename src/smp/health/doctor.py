@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from smp.errors import SessionArchived, SessionNotFound, SMPError, StorageError
 from smp.health import contents, exposed, index_state, recalled, references, remains, repeats, room, staleness, upkeep
 from smp.health.access_rights import AccessRights
+from smp.health.git_merging import GitMerging
 from smp.health.locks import Locks
 from smp.health.report import PROBLEM, SEVERITIES, Checked, Finding, HealthReport, worst
 from smp.health.shelved import Archives, Trash
@@ -58,6 +59,7 @@ CHECKS: tuple[type[Check], ...] = (
     upkeep.State,
     upkeep.AuditLog,
     upkeep.HookFailures,
+    GitMerging,
 )
 
 

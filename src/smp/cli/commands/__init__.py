@@ -115,6 +115,9 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
         {
             "install": ("install", "Put memory into a coding agent or BMAD, or take it out"),
             "trust": ("trust", "Let hooks use the store of this project"),
+            "git setup": ("git", "Let git merge the store of this project entry by entry"),
+            "git check": ("git", "Check that no secret and no private file is staged"),
+            "git merge-driver": ("git", "Merge one file, called by git"),
             "hook": ("hook", "Recall and record, called by a coding agent at its events"),
             "mcp": ("mcp", "Serve the memory to an agent over MCP"),
         },

@@ -46,7 +46,17 @@ def run_validate(call: Call) -> int:
       smp validate --all && git commit -am "memories"
     """
     reports = {session.id: session.validate() for session in _sessions(call)}
+    _tell_of_git(call)
     return _answer(call, reports, _findings(reports))
+
+
+def _tell_of_git(call: Call) -> None:
+    from smp.files.git_repository import merges_without_driver
+
+    if merges_without_driver(call.memory.root) is not None:
+        from smp.health.git_merging import NO_DRIVER
+
+        call.remark(f"{NO_DRIVER} Register it: smp git setup")
 
 
 def _findings(reports: dict[str, Report]) -> Iterator[str]:

@@ -30,6 +30,7 @@ def init_arguments(parser: Parser) -> None:
         "folder", metavar="DIR", nargs="?", default=".", help="the project's folder (default: this one)"
     )
     parser.add_argument("--layout", choices=LAYOUTS, help="how memories look on disk (default: jsonl)")
+    parser.add_argument("--no-git", action="store_true", help="in a git work tree: do not set up merging")
 
 
 def run_init(call: Call) -> None:
@@ -40,7 +41,7 @@ def run_init(call: Call) -> None:
     single    .bmad/sessions  one file per session
     log       memory          one log per session, with deletions beside it
 
-    --root makes it in that very folder instead.
+    --root makes it in that very folder instead. In a git work tree it also does what `smp git setup` does.
 
     Examples:
       smp init
@@ -53,7 +54,14 @@ def run_init(call: Call) -> None:
     known = os.path.exists(os.path.join(root, "config.json"))
     call.use(open_memory(root, layout=call.options.layout))
     memory = call.memory
-    call.answer({"root": memory.root, "layout": memory.layout, "created": not known}, _welcome(call, memory, known))
+    facts: dict[str, Any] = {"root": memory.root, "layout": memory.layout, "created": not known}
+    if not call.options.no_git:
+        from smp.cli.commands.git import set_up_new_store
+
+        git = set_up_new_store(call, memory.root)
+        if git is not None:
+            facts["git"] = git
+    call.answer(facts, _welcome(call, memory, known))
 
 
 def _root_below(folder: str, layout: str | None) -> str:
