@@ -12,7 +12,8 @@ import time
 from typing import TYPE_CHECKING
 
 from smp.errors import InvalidConfig, SessionCorrupt
-from smp.files.codec import CONFLICT, EDITED, TORN, Piece
+from smp.files.codec import CONFLICT, EDITED, SIGNED, TORN, Piece
+from smp.files.folded import entries_of
 from smp.files.journal import QUARANTINE
 from smp.files.layouts.layout import PRIVATE
 from smp.files.session_reader import SessionReader
@@ -254,6 +255,9 @@ class _Repair:
         problems = {problem.code: problem for problem in self._problems_at(name, piece.line)}
         if "invalid" in problems:
             return self._put_aside(name, piece, data, problems["invalid"].message)
+        entries = self._entries(name, piece)
+        if len(entries) > 1:
+            return self._folded(name, piece, entries, problems, data)
         if "duplicate_entry" in problems:
             self._act(name, piece.line, "a word-for-word copy of another entry taken out")
             return b""
@@ -267,17 +271,43 @@ class _Repair:
             return self._encoded(name, piece, entry)
         return data
 
+    def _folded(
+        self, name: str, piece: Piece, entries: list[Entry], problems: dict[str, Problem], data: bytes
+    ) -> bytes:
+        """An entry with the changes of it. Of copies, `tidy` takes out those that stand in another entry as well."""
+        if "duplicate_id" in problems:
+            new = self._new_id(name, piece, entries[0])
+            for entry in entries:
+                entry.id = new
+        elif "edited" not in problems:
+            return data
+        else:
+            self._act(name, piece.line, f"{entries[0].id} was edited by hand; signed again as it stands")
+            if piece.state == EDITED:
+                self._aside.append((name, data))
+        for entry in entries:
+            entry.state, entry.schema = SIGNED, entry.schema or 1
+        return self._layout.encode_all(entries, self._session.session)
+
+    def _entries(self, name: str, piece: Piece) -> list[Entry]:
+        fields, kind = piece.fields or {}, self._layout.kind_of(name)
+        return entries_of(self._layout.dialect, fields, kind, piece.state, name, piece.line, 0)
+
     def _problems_at(self, name: str, line: int) -> list[Problem]:
         path = os.path.join(self._reader.folder, name)
         return [problem for problem in self._reader.problems() if problem.path == path and problem.line == line]
 
     def _renumbered(self, name: str, piece: Piece) -> bytes:
         entry = self._entry(name, piece)
+        entry.id = self._new_id(name, piece, entry)
+        return self._encoded(name, piece, entry)
+
+    def _new_id(self, name: str, piece: Piece, entry: Entry) -> str:
         prefix = KINDS[entry.type].prefix
         self._numbers[prefix] = self._numbers.get(prefix, 0) + 1
-        old, entry.id = entry.id, ids.numbered(prefix, self._numbers[prefix])
-        self._act(name, piece.line, f"{old} was taken twice; this one is {entry.id} now")
-        return self._encoded(name, piece, entry)
+        new = ids.numbered(prefix, self._numbers[prefix])
+        self._act(name, piece.line, f"{entry.id} was taken twice; this one is {new} now")
+        return new
 
     def _entry(self, name: str, piece: Piece) -> Entry:
         return self._layout.dialect.decode(

@@ -10,6 +10,7 @@ import os
 
 from smp.errors import SMPError
 from smp.files.disk import Spans
+from smp.files.folded import entries_of
 from smp.index.rows import POSITION_BITS
 from smp.model.fold import Trail
 from smp.store.left_out import PUT_AWAY, left_out
@@ -69,7 +70,7 @@ class RecordReader:
     def trail(self, index: Index, session: str, row: Row, spans: Spans) -> Trail | None:
         """All that happened to a memory, read from where it stands; None if something else stands there."""
         layout, name_of, trail = self._store.layout, index.rows.name_of, None
-        for place in row.places.split(" "):
+        for place in dict.fromkeys(row.places.split(" ")):  # entries that are folded into one have one place
             number, begin, size = place.split(":")
             file, start, length = name_of(int(number)), int(begin), int(size)
             path = f"{self._folder(session)}{os.sep}{file}"
@@ -77,20 +78,23 @@ class RecordReader:
                 pieces = layout.codec_of(file).decode(spans.read(path, start, length), start, 1)
                 if len(pieces) != 1 or pieces[0].fields is None or pieces[0].start != start:
                     return None
-                entry = layout.dialect.decode(pieces[0].fields, layout.kind_of(file), pieces[0].state, path, 0, 0)
+                entries = entries_of(
+                    layout.dialect, pieces[0].fields, layout.kind_of(file), pieces[0].state, path, 0, 0
+                )
             except (OSError, SMPError):
                 return None
-            if entry.id != row.id and not row.id.startswith(entry.id + "-dup"):
-                return None
-            entry.place = (start, start + length)
-            if trail is None:
-                if entry.op != "put":
+            for entry in entries:
+                if entry.id != row.id and not row.id.startswith(entry.id + "-dup"):
                     return None
-                entry.id = row.id  # the second of two with one id has another one
-                trail = Trail(entry)
-            else:
-                entry.type = trail.first.type
-                trail.append(entry)
+                entry.place = (start, start + length)
+                if trail is None:
+                    if entry.op != "put":
+                        return None
+                    entry.id = row.id  # the second of two with one id has another one
+                    trail = Trail(entry)
+                else:
+                    entry.type = trail.first.type
+                    trail.append(entry)
         return trail
 
     def _folder(self, session: str) -> str:
