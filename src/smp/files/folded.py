@@ -156,7 +156,8 @@ def _step(step: Fields, first: Entry, now: dict[str, Any], dialect: Dialect, sta
         _apply(now, before)
     elif "reason" in step:
         data = {"reason": step["reason"]}
-    entry = Entry(op, first.type, first.id, at if state == SIGNED else parse(at, "history"), data, _integer(step, "seq"))  # type: ignore[arg-type]
+    moment = str(at) if state == SIGNED else parse(at, "history")
+    entry = Entry(op, first.type, first.id, moment, data, _integer(step, "seq"))
     entry.by, entry.uid = step.get("by"), first.uid
     entry.revision, entry.schema = _integer(step, "revision"), _integer(step, "schema")
     if isinstance(step.get("uids"), dict):

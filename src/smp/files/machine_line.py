@@ -88,27 +88,32 @@ def _taken(fields: Fields) -> str:
             tokens.append(f"{name}={fields.pop(name)}")
     if "uids" in fields and _are_references(fields["uids"]):
         tokens.append("refs=" + ",".join([f"{id}:{uid}" for id, uid in fields.pop("uids").items()]))
+    fraction = _taken_fraction(fields)
+    if fraction:
+        tokens.append(f"us={fraction}")
+    if is_numbered:
+        schema = fields.get("schema")
+        if not _is_number(schema):
+            tokens.append("schema=-")
+        elif fields.pop("schema") != 1:
+            tokens.append(f"schema={schema}")
+    if fields.get("hand") in _STATES:
+        tokens.append(f"hand={fields.pop('hand')}")
+    return " ".join(tokens)
+
+
+def _taken_fraction(fields: Fields) -> str:
+    """Round the entry's time down to a second; the microseconds that it lost, six digits, or nothing."""
     for name in _TIMES:
         if name in fields:
             value = fields[name]
             if type(value) is str and len(value) == 27 and value[19] == "." and value[26] == "Z":
                 fraction = value[20:26]
                 if fraction.isascii() and fraction.isdigit():
-                    tokens.append(f"us={fraction}")
                     fields[name] = value[:19] + "Z"
-            break
-    if is_numbered:
-        schema = fields.get("schema")
-        if schema is None and "schema" not in fields:
-            tokens.append("schema=-")
-        elif _is_number(schema):
-            if fields.pop("schema") != 1:
-                tokens.append(f"schema={schema}")
-        else:
-            tokens.append("schema=-")
-    if fields.get("hand") in _STATES:
-        tokens.append(f"hand={fields.pop('hand')}")
-    return " ".join(tokens)
+                    return fraction
+            return ""
+    return ""
 
 
 def _put_back(fields: Fields, text: str) -> None:

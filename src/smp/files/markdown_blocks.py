@@ -45,9 +45,25 @@ import json
 import re
 from typing import Any
 
-from smp.files.codec import DAMAGED, EDITED, SIGNED, TORN, UNSIGNED, Fields, Piece, around, signature
+from smp.files.codec import (
+    DAMAGED,
+    EDITED,
+    NOT_KNOWN,
+    SIGNED,
+    TORN,
+    UNSIGNED,
+    Fields,
+    Piece,
+    around,
+    signature,
+    was_whole,
+)
 from smp.files.machine_line import before_damaged_closing, highest_seq, join, split
 from smp.files.yaml_list import read_both_sides
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from smp.files.codec import Stored
 
 _TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)Z")
 _SHOWN_TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}(:[0-9]{2}(?:\.[0-9]{1,6})?)?)( ?UTC|Z)?")
@@ -159,8 +175,11 @@ class MarkdownBlocks:
         return [*lines, "", body, "", ""]
 
     # --------------------------------------------------------------------------------------------------- reading
-    def decode(self, data: bytes, offset: int = 0, line: int = 1) -> list[Piece]:
-        return read_both_sides(data, offset, line, self._read, lone_divider=False)
+    def decode(self, data: bytes, offset: int = 0, line: int = 1, stored: Stored = NOT_KNOWN) -> list[Piece]:
+        here = (stored[0], stored[1] - offset)
+        return read_both_sides(
+            data, offset, line, lambda text, first: self._read(text, first, here), lone_divider=False
+        )
 
     def span(self, data: bytes, start: int, end: int) -> tuple[int, int]:
         return around(data, start, end, rule=True)
@@ -169,7 +188,7 @@ class MarkdownBlocks:
         found = self._next_heading(data, 0, len(data))
         return found.start() if found else -1
 
-    def _read(self, data: bytes, at_file_start: bool) -> list[Piece]:
+    def _read(self, data: bytes, at_file_start: bool, stored: Stored) -> list[Piece]:
         limit = self._cut_heading(data)
         headings = self._headings(data, limit)
         done = 0  # everything before is a piece or needs none
@@ -183,7 +202,7 @@ class MarkdownBlocks:
             stop = headings[n + 1].start() if n + 1 < len(headings) else limit
             if done < heading.start():
                 pieces.extend(_stray(data, done, heading.start()))
-            pieces.append(self._block(data, heading, stop, stop == limit, highest))
+            pieces.append(self._block(data, heading, stop, stop == limit, highest, stored))
             highest = max(highest, highest_seq(pieces[-1].fields))
             done = pieces[-1].end
         pieces.extend(_stray(data, done, limit))
@@ -217,7 +236,9 @@ class MarkdownBlocks:
             at = data.find(mark, at + 1, limit)
         return None
 
-    def _block(self, data: bytes, heading: re.Match[bytes], stop: int, is_last: bool, highest: int) -> Piece:
+    def _block(
+        self, data: bytes, heading: re.Match[bytes], stop: int, is_last: bool, highest: int, stored: Stored
+    ) -> Piece:
         start = heading.start()
         end = _find_end(data, start, stop)
         if end is not None:
@@ -235,7 +256,7 @@ class MarkdownBlocks:
             return self._entry(closed[0], heading, trimmed, EDITED, "its end comment is damaged", machine)
         seq = int(heading[5] or 0)
         if seq > highest:
-            if is_last:
+            if is_last and not was_whole(seq, start, stored):
                 return Piece(start, stop, 0, TORN, None, _CUT_OFF)
             return self._entry(raw, heading, trimmed, EDITED, "its end comment is gone", f"seq={seq} schema=-", False)
         return self._entry(raw, heading, trimmed, UNSIGNED, is_closed=False)

@@ -253,7 +253,7 @@ class SessionReader:
     def decode(self, name: str, data: bytes, state: FileState) -> None:
         """Add the entries of a file's rest to its state; stop before a torn end or an unfinished group."""
         codec, kind = self.layout.codec_of(name), self.layout.kind_of(name)
-        pieces = codec.decode(data, state.end, state.line)
+        pieces = codec.decode(data, state.end, state.line, (self._complete_until, self._noted_bytes.get(name, 0)))
         start = state.end
         end = start + len(data)
         last_seq = state.entries[-1].seq if state.entries else 0

@@ -16,6 +16,7 @@ structure. A field of the caller's that is called smp is written with its key in
 The comment ` #3` behind the id is the *begin mark*: the entry's number. A last entry without a machine line is an
 unfinished write if it has a begin mark with a number larger than all before it in the file, because numbers only grow.
 Without a mark a person typed it; with a number that is already there a person copied it from another entry. Both count.
+So does one that was whole once, as the writers' notes tell (`stored`): a person took its machine line away.
 
 Reading goes by lines first: an item starts at a `- ` that is not deeper than the item before it, and ends after its
 machine line or before the next item. Each item is then parsed alone, so damage stays where it is. Hand-written lists
@@ -40,6 +41,7 @@ from smp.files.codec import (
     CONFLICT,
     DAMAGED,
     EDITED,
+    NOT_KNOWN,
     SIGNED,
     TORN,
     UNSIGNED,
@@ -47,9 +49,14 @@ from smp.files.codec import (
     Piece,
     around,
     signature,
+    was_whole,
 )
 from smp.files.machine_line import before_damaged_closing, highest_seq, join, split
 from smp.files.yaml_text import Unreadable, emit_mapping, read_item, read_value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from smp.files.codec import Stored
 
 _BOM = b"\xef\xbb\xbf"
 _ITEM_INDENT, _FIELD_INDENT = "  - ", "    "
@@ -93,8 +100,9 @@ class YamlList:
             item += machine.encode() + b" "
         return b"\n%b%b\n" % (item, signature(item).encode())
 
-    def decode(self, data: bytes, offset: int = 0, line: int = 1) -> list[Piece]:
-        return read_both_sides(data, offset, line, self._read, lone_divider=True)
+    def decode(self, data: bytes, offset: int = 0, line: int = 1, stored: Stored = NOT_KNOWN) -> list[Piece]:
+        here = (stored[0], stored[1] - offset)
+        return read_both_sides(data, offset, line, lambda text, first: self._read(text, first, here), lone_divider=True)
 
     def span(self, data: bytes, start: int, end: int) -> tuple[int, int]:
         return around(data, start, end)
@@ -103,12 +111,12 @@ class YamlList:
         at = data.find(b"\n  - id: ")
         return at + 1 if at >= 0 else -1
 
-    def _read(self, data: bytes, at_file_start: bool) -> list[Piece]:
+    def _read(self, data: bytes, at_file_start: bool, stored: Stored) -> list[Piece]:
         if at_file_start and self._is_cut_header(data):
             return [Piece(0, len(data), 0, TORN, None, "the write of the file's first lines was cut off")]
         last = data.rfind(b"\n") + 1
         cut = last if data[last:] in _CUT_INDENTS else len(data)
-        pieces = self._pieces(data[:cut] if cut < len(data) else data)
+        pieces = self._pieces(data[:cut] if cut < len(data) else data, stored)
         if cut < len(data):
             start = pieces.pop().start if pieces and pieces[-1].state == TORN else cut
             pieces.append(Piece(start, len(data), 0, TORN, None, _CUT_OFF))
@@ -118,13 +126,13 @@ class YamlList:
         comment, _, key = data.partition(b"\n")
         return comment.startswith(b"#") and len(key) <= len(self._key) and f"{self._key}:".encode().startswith(key)
 
-    def _pieces(self, data: bytes) -> list[Piece]:
+    def _pieces(self, data: bytes, stored: Stored) -> list[Piece]:
         pieces: list[Piece] = []
         done = highest = 0  # everything before is a piece or needs none; the largest number so far
         for item in self._items(data):
             pieces.extend(_stray(data, done, item.start))
             if item.column >= 0:
-                pieces.append(_entry(data, item, highest))
+                pieces.append(_entry(data, item, highest, stored))
                 highest = max(highest, highest_seq(pieces[-1].fields))
             done = item.end
         pieces.extend(_stray(data, done, len(data)))
@@ -227,13 +235,15 @@ def _stray(data: bytes, start: int, end: int) -> list[Piece]:
     return [Piece(*span, 0, DAMAGED, None, "stray text, not part of an entry")] if span else []
 
 
-def _entry(data: bytes, item: _Item, highest: int) -> Piece:
+def _entry(data: bytes, item: _Item, highest: int, stored: Stored) -> Piece:
     """The piece for one item. Whether it is torn is asked first: a cut may well fall inside a character."""
     start, end = item.start, item.end
     if item.sum_at >= 0:
         state = SIGNED if signature(data[start : item.sum_at]) == item.sum else EDITED
         message = "" if state == SIGNED else "changed since it was signed"
-        return _parsed(data[start : item.closing_at], start, end, state, message, item.machine.decode("utf-8", "replace"))
+        return _parsed(
+            data[start : item.closing_at], start, end, state, message, item.machine.decode("utf-8", "replace")
+        )
     raw = data[start:end].rstrip() + b"\n"
     for trimmed in (data[start:end], raw):
         closed = before_damaged_closing(trimmed, _CLOSING, b"\n")
@@ -241,7 +251,8 @@ def _entry(data: bytes, item: _Item, highest: int) -> Piece:
             return _parsed(closed[0], start, start + len(raw), EDITED, "its machine line is damaged", closed[1])
     mark = _BEGIN_MARK.match(raw)
     seq = int(mark[1]) if mark else 0
-    if end == len(data) and (seq > highest or _is_cut_beginning(data[start:end])):
+    may_be_cut = seq > highest and not was_whole(seq, start, stored)
+    if end == len(data) and (may_be_cut or _is_cut_beginning(data[start:end])):
         return Piece(start, end, 0, TORN, None, _CUT_OFF)
     end = min(end, start + len(raw))
     if seq <= highest:

@@ -484,7 +484,8 @@ def test_an_entry_of_ours_without_its_end_comment_counts_as_edited() -> None:
 
 
 @pytest.mark.parametrize(
-    "typed", [b"\n## Turn 4\nmine", b"\n## Turn 4 - 2026-01-11 14:30:00\n**Speaker:** me\n\nmine", b"\n## Turn 4\n\nmine\n"]
+    "typed",
+    [b"\n## Turn 4\nmine", b"\n## Turn 4 - 2026-01-11 14:30:00\n**Speaker:** me\n\nmine", b"\n## Turn 4\n\nmine\n"],
 )
 def test_a_last_turn_typed_by_hand_is_unsigned_and_never_torn(typed: bytes) -> None:
     pieces = codec.decode(FILE + typed)

@@ -207,7 +207,9 @@ json_values = st.recursive(
 @given(st.dictionaries(texts, json_values, max_size=6))
 @example({"smp": "sha256:0123456789abcdef", "checksum": "a", "id": "DEC-0001", "seq": 1})
 @example({"smp": {"smp": None}})
-@example({"seq": 0, "schema": 0, "uid": "a b", "uids": {"a b": "c"}, "tx": 1, "history": [{"seq": 1}, 2], "hand": "edited"})
+@example(
+    {"seq": 0, "schema": 0, "uid": "a b", "uids": {"a b": "c"}, "tx": 1, "history": [{"seq": 1}, 2], "hand": "edited"}
+)
 @example({"seq": True, "schema": None, "history": [{"seq": 1, "at": "2026-01-11T14:30:05.123456Z"}], "timestamp": 5})
 @example({"timestamp": "2026-01-11T14:30:05.123456Z", "updated": "2026-01-11T14:30:05.000001Z", "uids": {"A-1": "x"}})
 @example({"k" * 1500: {"q" * 3000: ["x", {"z" * 1100: "a\nb"}]}})

@@ -48,7 +48,10 @@ def act(session: SessionMemory, random_: random.Random, clock: FrozenClock) -> N
         fields = {} if value is None else {name: value}
         kind = random_.choice(("decision", "finding", "artifact"))
         text = {"decision": "decision", "finding": "finding", "artifact": "content"}[kind]
-        session.add(kind, {text: f"text {random_.randrange(1000)}", **({"name": "a.md"} if kind == "artifact" else {}), **fields})
+        session.add(
+            kind,
+            {text: f"text {random_.randrange(1000)}", **({"name": "a.md"} if kind == "artifact" else {}), **fields},
+        )
         return
     if what == 3:
         with session.transaction() as tx:
