@@ -7,6 +7,7 @@
 | index | daily | the index is compared with the files, and made anew if it is damaged |
 | archive | daily | sessions that were not used for `lifecycle.archive_days` are archived |
 | access | daily | what the access log knows goes into the files |
+| tidy | daily | in the `markdown` layout, changes are folded into the entries that they change |
 | retention | daily | if `retention.enabled`: memories that were kept long enough go to the trash |
 | purge | weekly | what was deleted `lifecycle.purge_days` ago goes, announced a day before |
 
@@ -34,6 +35,7 @@ from smp.store.folding import empty_log, noted_accesses
 from smp.store.removing import announce_purge, purge_session
 from smp.store.shelf import Shelf
 from smp.store.standings import due_to_archive, marks_of, times_of
+from smp.store.tidying import tidy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,6 +54,7 @@ EVERY = {
     "index": timedelta(days=1),
     "archive": timedelta(days=1),
     "access": timedelta(days=1),
+    "tidy": timedelta(days=1),
     "retention": timedelta(days=1),
     "purge": timedelta(days=7),
 }
@@ -221,6 +224,12 @@ class _Maintenance:
                 yield f"{name}: uses of {_memories(count)}"
         if end:
             empty_log(self._store, end)
+
+    def _tidy(self) -> Iterator[str]:
+        for name in self._store.session_ids() if self._store.layout.dialect.folds else ():
+            done = tidy(self._store.session(name), dry_run=self._dry_run)
+            if done.ids:
+                yield f"{name}: folded the changes of {_memories(len(done.ids))}"
 
     def _retention(self) -> Iterator[str]:
         for name, config in self._with_settings():

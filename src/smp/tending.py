@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from smp.store.file_session import FileSession
     from smp.store.folding import Used
     from smp.store.standings import Standing
+    from smp.store.tidying import Tidied
     from smp.write.batch import Wish
 
 GENTLE, FORCED = "gentle", "forced"
@@ -117,6 +118,15 @@ class Tending(SessionForgetting):
         from smp.store.sizes import report
 
         return report(self._files, self.config, self._policy(), self._now())
+
+    def tidy(self, *, dry_run: bool = False) -> Tidied:
+        """Fold changes into the entries that they change, so that the files of the `markdown` layout show what holds.
+
+        Memories, histories and `as_of` stay as they are. In other layouts there is nothing to fold.
+        """
+        from smp.store.tidying import tidy
+
+        return tidy(self._files, dry_run=dry_run)
 
     # -- compaction
 

@@ -292,7 +292,9 @@ def check_nothing_thrown_away(system: MemorySystem, old: bytes, new: bytes) -> N
     lines = {line.strip() for line in re.split(rb"[\r\n]+", new.removeprefix(b"\xef\xbb\xbf"))}
     for line in lines:
         inner = line.strip(b"\0 ")
-        signed = re.search(rb"checksum|sha256|^tx: |timestamp|[\0-\x1f]|  ", inner)  # written anew, if it was edited
+        signed = re.search(
+            rb"checksum|sha256|^smp: |^<!-- end |^tx: |timestamp|[\0-\x1f]|  ", inner
+        )  # written anew, if it was edited
         if len(inner) > 3 and inner.replace(b'"', b"").lower() not in kept and not signed and line not in old:
             raise Wrong(f"{inner!r} is nowhere")
 

@@ -47,6 +47,10 @@ class Piece:
         return f"Piece({self.start}-{self.end}, line {self.line}, {self.state}, {self.fields or self.message})"
 
 
+Stored = tuple[int, int]
+NOT_KNOWN: Stored = (0, 0)
+
+
 class Codec(Protocol):
     """Bytes of a file <-> pieces. Offsets are into the data given plus `offset`; lines count from `line`."""
 
@@ -56,9 +60,11 @@ class Codec(Protocol):
     def encode(self, fields: Fields) -> bytes:
         """One entry, whole lines, ending in a newline."""
 
-    def decode(self, data: bytes, offset: int = 0, line: int = 1) -> list[Piece]:
+    def decode(self, data: bytes, offset: int = 0, line: int = 1, stored: Stored = NOT_KNOWN) -> list[Piece]:
         """All pieces of a file, or of its rest from an entry's start on. A torn piece can only be the last.
 
+        `stored` is up to which number and up to which byte entries of this file are known to have been written whole.
+        An entry that lost its end since was edited by a person; without that knowledge it counts as torn.
         Blank lines, headers and comments give no piece.
         """
 
@@ -77,6 +83,11 @@ def signature(signed: bytes) -> str:
     if b"\r" in signed:
         signed = signed.replace(b"\r\n", b"\n")
     return "sha256:" + sha256_hex(signed)[:16]
+
+
+def was_whole(seq: int, start: int, stored: Stored) -> bool:
+    """Whether an entry is known to have been written whole, so that a person must have taken its end away."""
+    return 0 < seq <= stored[0] and start < stored[1]
 
 
 def around(data: bytes, start: int, end: int, *, rule: bool = False) -> tuple[int, int]:

@@ -48,19 +48,22 @@ class Dialect:
         outside: tuple[str, ...] = (),
         writes_type: bool = False,
         writes_session: bool = False,
+        folds: bool = False,
     ) -> None:
         self.time = time
         self.nest = nest  # the inner object that holds a memory's fields, if any
         self.outside = frozenset(outside)  # fields that stay outside of it
         self.writes_type = writes_type
         self.writes_session = writes_session
+        self.folds = folds  # whether changes can be folded into the entry that they change, see `smp.files.folded`
+        reserved = _RESERVED | {"smp", "history", "hand"} if folds else _RESERVED
         self._to_file = {kind: {**names.get("*", {}), **names.get(kind, {})} for kind in KINDS}
         self._from_file = {
             kind: {**{theirs: ours for ours, theirs in table.items()}, time: "created"}
             for kind, table in self._to_file.items()
         }
         self._taken = {
-            kind: _RESERVED | KINDS[kind].aliases.keys() | {time, *table.values()} | ({nest} if nest else set())
+            kind: reserved | KINDS[kind].aliases.keys() | {time, *table.values()} | ({nest} if nest else set())
             for kind, table in self._to_file.items()
         }
         self._odd = {kind: self._taken[kind] - table.keys() for kind, table in self._to_file.items()}
@@ -91,9 +94,7 @@ class Dialect:
         if entry.op == CHANGE:
             fields["revision"] = entry.revision
             fields["updated"], fields["updated_by"] = entry.at, entry.by
-            changes: Fields = {}
-            self._add_renamed(changes, entry.type, entry.data, self._taken[entry.type] - {"id"})
-            fields["changes"] = changes
+            fields["changes"] = self.encode_fields(entry.type, entry.data)
         else:
             word = "deleted" if entry.op == DELETE else "restored"
             fields[word], fields[word + "_by"] = entry.at, entry.by
@@ -101,6 +102,15 @@ class Dialect:
         fields["uid"], fields["uids"] = entry.uid or None, entry.uids or None
         fields["schema"] = entry.schema
         return {name: value for name, value in fields.items() if value is not None or name == "changes"}
+
+    def encode_fields(self, kind: str, data: dict[str, Any]) -> Fields:
+        """Some fields of a memory under the names of the file."""
+        fields: Fields = {}
+        self._add_renamed(fields, kind, data, self._taken[kind] - {"id"})
+        return fields
+
+    def decode_fields(self, kind: str, fields: Fields) -> dict[str, Any]:
+        return self._renamed(fields, kind)
 
     def _add_named(self, fields: Fields, kind: str, data: dict[str, Any]) -> None:
         outside, inner = self.outside, fields

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 
-from smp.files.codec import CONFLICT, DAMAGED, EDITED, SIGNED, TORN, UNSIGNED, Piece, signature
+from smp.files.codec import CONFLICT, DAMAGED, EDITED, NOT_KNOWN, SIGNED, TORN, UNSIGNED, Piece, signature
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-    from smp.files.codec import Fields
+    from smp.files.codec import Fields, Stored
 
 _START = b'{"id":"'
 _SIGNATURE = b',"checksum":"'
@@ -60,7 +60,7 @@ class JsonLines:
         body = to_json(fields).encode()[:-1]
         return b"".join((body, _SIGNATURE, signature(body).encode(), b'"}\n'))
 
-    def decode(self, data: bytes, offset: int = 0, line: int = 1) -> list[Piece]:
+    def decode(self, data: bytes, offset: int = 0, line: int = 1, stored: Stored = NOT_KNOWN) -> list[Piece]:
         pieces: list[Piece] = []
         start, end = len(_BOM) if offset == 0 and data.startswith(_BOM) else 0, len(data)
         while start < end:

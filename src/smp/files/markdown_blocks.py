@@ -5,23 +5,23 @@
 
     ---
 
-    ## Turn 1 - 2026-01-11 14:30:00
-    **Id:** TURN-0001
-    **Seq:** 1
+    ## Turn 1 - 2026-01-11 14:30:00 <!-- 1 -->
     **Speaker:** user
     **Memory-Refs:** [DEC-0001, FIND-0002]
 
     Let's review the authentication requirements.
 
-    <!-- end TURN-0001 sha256:0123456789abcdef -->
+    <!-- end TURN-0001 seq=1 uid=khmedagg sha256:0123456789abcdef -->
 
     ---
 
-An entry is a blank line, the heading, `**Key:** value` lines (`memory_refs` <-> `Memory-Refs`; `Id` first and `Seq`
-second where given), a blank line, the body, a blank line, the end comment, a blank line and `---`. The end comment
-signs the bytes from the heading up to itself. The heading's time is the entry's own unless a word (changed, deleted,
-restored) stands before it. Three lines are ours and no fields; fields of those names, with names that are not
-snake_case, or of the body's name but without text go into Extra:
+An entry is a blank line, the heading, `**Key:** value` lines (`memory_refs` <-> `Memory-Refs`), a blank line, the body, a
+blank line, the end comment, a blank line and `---`. The end comment holds what only SMP needs (`machine_line`) and signs
+the bytes from the heading up to the signature. The heading gives the id (`**Id:**` stands below it only if that would be
+another one) and the entry's time, unless a word (changed, deleted, restored) stands before it. The comment behind it is
+the *begin mark*: the entry's number. It tells an unfinished write from a typed block in the same way as in `yaml_list`.
+Three lines are ours and no fields; fields of those names, with names that are not snake_case, or of the body's name but
+without text go into Extra:
     **Extra:** {"odd key": 1}       all such fields, as JSON
     **Encoding:** json              the body is one JSON string, because it holds CR, controls or odd line breaks
     **Body:** none                  there is no body (`text`: there is one, but not a single field)
@@ -30,11 +30,12 @@ Values: text stands plain unless it could be read as something else, lists of wo
 Body: as it is, but a line that looks like structure (after any number of backslashes) has one backslash more:
 `## Turn `, `<!-- end `, `---` alone, and git's conflict markers.
 
-Guarantees: those of `codec`, for fields with `id` and `seq`: cut at any byte, such an entry is TORN or leaves no trace.
-A hand-written block needs no more than its heading; its id follows from the number there. An entry of ours that lost
-its end comment is EDITED, and TORN only at the end of a file. If no more than two bytes of the end comment were changed
-it is EDITED also there: it was once complete.
-Non-guarantees: without `id` and `seq` a cut entry cannot be told from a hand-written one.
+Guarantees: those of `codec`, for fields with a `seq` that is larger than those before it: cut at any byte, such an entry
+is TORN or leaves no trace. A hand-written block needs no more than its heading; its id follows from the number there. An
+entry of ours that lost its end comment is EDITED, and TORN only at the end of a file. If its end comment was damaged but
+once complete, it is EDITED also there.
+Non-guarantees: without `seq` a cut entry cannot be told from a hand-written one. A heading in a last line without a line
+end counts as cut.
 """
 
 from __future__ import annotations
@@ -44,8 +45,25 @@ import json
 import re
 from typing import Any
 
-from smp.files.codec import DAMAGED, EDITED, SIGNED, TORN, UNSIGNED, Fields, Piece, around, signature
-from smp.files.yaml_list import is_cut_after, nearly_equal, read_both_sides
+from smp.files.codec import (
+    DAMAGED,
+    EDITED,
+    NOT_KNOWN,
+    SIGNED,
+    TORN,
+    UNSIGNED,
+    Fields,
+    Piece,
+    around,
+    signature,
+    was_whole,
+)
+from smp.files.machine_line import before_damaged_closing, highest_seq, join, split
+from smp.files.yaml_list import read_both_sides
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from smp.files.codec import Stored
 
 _TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)Z")
 _SHOWN_TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}(:[0-9]{2}(?:\.[0-9]{1,6})?)?)( ?UTC|Z)?")
@@ -57,7 +75,8 @@ _CUT_OFF = "the write of this entry was cut off"
 
 _TITLE = re.compile(r"[A-Za-z][A-Za-z0-9 _-]*")
 _TITLE_LIMIT = 100
-_END = re.compile(rb"<!-- end (\S+) (sha256:[0-9a-f]{16}) -->[ \t]*\r?(?:\n|\Z)")
+_END = re.compile(rb"<!-- end (\S+) ((?:[^\n]* )?)(sha256:[0-9a-f]{16}) -->[ \t]*\r?(?:\n|\Z)")
+_END_START, _END_STOP = b"<!-- end ", b" -->\n"
 _RULE = re.compile(rb"^---[ \t]*\r?$", re.MULTILINE)
 _ABOUT = b"<!-- SMP format "
 _ENTRY_TAIL = b"\n---\n"
@@ -86,7 +105,8 @@ class MarkdownBlocks:
         name = re.escape(label)
         words = "|".join([word for _, word in _CHANGES])
         self._heading = re.compile(
-            rf"## {name} (?:([0-9]+)|(\S+)(?=(?:{words})? - ))({words})?(?: - ([^\n]*)|[ \t]*\r?)(?:\n|\Z)".encode()
+            rf"## {name} (?:([0-9]+)|(\S+)(?=(?:{words})? - ))({words})?"
+            rf"(?: - ([^\n]*?))?(?: <!-- ([0-9]{{1,15}}) -->)?[ \t]*\r?(?:\n|\Z)".encode()
         )
         structural = rf"\\*(?:## {name} |<!-- end |---[ \t]*$|([<|>])\1{{6}}(?: |$)|={{7}}[ \t]*$)"
         self._to_escape = re.compile(f"^(?={structural})", re.MULTILINE)
@@ -97,31 +117,43 @@ class MarkdownBlocks:
         title, word = " ".join(title.split()), self._label.lower()
         one = f"an {word}" if word[0] in "aeiou" else f"a {word}"
         return (
-            f"# {title}\n<!-- SMP format 1. Times are UTC. You may edit, add or remove {word}s; "
-            f'{one} ends before the next "## {self._label}" line. -->\n\n---\n'
+            f"# {title}\n<!-- SMP format 1. Times are UTC. Add, edit or remove {word}s: {one} is a line "
+            f'"## {self._label}" with a number, below it the text; SMP adds the time. -->\n\n---\n'
         ).encode()
 
     # --------------------------------------------------------------------------------------------------- writing
     def encode(self, fields: Fields) -> bytes:
-        lines = [self._heading_line(fields)]
+        shown, machine = split(fields)
+        number = _shown_id(shown.get("id"))
+        mark = f" <!-- {fields['seq']} -->" if "seq" in fields and "seq" not in shown else ""
+        lines = [self._heading_line(shown, number) + mark]
         extra: Fields = {}
-        body = fields.get(self._body_key)
-        for key, value in _in_order(fields).items():
+        body = shown.get(self._body_key)
+        for key, value in shown.items():
             title = _title(key)
             if key == self._body_key:
                 if not isinstance(value, str):
                     extra[key] = value
             elif title is None:
                 extra[key] = value
+            elif key == "id":
+                if value is None or value != self._id_in_heading(number):
+                    lines.insert(1, f"**Id:** {_value_text(value)}")
             elif key != self._time_key or not _is_time(value):
                 lines.append(f"**{title}:** {_value_text(value)}")
         if extra:
             lines.append(f"**Extra:** {_json(extra)}")
         block = "\n".join(lines + self._body_lines(body, len(lines) > 1)).encode()
-        return b"\n%b%b\n---\n" % (block, _end_comment(_end_name(fields), block))
+        block += b"<!-- end %b %b" % (_end_name(fields), machine.encode() + b" " if machine else b"")
+        return b"\n%b%b -->\n\n---\n" % (block, signature(block).encode())
 
-    def _heading_line(self, fields: Fields) -> str:
-        number = _shown_id(fields.get("id"))
+    def _id_in_heading(self, number: str) -> str | None:
+        """The id that a heading with this number or name gives."""
+        if number == _NO_ID:
+            return None
+        return f"{self._id_prefix}-{number:0>4}" if number.isascii() and number.isdigit() else number
+
+    def _heading_line(self, fields: Fields, number: str) -> str:
         if self._time_key in fields:
             return f"## {self._label} {number} - {_shown_time(fields[self._time_key])}"
         for key, word in _CHANGES:
@@ -143,8 +175,11 @@ class MarkdownBlocks:
         return [*lines, "", body, "", ""]
 
     # --------------------------------------------------------------------------------------------------- reading
-    def decode(self, data: bytes, offset: int = 0, line: int = 1) -> list[Piece]:
-        return read_both_sides(data, offset, line, self._read, lone_divider=False)
+    def decode(self, data: bytes, offset: int = 0, line: int = 1, stored: Stored = NOT_KNOWN) -> list[Piece]:
+        here = (stored[0], stored[1] - offset)
+        return read_both_sides(
+            data, offset, line, lambda text, first: self._read(text, first, here), lone_divider=False
+        )
 
     def span(self, data: bytes, start: int, end: int) -> tuple[int, int]:
         return around(data, start, end, rule=True)
@@ -153,7 +188,7 @@ class MarkdownBlocks:
         found = self._next_heading(data, 0, len(data))
         return found.start() if found else -1
 
-    def _read(self, data: bytes, at_file_start: bool) -> list[Piece]:
+    def _read(self, data: bytes, at_file_start: bool, stored: Stored) -> list[Piece]:
         limit = self._cut_heading(data)
         headings = self._headings(data, limit)
         done = 0  # everything before is a piece or needs none
@@ -162,11 +197,13 @@ class MarkdownBlocks:
             if done < 0:
                 return [Piece(0, len(data), 0, TORN, None, "the write of the file's first lines was cut off")]
         pieces: list[Piece] = []
+        highest = 0  # the largest number so far
         for n, heading in enumerate(headings):
             stop = headings[n + 1].start() if n + 1 < len(headings) else limit
             if done < heading.start():
                 pieces.extend(_stray(data, done, heading.start()))
-            pieces.append(self._block(data, heading, stop, stop == limit))
+            pieces.append(self._block(data, heading, stop, stop == limit, highest, stored))
+            highest = max(highest, highest_seq(pieces[-1].fields))
             done = pieces[-1].end
         pieces.extend(_stray(data, done, limit))
         if limit < len(data):
@@ -199,39 +236,40 @@ class MarkdownBlocks:
             at = data.find(mark, at + 1, limit)
         return None
 
-    def _block(self, data: bytes, heading: re.Match[bytes], stop: int, is_last: bool) -> Piece:
+    def _block(
+        self, data: bytes, heading: re.Match[bytes], stop: int, is_last: bool, highest: int, stored: Stored
+    ) -> Piece:
         start = heading.start()
         end = _find_end(data, start, stop)
         if end is not None:
-            raw = data[start : end.start()]
-            piece = self._entry(raw, heading, end.end(), SIGNED)
-            if piece.fields is not None and (signature(raw) != end[2].decode() or _end_name(piece.fields) != end[1]):
-                piece.state, piece.message = EDITED, "changed since it was signed"
-            return piece
+            signed = signature(data[start : end.start(3)]) == end[3].decode()
+            message = "" if signed else "changed since it was signed"
+            machine = end[2].decode("utf-8", "replace")
+            return self._entry(
+                data[start : end.start()], heading, end.end(), SIGNED if signed else EDITED, message, machine
+            )
         raw = data[start:stop]
         trimmed = start + len(raw.rstrip())
-        closed = self._body_before_damaged_end(raw)
+        closed = _before_damaged_end(raw)
         if closed is not None:
-            return self._entry(closed, heading, trimmed, EDITED, "its end comment is damaged")
-        rest = raw.replace(b"\r\n", b"\n").partition(b"\n")[2]
-        ours = rest.startswith(b"**Id:** ") and rest.partition(b"\n")[2].startswith(b"**Seq:**")
-        if is_last and (ours or is_cut_after(rest, b"**Id:** ", b"**Seq:**")):
-            return Piece(start, stop, 0, TORN, None, _CUT_OFF)
-        if ours:
-            return self._entry(raw, heading, trimmed, EDITED, "its end comment is gone", is_closed=False)
+            machine = closed[1].partition(" ")[2]  # behind the name
+            return self._entry(closed[0], heading, trimmed, EDITED, "its end comment is damaged", machine)
+        seq = int(heading[5] or 0)
+        if seq > highest:
+            if is_last and not was_whole(seq, start, stored):
+                return Piece(start, stop, 0, TORN, None, _CUT_OFF)
+            return self._entry(raw, heading, trimmed, EDITED, "its end comment is gone", f"seq={seq} schema=-", False)
         return self._entry(raw, heading, trimmed, UNSIGNED, is_closed=False)
 
-    def _body_before_damaged_end(self, raw: bytes) -> bytes | None:
-        raw = raw.rstrip(b"\n") + b"\n"
-        raw = raw.removesuffix(_ENTRY_TAIL)
-        named = re.search(rb"^\*\*Id:\*\* ([A-Za-z0-9_.-]{1,100})$", raw[:1000], re.MULTILINE)
-        name = named[1] if named else _NO_ID.encode()
-        length = len(_end_comment(name, b"")) + 1
-        body = raw[:-length] + b"\n"
-        return body if nearly_equal(raw[-length:], b"\n" + _end_comment(name, body)) else None
-
     def _entry(
-        self, raw: bytes, heading: re.Match[bytes], end: int, state: str, message: str = "", is_closed: bool = True
+        self,
+        raw: bytes,
+        heading: re.Match[bytes],
+        end: int,
+        state: str,
+        message: str = "",
+        machine: str = "",
+        is_closed: bool = True,
     ) -> Piece:
         try:
             rest = raw[heading.end() - heading.start() :].decode()
@@ -252,11 +290,11 @@ class MarkdownBlocks:
         body = _without_frame(body, is_closed)
         if body or own.get("body") != "none":
             fields[self._body_key] = self._body_text(body, own.get("encoding") == "json")
-        return Piece(heading.start(), end, 0, state, fields, message)
+        return Piece(heading.start(), end, 0, state, join(fields, machine) if machine else fields, message)
 
     def _heading_fields(self, heading: re.Match[bytes]) -> Fields:
         """Id and time as the heading gives them; lines below it overrule them."""
-        number, name, word, shown = heading.groups()
+        number, name, word, shown, _ = heading.groups()
         fields: Fields = {}
         if number:
             fields["id"] = f"{self._id_prefix}-{number.decode():0>4}"
@@ -276,12 +314,6 @@ class MarkdownBlocks:
 
 
 # ------------------------------------------------------------------------------------------------------ one block
-def _in_order(fields: Fields) -> Fields:
-    """`id` and `seq` first: the mark by which a cut entry is known as ours."""
-    first: Fields = {key: fields[key] for key in ("id", "seq") if key in fields}
-    return first | fields
-
-
 def _shown_id(identity: Any) -> str:
     if not isinstance(identity, str) or not _SIMPLE_ID.fullmatch(identity):
         return _NO_ID
@@ -302,8 +334,9 @@ def _end_name(fields: Fields) -> bytes:
     return (identity if isinstance(identity, str) and _SIMPLE_ID.fullmatch(identity) else _NO_ID).encode()
 
 
-def _end_comment(name: bytes, block: bytes) -> bytes:
-    return b"<!-- end %b %b -->\n" % (name, signature(block).encode())
+def _before_damaged_end(raw: bytes) -> tuple[bytes, str] | None:
+    raw = raw.rstrip(b"\n") + b"\n"
+    return before_damaged_closing(raw.removesuffix(_ENTRY_TAIL), _END_START, _END_STOP)
 
 
 def _find_end(data: bytes, start: int, stop: int) -> re.Match[bytes] | None:

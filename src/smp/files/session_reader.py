@@ -23,6 +23,7 @@ from smp.errors import InvalidRecord, StorageCorrupt
 from smp.files import notes as notes_file
 from smp.files.codec import CONFLICT, EDITED, SIGNED, TORN, UNSIGNED
 from smp.files.disk import identity
+from smp.files.folded import entries_of
 from smp.files.head_numbers import numbers_in_head
 from smp.files.journal import Journal, Plan
 from smp.files.lock import HOLDER_BYTES
@@ -261,7 +262,7 @@ class SessionReader:
     def decode(self, name: str, data: bytes, state: FileState) -> None:
         """Add the entries of a file's rest to its state; stop before a torn end or an unfinished group."""
         codec, kind = self.layout.codec_of(name), self.layout.kind_of(name)
-        pieces = codec.decode(data, state.end, state.line)
+        pieces = codec.decode(data, state.end, state.line, (self._complete_until, self._noted_bytes.get(name, 0)))
         start = state.end
         end = start + len(data)
         last_seq = state.entries[-1].seq if state.entries else 0
@@ -285,17 +286,19 @@ class SessionReader:
                 state.heads.append(piece.fields)
                 continue
             try:
-                entry = dialect.decode(piece.fields, kind, piece.state, shown, piece.line, last_seq)
+                entries = entries_of(dialect, piece.fields, kind, piece.state, shown, piece.line, last_seq)
             except InvalidRecord as error:
                 state.problems.append(Problem(self._shown(name), piece.line, "invalid", error.message))
                 continue
-            last_seq = entry.seq
-            entry.place = (piece.start, piece.end)
             at_the_end = True
-            state.entries.append(entry)
-            starts.append(piece.start)
-            if piece.state != SIGNED or entry.schema > SCHEMA:
-                self._note_state(name, piece.state, entry, state)
+            for entry in entries:
+                last_seq = entry.seq
+                entry.place = (piece.start, piece.end)
+                state.entries.append(entry)
+                starts.append(piece.start)
+            noted = next((entry for entry in entries if entry.state != SIGNED or entry.schema > SCHEMA), None)
+            if noted is not None:
+                self._note_state(name, noted.state, noted, state)
         complete_until = self._complete_until if end <= self._noted_bytes.get(name, end) else 0
         cut = unfinished_group(state.entries[mark:], complete_until) if at_the_end else None
         if cut is not None:

@@ -1,26 +1,32 @@
 """What are the bytes? A YAML file with one list of entries, such as decisions.yaml.
 
-    # Decisions of this session. SMP format 1; add, edit or remove entries as you like, newest last.
+    # Decisions of this session. SMP format 1; …
     decisions:
 
-      - id: DEC-0001
-        seq: 3
+      - id: DEC-0001 #3
+        timestamp: 2026-01-11T14:30:05Z
         decision: Use multi-agent review
-        checksum: sha256:0123456789abcdef
+        smp: seq=3 uid=khmedagg sha256:0123456789abcdef
 
-An entry is a blank line and one list item: `  - ` with `id` first and `seq` second where given, fields at column 4,
-`checksum` last. The checksum signs the bytes from the `  - ` up to the checksum line. The text of values is that of
-`yaml_text`; nothing inside a value ever stands at column 4 or less, so no text can imitate the structure. A field of
-the caller's that is called checksum is written with its key in quotes, which tells it from ours.
+An entry is a blank line and one list item: `  - ` with `id` first, fields at column 4, the machine line `smp:` last.
+The machine line holds what only SMP needs (`machine_line`), and a signature of all bytes from the `  - ` up to it. The
+text of values is that of `yaml_text`; nothing inside a value ever stands at column 4 or less, so no text can imitate the
+structure. A field of the caller's that is called smp is written with its key in quotes, which tells it from ours.
+
+The comment ` #3` behind the id is the *begin mark*: the entry's number. A last entry without a machine line is an
+unfinished write if it has a begin mark with a number larger than all before it in the file, because numbers only grow.
+Without a mark a person typed it; with a number that is already there a person copied it from another entry. Both count.
+So does one that was whole once, as the writers' notes tell (`stored`): a person took its machine line away.
 
 Reading goes by lines first: an item starts at a `- ` that is not deeper than the item before it, and ends after its
-checksum line or before the next item. Each item is then parsed alone, so damage stays where it is. Hand-written lists
-may have any indent; our own items are found among them by their first two lines (`  - id: `, `    seq: `).
+machine line or before the next item. Each item is then parsed alone, so damage stays where it is. Hand-written lists
+may have any indent; our own items are found among them by their begin mark.
 
-Guarantees: those of `codec`, for fields with `id` and `seq`: cut at any byte, such an entry is TORN or leaves no trace.
-An entry of ours that lost its checksum line is EDITED, and TORN only at the end of a file. If no more than two bytes
-of its closing line were changed it is EDITED also there: it was once complete.
-Non-guarantees: without `id` and `seq` a cut entry cannot be told from a hand-written one.
+Guarantees: those of `codec`, for fields with a one-line `id` and a `seq` that is larger than those before it: cut at any
+byte, such an entry is TORN or leaves no trace. An entry of ours that lost its machine line is EDITED, and TORN only at
+the end of a file. If its machine line was damaged but once complete, it is EDITED also there.
+Non-guarantees: without `id` and `seq` a cut entry cannot be told from a hand-written one. A last line `- id: …` without
+a line end and without anything else counts as cut.
 
 This module also reads files with the marks of an unfinished git merge, for all formats: see `read_both_sides`.
 """
@@ -35,6 +41,7 @@ from smp.files.codec import (
     CONFLICT,
     DAMAGED,
     EDITED,
+    NOT_KNOWN,
     SIGNED,
     TORN,
     UNSIGNED,
@@ -42,13 +49,19 @@ from smp.files.codec import (
     Piece,
     around,
     signature,
+    was_whole,
 )
+from smp.files.machine_line import before_damaged_closing, highest_seq, join, split
 from smp.files.yaml_text import Unreadable, emit_mapping, read_item, read_value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from smp.files.codec import Stored
 
 _BOM = b"\xef\xbb\xbf"
 _ITEM_INDENT, _FIELD_INDENT = "  - ", "    "
-_CHECKSUM_LINE_BYTES = len("    checksum: sha256:0123456789abcdef\n")
-_BEGIN_MARK = re.compile(rb"  - id: [^\n]*\n    seq:")
+_CLOSING = b"    smp: "
+_BEGIN_MARK = re.compile(rb"  - id: [^\n]* #([0-9]{1,15})\r?\n")
 _BEGINNING_LIMIT_BYTES = 200  # more than the longest first line of ours
 _BLANK_LINE = (b"\n\n", b"\n\r\n")
 _CUT_INDENTS = (b" ", b"  ")  # a last line that is nothing but an item's indent
@@ -64,41 +77,46 @@ class YamlList:
         name = re.escape(key.encode())
         self._structure = re.compile(
             rb"^(?:(?P<dash> *)-(?=[ \r\n]|\Z)"
-            rb"|(?P<closing> +)checksum: (?P<sum>sha256:[0-9a-f]{16})[ ]*\r?(?:\n|\Z)"
+            rb"|(?P<closing> +)smp: (?P<machine>(?:[^\n]* )?)(?P<sum>sha256:[0-9a-f]{16})[ ]*\r?(?:\n|\Z)"
             rb"|(?P<top>\"?" + name + rb"\"?:[ ]*(?:\[\][ ]*)?(?:#[^\n]*)?|---[ ]*|\.\.\.[ ]*)\r?(?:\n|\Z))",
             re.MULTILINE,
         )
 
     def header(self, title: str) -> bytes:
         title = " ".join(title.split()).rstrip(".")
-        about = f"# {title}. SMP format 1; add, edit or remove entries as you like, newest last."
+        about = f"# {title}. SMP format 1. Add, edit or remove entries: a new one needs only its text, SMP adds id and time."
         return f"{about}\n{self._key}:\n".encode()
 
     def encode(self, fields: Fields) -> bytes:
-        text = emit_mapping(_in_order(fields), _FIELD_INDENT)
-        if "checksum" in fields:
-            text = re.sub("^    checksum:", '    "checksum":', text, count=1, flags=re.MULTILINE)
-        item = (_ITEM_INDENT + text[4:] if text else "  -\n").encode()
-        return b"\n%b    checksum: %b\n" % (item, signature(item).encode())
+        shown, machine = split(fields)
+        text = emit_mapping(_id_first(shown), _FIELD_INDENT)
+        if "smp" in shown:
+            text = re.sub("^    smp:", '    "smp":', text, count=1, flags=re.MULTILINE)
+        if "seq" in fields and "seq" not in shown and type(id := shown.get("id")) is str and "\n" not in id:
+            first, _, rest = text.partition("\n")
+            text = f"{first} #{fields['seq']}\n{rest}"
+        item = (_ITEM_INDENT + text[4:] if text else "  -\n").encode() + _CLOSING
+        if machine:
+            item += machine.encode() + b" "
+        return b"\n%b%b\n" % (item, signature(item).encode())
 
-    def decode(self, data: bytes, offset: int = 0, line: int = 1) -> list[Piece]:
-        return read_both_sides(data, offset, line, self._read, lone_divider=True)
+    def decode(self, data: bytes, offset: int = 0, line: int = 1, stored: Stored = NOT_KNOWN) -> list[Piece]:
+        here = (stored[0], stored[1] - offset)
+        return read_both_sides(data, offset, line, lambda text, first: self._read(text, first, here), lone_divider=True)
 
     def span(self, data: bytes, start: int, end: int) -> tuple[int, int]:
         return around(data, start, end)
 
     def boundary(self, data: bytes) -> int:
-        if _BEGIN_MARK.match(data):  # two lines, because one could be the end of a longer line that was cut
-            return 0
         at = data.find(b"\n  - id: ")
         return at + 1 if at >= 0 else -1
 
-    def _read(self, data: bytes, at_file_start: bool) -> list[Piece]:
+    def _read(self, data: bytes, at_file_start: bool, stored: Stored) -> list[Piece]:
         if at_file_start and self._is_cut_header(data):
             return [Piece(0, len(data), 0, TORN, None, "the write of the file's first lines was cut off")]
         last = data.rfind(b"\n") + 1
         cut = last if data[last:] in _CUT_INDENTS else len(data)
-        pieces = self._pieces(data[:cut] if cut < len(data) else data)
+        pieces = self._pieces(data[:cut] if cut < len(data) else data, stored)
         if cut < len(data):
             start = pieces.pop().start if pieces and pieces[-1].state == TORN else cut
             pieces.append(Piece(start, len(data), 0, TORN, None, _CUT_OFF))
@@ -108,13 +126,14 @@ class YamlList:
         comment, _, key = data.partition(b"\n")
         return comment.startswith(b"#") and len(key) <= len(self._key) and f"{self._key}:".encode().startswith(key)
 
-    def _pieces(self, data: bytes) -> list[Piece]:
+    def _pieces(self, data: bytes, stored: Stored) -> list[Piece]:
         pieces: list[Piece] = []
-        done = 0  # everything before is a piece or needs none
+        done = highest = 0  # everything before is a piece or needs none; the largest number so far
         for item in self._items(data):
             pieces.extend(_stray(data, done, item.start))
             if item.column >= 0:
-                pieces.append(_entry(data, item))
+                pieces.append(_entry(data, item, highest, stored))
+                highest = max(highest, highest_seq(pieces[-1].fields))
             done = item.end
         pieces.extend(_stray(data, done, len(data)))
         return pieces
@@ -128,7 +147,8 @@ class YamlList:
             dash, closing = found["dash"], found["closing"]
             if closing is not None:
                 if current is not None and len(closing) == current.column:
-                    current.end, current.sum_at, current.sum = found.end(), start, found["sum"].decode()
+                    current.end, current.closing_at, current.sum_at = found.end(), start, found.start("sum")
+                    current.machine, current.sum = found["machine"], found["sum"].decode()
                     yield current
                     current = None
                 continue
@@ -167,21 +187,18 @@ def load_mapping(data: bytes) -> Fields:
 
 
 class _Item:
-    """Where one list item stands: its dash's indent, its fields' column, and its checksum line if it has one."""
+    """Where one list item stands: its dash's indent, its fields' column, and its machine line if it has one."""
 
-    __slots__ = ("column", "end", "indent", "start", "sum", "sum_at")
+    __slots__ = ("closing_at", "column", "end", "indent", "machine", "start", "sum", "sum_at")
 
     def __init__(self, start: int, end: int, indent: int, column: int) -> None:
         self.start, self.end, self.indent, self.column = start, end, indent, column
-        self.sum_at, self.sum = -1, ""
+        self.closing_at = self.sum_at = -1
+        self.machine, self.sum = b"", ""
 
 
-def _in_order(fields: Fields) -> Fields:
-    """`id` and `seq` first: the mark by which a cut entry is known as ours."""
-    if "seq" not in fields and "id" not in fields:
-        return fields
-    first: Fields = {key: fields[key] for key in ("id", "seq") if key in fields}
-    return first | fields
+def _id_first(fields: Fields) -> Fields:
+    return {"id": fields["id"], **fields} if "id" in fields else fields
 
 
 def _column(data: bytes, after_dash: int, indent: int) -> int:
@@ -218,28 +235,48 @@ def _stray(data: bytes, start: int, end: int) -> list[Piece]:
     return [Piece(*span, 0, DAMAGED, None, "stray text, not part of an entry")] if span else []
 
 
-def _entry(data: bytes, item: _Item) -> Piece:
+def _entry(data: bytes, item: _Item, highest: int, stored: Stored) -> Piece:
     """The piece for one item. Whether it is torn is asked first: a cut may well fall inside a character."""
     start, end = item.start, item.end
     if item.sum_at >= 0:
-        raw = data[start : item.sum_at]
-        state = SIGNED if signature(raw) == item.sum else EDITED
-        return _parsed(raw, start, end, state, "" if state == SIGNED else "changed since it was signed")
+        state = SIGNED if signature(data[start : item.sum_at]) == item.sum else EDITED
+        message = "" if state == SIGNED else "changed since it was signed"
+        return _parsed(
+            data[start : item.closing_at], start, end, state, message, item.machine.decode("utf-8", "replace")
+        )
     raw = data[start:end].rstrip() + b"\n"
-    closed = _body_before_damaged_closing(data[start:end])
-    if closed is not None:
-        return _parsed(closed, start, start + len(raw), EDITED, "its checksum line is damaged")
-    ours = _BEGIN_MARK.match(raw.replace(b"\r\n", b"\n")) is not None
-    if end == len(data) and (ours or _is_cut_beginning(data[start:end])):
+    for trimmed in (data[start:end], raw):
+        closed = before_damaged_closing(trimmed, _CLOSING, b"\n")
+        if closed is not None:
+            return _parsed(closed[0], start, start + len(raw), EDITED, "its machine line is damaged", closed[1])
+    mark = _BEGIN_MARK.match(raw)
+    seq = int(mark[1]) if mark else 0
+    may_be_cut = seq > highest and not was_whole(seq, start, stored)
+    if end == len(data) and (may_be_cut or _is_cut_beginning(data[start:end])):
         return Piece(start, end, 0, TORN, None, _CUT_OFF)
     end = min(end, start + len(raw))
-    piece = _parsed(raw, start, end, EDITED if ours else UNSIGNED, "its checksum line is gone" if ours else "")
-    if piece.fields and piece.fields.pop("checksum", None) is not None:  # ours, moved or reformatted by hand
+    if seq <= highest:
+        return _with_old_marks(_parsed(raw, start, end, UNSIGNED, ""))
+    piece = _with_old_marks(_parsed(raw, start, end, EDITED, "its machine line is gone"))
+    if piece.fields is not None:
+        piece.fields.setdefault("seq", seq)
+    return piece
+
+
+def _with_old_marks(piece: Piece) -> Piece:
+    """An entry without a machine line that we know; what a person moved or reformatted, or an older tool signed."""
+    fields = piece.fields
+    if not fields:
+        return piece
+    if type(machine := fields.get("smp")) is str and ("seq=" in machine or "sha256:" in machine):
+        piece.fields = join({name: value for name, value in fields.items() if name != "smp"}, machine)
+        piece.state, piece.message = EDITED, "changed since it was signed"
+    if piece.fields and piece.fields.pop("checksum", None) is not None:
         piece.state, piece.message = EDITED, "changed since it was signed"
     return piece
 
 
-def _parsed(raw: bytes, start: int, end: int, state: str, message: str) -> Piece:
+def _parsed(raw: bytes, start: int, end: int, state: str, message: str, machine: str = "") -> Piece:
     import yaml  # here, because it costs 46 ms and writers never need it
 
     try:
@@ -252,35 +289,14 @@ def _parsed(raw: bytes, start: int, end: int, state: str, message: str) -> Piece
         fields = {}
     if not isinstance(fields, dict):
         return Piece(start, end, 0, DAMAGED, None, "not a mapping of fields")
-    return Piece(start, end, 0, state, fields, message)
+    return Piece(start, end, 0, state, join(fields, machine) if machine else fields, message)
 
 
 def _is_cut_beginning(raw: bytes) -> bool:
-    """Whether these last bytes of a file are the beginning of an entry of ours, cut before its `seq`."""
-    raw = raw.replace(b"\r\n", b"\n")
-    return raw.rstrip() == b"  -" or (raw.startswith(b"  - ") and is_cut_after(raw[4:], b"id: ", b"    seq:"))
-
-
-def is_cut_after(text: bytes, first: bytes, second: bytes) -> bool:
-    """Whether `text` is cut within its first line, which starts with `first`, or within `second` right after it."""
-    line, newline, more = text.partition(b"\n")
-    if not newline:
-        return line.startswith(first) or first.startswith(line)
-    return line.startswith(first) and second.startswith(more)
-
-
-def _body_before_damaged_closing(raw: bytes) -> bytes | None:
-    for trimmed in (raw, raw.rstrip(b"\n") + b"\n"):
-        body = trimmed[: -_CHECKSUM_LINE_BYTES - 1] + b"\n"
-        expected = b"\n    checksum: %b\n" % signature(body).encode()
-        if nearly_equal(trimmed[-_CHECKSUM_LINE_BYTES - 1 :], expected):
-            return body
-    return None
-
-
-def nearly_equal(found: bytes, expected: bytes) -> bool:
-    """Whether at most two bytes differ: a closing line that was whole once, not one that a cut left unfinished."""
-    return len(found) == len(expected) and sum(a != b for a, b in zip(found, expected, strict=True)) <= 2
+    """Whether these last bytes of a file are the beginning of an entry of ours, cut within its first line."""
+    if raw.rstrip() == b"  -":
+        return True
+    return b"\n" not in raw and (raw.startswith(b"  - id: ") or b"  - id: ".startswith(raw))
 
 
 # --------------------------------------------------------------------------------------------- unfinished git merges

@@ -61,6 +61,8 @@ def _samples(session: SessionSubject, total: int) -> list[tuple[datetime, int]]:
     written: dict[str, int] = {}
     for state in session.reader.states.values():
         for entry in state.entries:
+            if entry.part:
+                continue  # counted with the entry that it is folded into
             hour = entry.at[:13]
             written[hour] = written.get(hour, 0) + entry.place[1] - entry.place[0]
     size = total - sum(written.values())

@@ -30,6 +30,7 @@ class Entry:
         "id",
         "line",
         "op",
+        "part",
         "place",
         "revision",
         "schema",
@@ -75,6 +76,7 @@ class Entry:
         self.file = file
         self.line = line
         self.place = (0, 0)  # where it stands in its file, from byte to byte
+        self.part: int | None = None  # its position in a folded entry, see `smp.files.folded`
 
     @property
     def key(self) -> tuple[int, str, str, str, str]:
@@ -89,7 +91,7 @@ class Entry:
         """One that may be changed; the fields are shared."""
         twin = Entry(self.op, self.type, self.id, self.at, self.data, self.seq, tx=self.tx, by=self.by)
         twin.revision, twin.schema, twin.state = self.revision, self.schema, self.state
-        twin.file, twin.line, twin.place = self.file, self.line, self.place
+        twin.file, twin.line, twin.place, twin.part = self.file, self.line, self.place, self.part
         twin.uid, twin.uids = self.uid, self.uids
         return twin
 

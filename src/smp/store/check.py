@@ -11,7 +11,8 @@ import time
 from typing import TYPE_CHECKING
 
 from smp.errors import InvalidConfig, SessionCorrupt
-from smp.files.codec import CONFLICT, EDITED, TORN, Piece
+from smp.files.codec import CONFLICT, EDITED, SIGNED, TORN, Piece
+from smp.files.folded import entries_of
 from smp.files.journal import QUARANTINE
 from smp.files.layouts.layout import PRIVATE
 from smp.files.session_reader import SessionReader
@@ -292,6 +293,9 @@ class _Repair:
         problems = {problem.code: problem for problem in self._problems_at(name, piece.line)}
         if "invalid" in problems:
             return self._put_aside(name, piece, data, problems["invalid"].message)
+        entries = self._entries(name, piece)
+        if len(entries) > 1:
+            return self._folded(name, piece, entries, problems, data)
         if "duplicate_entry" in problems:
             self._act(name, piece.line, "a word-for-word copy of another entry taken out")
             return b""
@@ -302,6 +306,23 @@ class _Repair:
                 self._aside.append((name, data))
             return self._encoded(name, piece, entry)
         return data
+
+    def _folded(
+        self, name: str, piece: Piece, entries: list[Entry], problems: dict[str, Problem], data: bytes
+    ) -> bytes:
+        """An entry with the changes of it. Of copies, `tidy` takes out those that stand in another entry as well."""
+        if "edited" not in problems:
+            return data
+        self._act(name, piece.line, f"{entries[0].id} was edited by hand; signed again as it stands")
+        if piece.state == EDITED:
+            self._aside.append((name, data))
+        for entry in entries:
+            entry.state, entry.schema = SIGNED, entry.schema or 1
+        return self._layout.encode_all(entries, self._session.session)
+
+    def _entries(self, name: str, piece: Piece) -> list[Entry]:
+        fields, kind = piece.fields or {}, self._layout.kind_of(name)
+        return entries_of(self._layout.dialect, fields, kind, piece.state, name, piece.line, 0)
 
     def _problems_at(self, name: str, line: int) -> list[Problem]:
         path = os.path.join(self._reader.folder, name)

@@ -75,8 +75,7 @@ def has_equal_numbers(trail: Trail) -> bool:
 
 def _size(entries: list[Entry]) -> int:
     size = 0
-    for entry in entries:
-        start, end = entry.place
+    for _, start, end in {(entry.file, *entry.place) for entry in entries}:  # folded entries share a place
         size += end - start
     return size
 
@@ -205,7 +204,10 @@ class _Moving:
         key = entry.data.get("idempotency_key")
         if isinstance(key, str):
             about[KEY] = key_digest(key)
-        return ColdEntry(id, entry.seq, file, content[start:end], about)
+        data = content[start:end]
+        if entry.part is not None:  # each entry lies there alone
+            data = self._session.store.layout.encode(entry, self._session.session)[1]
+        return ColdEntry(id, entry.seq, file, data, about)
 
     def _read(self, path: str) -> tuple[str, bytes]:
         name = os.path.relpath(path, self._reader.folder).replace(os.sep, "/")

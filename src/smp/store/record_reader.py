@@ -10,6 +10,7 @@ import os
 
 from smp.errors import SMPError
 from smp.files.disk import Spans
+from smp.files.folded import entries_of
 from smp.index.rows import POSITION_BITS
 from smp.model.fold import Trail
 from smp.model.naming import Names
@@ -74,7 +75,7 @@ class RecordReader:
         if places.startswith(MARK):
             known = index.rows.session(session)
             names, places = Names.from_list(known.names if known is not None else []), places[len(MARK) :]
-        for place in places.split(" "):
+        for place in dict.fromkeys(places.split(" ")):  # entries that are folded into one have one place
             number, begin, size = place.split(":")
             file, start, length = name_of(int(number)), int(begin), int(size)
             path = f"{self._folder(session)}{os.sep}{file}"
@@ -82,21 +83,23 @@ class RecordReader:
                 pieces = layout.codec_of(file).decode(spans.read(path, start, length), start, 1)
                 if len(pieces) != 1 or pieces[0].fields is None or pieces[0].start != start:
                     return None
-                entry = layout.dialect.decode(pieces[0].fields, layout.kind_of(file), pieces[0].state, path, 0, 0)
+                entries = entries_of(
+                    layout.dialect, pieces[0].fields, layout.kind_of(file), pieces[0].state, path, 0, 0
+                )
             except (OSError, SMPError):
                 return None
-            entry.place = (start, start + length)
-            if names is not None:
-                entry = names.resolved(entry)
-            if entry.id != row.id:
-                return None
-            if trail is None:
-                if entry.op != "put":
+            for entry in entries:
+                entry.place = (start, start + length)
+            for entry in map(names.resolved, entries) if names is not None else entries:
+                if entry.id != row.id:
                     return None
-                trail = Trail(entry)
-            else:
-                entry.type = trail.first.type
-                trail.append(entry)
+                if trail is None:
+                    if entry.op != "put":
+                        return None
+                    trail = Trail(entry)
+                else:
+                    entry.type = trail.first.type
+                    trail.append(entry)
         return trail
 
     def _folder(self, session: str) -> str:

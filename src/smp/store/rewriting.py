@@ -16,6 +16,8 @@ from __future__ import annotations
 import gc
 import os
 from contextlib import contextmanager
+from itertools import groupby
+from operator import is_
 from typing import TYPE_CHECKING
 
 from smp.errors import SessionCorrupt, StorageCorrupt, StorageError
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
 _TRIES = 3
 _HEAD_MARK = b'"type":"session"'
 
-Place = tuple[str, int, int]  # file, first byte, byte behind the last
+Place = tuple[str, int, int, "int | None"]  # file, first byte, byte behind the last, position in a folded entry
+Stretch = tuple[str, int, int]
 
 
 class Edit:
@@ -43,7 +46,8 @@ class Edit:
         self.removed: set[Place] = set()
         self.replaced: dict[Place, Entry] = {}
         self.added: list[Entry] = []  # at the end of their files; with numbers that are free, or were theirs before
-        self.cuts: set[Place] = set()  # further stretches to take out: what nobody can read as an entry
+        self.folded: dict[Place, list[Entry]] = {}  # what stands in the place of an entry, as one folded entry
+        self.cuts: set[Stretch] = set()  # further stretches to take out: what nobody can read as an entry
         self.files: dict[str, bytes | None] = {}  # further files of the session's folder; None takes one away
 
     def remove(self, entry: Entry) -> None:
@@ -53,8 +57,15 @@ class Edit:
         """Put another entry in its place; it keeps the id, the number and the file."""
         self.replaced[place_of(entry)] = new
 
+    def fold(self, entries: list[Entry]) -> None:
+        """Fold the entries of one memory into the first of them. Marks of transactions are taken off."""
+        first, *others = entries
+        self.folded[place_of(first)] = entries
+        for entry in others:
+            self.remove(entry)
+
     def __bool__(self) -> bool:
-        return bool(self.removed or self.replaced or self.added or self.cuts or self.files)
+        return bool(self.removed or self.replaced or self.added or self.folded or self.cuts or self.files)
 
 
 class Rewritten:
@@ -74,7 +85,7 @@ class Rewritten:
 
 
 def place_of(entry: Entry) -> Place:
-    return (entry.file, *entry.place)
+    return (entry.file, *entry.place, entry.part)
 
 
 def copy_of(entry: Entry) -> Entry:
@@ -199,25 +210,34 @@ class _Rewriting:
         return self._layout.encode_info(info)
 
     def _losing_transactions(self) -> set[str]:
-        removed = self._edit.removed
+        removed, folded = self._edit.removed, self._edit.folded
         entries = (entry for state in self._reader.states.values() for entry in state.entries if entry.tx)
-        return {entry.tx for entry in entries if place_of(entry) in removed}
+        return {entry.tx for entry in entries if place_of(entry) in removed or place_of(entry) in folded}
+
+    def _stand_ins(self, state: FileState, unmarked: set[str]) -> Iterator[tuple[list[Entry], list[Entry]]]:
+        """The entries of each piece of a file, and those that stand there from now on: the same list if nothing changes."""
+        edit = self._edit
+        for _, group in groupby(state.entries, key=lambda entry: entry.place):
+            entries = list(group)
+            new: list[Entry] = []
+            for entry in entries:
+                place = place_of(entry)
+                if place in edit.folded:
+                    new += [self._after(each, place_of(each), unmarked) for each in edit.folded[place]]
+                elif place not in edit.removed:
+                    new.append(self._after(entry, place, unmarked))
+            is_same = len(new) == len(entries) and all(map(is_, new, entries))
+            yield entries, entries if is_same else new
 
     def _changes(self, name: str, state: FileState, unmarked: set[str]) -> list[tuple[int, int, bytes]]:
-        """What to put in the place of which entry of a file."""
-        edit, path, codec = self._edit, self._path(name), self._layout.codec_of(name)
+        """What to put in the place of which piece of a file."""
+        edit, path = self._edit, self._path(name)
         changes: list[tuple[int, int, bytes]] = []
-        for entry in state.entries:
-            place = (path, *entry.place)
-            if place in edit.removed:
-                changes.append((*entry.place, b""))
-                self._done.removed += 1
-                continue
-            new = self._after(entry, place, unmarked)
-            if new is not entry:
-                fields = self._layout.dialect.encode(new, self._reader.session)
-                changes.append((*entry.place, codec.encode(fields)))
-                self._done.replaced += place in edit.replaced
+        for entries, new in self._stand_ins(state, unmarked):
+            if new is not entries:
+                changes.append((*entries[0].place, self._layout.encode_all(new, self._reader.session)))
+                self._done.removed += max(0, len(entries) - len(new))
+                self._done.replaced += sum(place_of(entry) in edit.replaced for entry in entries)
         changes += [(start, end, b"") for file, start, end in edit.cuts if file == path]
         if changes and any(problem.code == "conflict" for problem in state.problems):
             raise SessionCorrupt(
@@ -241,11 +261,10 @@ class _Rewriting:
         self, name: str, state: FileState, old: bytes, spans: list[tuple[int, int, bytes]], unmarked: set[str]
     ) -> bytes | None:
         """The new file, if it reads back as it should; None if only its header is left."""
-        path, removed = self._path(name), self._edit.removed
-        places = [(entry, (path, *entry.place)) for entry in state.entries]
-        expected: list[tuple[Entry | None, Entry]] = [
-            (entry, self._after(entry, place, unmarked)) for entry, place in places if place not in removed
-        ]
+        path = self._path(name)
+        expected: list[tuple[Entry | None, Entry]] = []
+        for entries, stand_ins in self._stand_ins(state, unmarked):
+            expected += [(entry if stand_ins is entries else None, entry) for entry in stand_ins]
         expected += [(None, entry) for entry in self._added.get(name, [])]
         new = joined(old, spans)
         found = read_back(self._reader, name, state, old, spans, new, expected)

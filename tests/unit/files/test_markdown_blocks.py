@@ -33,11 +33,12 @@ def turn(number: int, content: Any = "Hello.", **more: Any) -> Fields:
 
 RICH = turn(
     2,
-    "Größe ✓\n\n## Turn 9 - 2026-01-11 14:30:00\n**Id:** TURN-0009\n**Seq:** 9\n\nhi\n\n---\n\n"
-    "<!-- end TURN-0009 sha256:0123456789abcdef -->\n\n---\n#\n##\n## Tur\n<<<<<<< a\n=======\n>>>>>>> b\n",
+    "Größe ✓\n\n## Turn 9 - 2026-01-11 14:30:00 <!-- 9 -->\n**Speaker:** me\n\nhi\n\n---\n\n"
+    "<!-- end TURN-0009 seq=9 sha256:0123456789abcdef -->\n\n---\n#\n##\n## Tur\n<<<<<<< a\n=======\n>>>>>>> b\n",
     memory_refs=["DEC-0001", "FIND-0002"],
     odd={"a": [1, None]},
 )
+LATER = {**RICH, "seq": 12}
 FILE = HEADER + codec.encode(turn(1)) + codec.encode(RICH) + codec.encode(turn(3, "x\r\ny"))
 
 
@@ -223,23 +224,20 @@ def test_any_body_comes_back_byte_for_byte(parts: list[str]) -> None:
 
 
 def test_a_file_looks_as_documented() -> None:
-    text = (
-        HEADER
-        + codec.encode(turn(1, "Let's review.\n\n## Sub\n- a", type="message", memory_refs=["DEC-0001", "FIND-0002"]))
-    ).decode()
+    fields = turn(1, "Let's review.\n\n## Sub\n- a", type="message", memory_refs=["DEC-0001", "FIND-0002"])
+    fields |= {"timestamp": "2026-01-11T14:30:00.000042Z", "uid": "khmedagg", "schema": 1}
+    text = (HEADER + codec.encode(fields)).decode()
     assert text[: text.index("sha256:")] + text[text.index(" -->\n\n---", 200) :] == (
         "# Conversation\n"
-        "<!-- SMP format 1. Times are UTC. You may edit, add or remove turns; "
-        'a turn ends before the next "## Turn" line. -->\n\n'
+        "<!-- SMP format 1. Times are UTC. Add, edit or remove turns: a turn is a line "
+        '"## Turn" with a number, below it the text; SMP adds the time. -->\n\n'
         "---\n\n"
-        "## Turn 1 - 2026-01-11 14:30:00\n"
-        "**Id:** TURN-0001\n"
-        "**Seq:** 1\n"
+        "## Turn 1 - 2026-01-11 14:30:00 <!-- 1 -->\n"
         "**Speaker:** user\n"
         "**Type:** message\n"
         "**Memory-Refs:** [DEC-0001, FIND-0002]\n\n"
         "Let's review.\n\n## Sub\n- a\n\n"
-        "<!-- end TURN-0001  -->\n\n---\n"
+        "<!-- end TURN-0001 seq=1 uid=khmedagg us=000042  -->\n\n---\n"
     )
 
 
@@ -265,7 +263,7 @@ def test_another_label_leaves_turns_alone() -> None:
     data = artifacts.header("Artifact") + artifacts.encode({"id": "ART-0001", "seq": 1, "content": FILE.decode()})
     assert artifacts.decode(data)[0].fields == {"id": "ART-0001", "seq": 1, "content": FILE.decode()}
     assert b"\n## Turn 1 - " in data  # no escape where none is needed
-    assert b'remove artifacts; an artifact ends before the next "## Artifact" line' in data
+    assert b'remove artifacts: an artifact is a line "## Artifact" with a number' in data
 
 
 def test_what_is_not_json_is_not_written() -> None:
@@ -281,13 +279,13 @@ BY_HAND = b"# Mine\n\n## Turn 1\n\nby hand\n"
 
 @pytest.mark.parametrize("before", [FILE, HEADER, BY_HAND, BY_HAND[:-1], FILE[:-3], FILE + b"\n"])
 def test_cut_at_every_byte_is_torn_or_leaves_no_trace(before: bytes) -> None:
-    appended = codec.encode(RICH)
+    appended = codec.encode(LATER)
     complete = appended.rindex(b"-->") + 3
     earlier = fields_of(codec.decode(before))
     for length in range(len(appended)):
         pieces = codec.decode(before + appended[:length])
         if length >= complete:
-            assert fields_of(pieces) == [*earlier, RICH]
+            assert fields_of(pieces) == [*earlier, LATER]
             assert states(pieces)[-1] == SIGNED
             continue
         assert fields_of(pieces) == earlier, length
@@ -300,12 +298,12 @@ def test_cut_at_every_byte_is_torn_or_leaves_no_trace(before: bytes) -> None:
 
 
 def test_a_reader_that_met_a_cut_goes_on_when_the_rest_has_come() -> None:
-    appended = codec.encode(RICH) + codec.encode(turn(4))
+    appended = codec.encode(LATER) + codec.encode(turn(14))
     for length in range(len(appended)):
         pieces = codec.decode(FILE + appended[:length])
         settled = pieces[-1].start if pieces[-1].state == TORN else len(FILE) + length
         rest = codec.decode((FILE + appended)[settled:], settled)
-        assert fields_of(pieces) + fields_of(rest) == [*fields_of(codec.decode(FILE)), RICH, turn(4)], length
+        assert fields_of(pieces) + fields_of(rest) == [*fields_of(codec.decode(FILE)), LATER, turn(14)], length
         assert set(states(rest)) <= {SIGNED}
 
 
@@ -485,6 +483,31 @@ def test_an_entry_of_ours_without_its_end_comment_counts_as_edited() -> None:
     assert pieces[0].fields == turn(1)
 
 
+@pytest.mark.parametrize(
+    "typed",
+    [b"\n## Turn 4\nmine", b"\n## Turn 4 - 2026-01-11 14:30:00\n**Speaker:** me\n\nmine", b"\n## Turn 4\n\nmine\n"],
+)
+def test_a_last_turn_typed_by_hand_is_unsigned_and_never_torn(typed: bytes) -> None:
+    pieces = codec.decode(FILE + typed)
+    assert states(pieces) == [SIGNED, SIGNED, SIGNED, UNSIGNED]
+    assert pieces[-1].fields is not None
+    assert pieces[-1].fields["content"] == "mine"
+
+
+def test_a_turn_copied_by_hand_without_its_end_comment_is_not_torn() -> None:
+    copy = codec.encode(turn(3, "mine"))
+    copy = copy[: copy.index(b"<!-- end")].replace(b"## Turn 3", b"## Turn 4")
+    for text in (copy, copy.rstrip()):
+        pieces = codec.decode(FILE + text)
+        assert states(pieces) == [SIGNED, SIGNED, SIGNED, UNSIGNED]
+        assert pieces[-1].fields == {
+            "id": "TURN-0004",
+            "timestamp": "2026-01-11T14:30:00Z",
+            "speaker": "user",
+            "content": "mine",
+        }
+
+
 def test_a_removed_turn_is_gone_and_nothing_else() -> None:
     whole = codec.decode(FILE)
     pieces = codec.decode(FILE[: whole[1].start] + FILE[whole[2].start :])
@@ -555,7 +578,7 @@ def test_a_forgotten_marker_is_a_conflict_and_costs_nothing(marker: bytes) -> No
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from([b"<<<<<<< a\n", b"=======\n", b">>>>>>> b\n", b"||||||| c\n", b"## Turn 1\n", b"**Id:** A\n",
-    b"**Seq:** 1\n", b"<!-- end A sha256:0123456789abcdef -->\n", b"\n", b"junk\n", b"---\n", b"\0", b"## Tu", codec.encode(turn(1))]),
+    b"## Turn 2 <!-- 2 -->\n", b"<!-- end A seq=2 sha256:0123456789abcdef -->\n", b"\n", b"junk\n", b"---\n", b"\0", b"## Tu", codec.encode(turn(1))]),
     max_size=12))  # fmt: skip
 def test_no_mixture_of_lines_breaks_the_reader(parts: list[bytes]) -> None:
     data = b"".join(parts)

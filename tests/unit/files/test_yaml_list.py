@@ -31,11 +31,18 @@ RICH = entry(
     2,
     made_by="bmad-master",
     decision="Größe: prüfen ✓",
-    rationale="First line\n  - id: DEC-0009\n    seq: 4\n\n    checksum: sha256:0123456789abcdef\nlast\n",
-    quoted="tags: [a]\n    checksum: sha256:0123456789abcdef\r\nlast",
+    rationale="First line\n  - id: DEC-0009 #4\n\n    smp: seq=4 sha256:0123456789abcdef\nlast\n",
+    quoted="tags: [a]\n    smp: sha256:0123456789abcdef\r\nlast",
     tags=["process", "collaboration"],
     alternatives=[{"option": "cookies", "why": "no: # never"}, {"option": "none", "why": ["a b", ["c"], {}]}],
 )
+FOLDED = entry(8, decision="now", uid="khmedagg", schema=1) | {
+    "history": [
+        {"revision": 2, "at": "2026-01-12T09:00:00.000001Z", "by": "ada", "before": {"decision": "then"}, "seq": 9},
+        {"deleted": "2026-01-13T09:00:00Z", "reason": "why: not", "seq": 10, "schema": 1, "hand": "edited"},
+    ]
+}
+LATER = {**RICH, "seq": 12}
 FILE = HEADER + codec.encode(entry(1, decision="one")) + codec.encode(RICH) + codec.encode(entry(3, decision="three"))
 
 
@@ -173,9 +180,9 @@ NASTY = [
         "a\u3000",
     ),
     *(
-        "    checksum: sha256:0123456789abcdef",
-        "x\n    checksum: sha256:0123456789abcdef\n",
-        "  - id: DEC-1\n    seq: 1\n",
+        "    smp: sha256:0123456789abcdef",
+        "x\n    smp: seq=3 sha256:0123456789abcdef\n",
+        "  - id: DEC-1 #1\n",
     ),
     *(
         "<<<<<<< HEAD\na\n=======\nb\n>>>>>>> x\n",
@@ -198,8 +205,13 @@ json_values = st.recursive(
 # ------------------------------------------------------------------------------------------------------ round trip
 @settings(max_examples=400, deadline=None)
 @given(st.dictionaries(texts, json_values, max_size=6))
-@example({"checksum": "sha256:0123456789abcdef", "id": "DEC-0001", "seq": 1})
-@example({"checksum": {"checksum": None}})
+@example({"smp": "sha256:0123456789abcdef", "checksum": "a", "id": "DEC-0001", "seq": 1})
+@example({"smp": {"smp": None}})
+@example(
+    {"seq": 0, "schema": 0, "uid": "a b", "uids": {"a b": "c"}, "tx": 1, "history": [{"seq": 1}, 2], "hand": "edited"}
+)
+@example({"seq": True, "schema": None, "history": [{"seq": 1, "at": "2026-01-11T14:30:05.123456Z"}], "timestamp": 5})
+@example({"timestamp": "2026-01-11T14:30:05.123456Z", "updated": "2026-01-11T14:30:05.000001Z", "uids": {"A-1": "x"}})
 @example({"k" * 1500: {"q" * 3000: ["x", {"z" * 1100: "a\nb"}]}})
 @example({})
 def test_any_json_value_comes_back(fields: Fields) -> None:
@@ -243,13 +255,16 @@ def test_a_whole_file_is_valid_yaml_and_looks_as_documented() -> None:
         rationale="First line\nsecond line",
         tags=["process", "collaboration"],
         options=[{"option": "a b", "why": "c"}],
+        uid="khmedagg",
+        schema=1,
     )
+    fields["timestamp"] = "2026-01-11T14:30:05.000042Z"
     text = (HEADER + codec.encode(fields)).decode()
     assert text[: text.rindex("sha256:")] == (
-        "# Decisions of this session. SMP format 1; add, edit or remove entries as you like, newest last.\n"
+        "# Decisions of this session. SMP format 1. "
+        "Add, edit or remove entries: a new one needs only its text, SMP adds id and time.\n"
         "decisions:\n\n"
-        "  - id: DEC-0001\n"
-        "    seq: 1\n"
+        "  - id: DEC-0001 #1\n"
         "    timestamp: 2026-01-11T14:30:05Z\n"
         "    rationale: |-\n"
         "      First line\n"
@@ -258,13 +273,13 @@ def test_a_whole_file_is_valid_yaml_and_looks_as_documented() -> None:
         "    options:\n"
         "      - option: a b\n"
         "        why: c\n"
-        "    checksum: "
+        "    smp: seq=1 uid=khmedagg us=000042 "
     )
     assert len(yaml.safe_load(FILE)["decisions"]) == 3
 
 
-def test_id_and_seq_come_first_whatever_the_order_of_fields() -> None:
-    assert codec.encode({"a": 1, "seq": 5, "id": "X"}).startswith(b"\n  - id: X\n    seq: 5\n    a: 1\n")
+def test_id_with_begin_mark_comes_first_whatever_the_order_of_fields() -> None:
+    assert codec.encode({"a": 1, "seq": 5, "id": "X"}).startswith(b"\n  - id: X #5\n    a: 1\n")
 
 
 @pytest.mark.parametrize("bad", [{"a": math.nan}, {"a": [math.inf]}])
@@ -316,12 +331,12 @@ def test_writing_does_not_import_yaml() -> None:
     "before", [FILE, HEADER, b"decisions:\n- id: HAND\n  decision: by hand\n", HEADER + b"  - {id: HAND}"]
 )
 def test_cut_at_every_byte_is_torn_or_leaves_no_trace(before: bytes) -> None:
-    appended = codec.encode(RICH)
+    appended = codec.encode(LATER)
     earlier = fields_of(codec.decode(before))
     for length in range(len(appended)):
         pieces = codec.decode(before + appended[:length])
         if length == len(appended) - 1:  # only the last newline is missing: the entry is whole
-            assert fields_of(pieces) == [*earlier, RICH]
+            assert fields_of(pieces) == [*earlier, LATER]
             continue
         assert fields_of(pieces) == earlier, length
         others = [piece for piece in pieces if piece.state not in ENTRIES]
@@ -333,12 +348,12 @@ def test_cut_at_every_byte_is_torn_or_leaves_no_trace(before: bytes) -> None:
 
 
 def test_a_reader_that_met_a_cut_goes_on_when_the_rest_has_come() -> None:
-    appended = codec.encode(RICH) + codec.encode(entry(4))
+    appended = codec.encode(LATER) + codec.encode(entry(14))
     for length in range(len(appended)):
         pieces = codec.decode(FILE + appended[:length])
         settled = pieces[-1].start if pieces[-1].state == TORN else len(FILE) + length
         rest = codec.decode((FILE + appended)[settled:], settled)
-        assert fields_of(pieces) + fields_of(rest) == [*fields_of(codec.decode(FILE)), RICH, entry(4)], length
+        assert fields_of(pieces) + fields_of(rest) == [*fields_of(codec.decode(FILE)), LATER, entry(14)], length
         assert set(states(rest)) <= {SIGNED}
 
 
@@ -404,10 +419,10 @@ def test_the_rest_of_a_file_reads_like_the_file() -> None:
         ]
 
 
-def test_boundary_finds_the_first_entry_in_a_chunk() -> None:
+def test_boundary_finds_the_first_entry_behind_a_line_end_in_a_chunk() -> None:
     starts = [piece.start for piece in codec.decode(FILE)]
     for at in range(len(FILE)):
-        expected = [start for start in starts if start >= at]
+        expected = [start for start in starts if start > at]
         found = codec.boundary(FILE[at:])
         assert at + found in starts or found == -1
         assert found == (expected[0] - at if expected else -1)
@@ -449,30 +464,72 @@ def test_an_example_from_the_specification_reads_as_meant() -> None:
     }
 
 
-def test_an_edited_entry_is_edited_and_the_checksum_is_no_field() -> None:
+def test_an_edited_entry_is_edited_and_the_machine_line_is_no_field() -> None:
     for old, new in (
-        (b"one", b"eins"),
-        (b"    checksum: sha256:", b"    checksum: md5:"),
-        (b"    seq: 1\n", b"    seq: 1\n    x: 1\n"),
+        (b"decision: one", b"decision: eins"),
+        (b"    smp: seq=1 schema=- sha256:", b"    smp: seq=1 schema=- md5:"),
+        (b"    smp: seq=1 schema=- sha256:", b"    smp:   seq=1 schema=- sha256:"),
+        (b"  - id: DEC-0001 #1\n", b"  - id: DEC-0001\n    x: 1\n"),
     ):
         pieces = codec.decode(FILE.replace(old, new, 1))
-        assert states(pieces) == [EDITED, SIGNED, SIGNED]
-        assert pieces[0].fields is not None
-        assert "checksum" not in pieces[0].fields
+        assert states(pieces)[1:] == [SIGNED, SIGNED]
+        assert pieces[0].state in (EDITED, DAMAGED)
+        if pieces[0].fields is not None:
+            assert "smp" not in pieces[0].fields
+            assert pieces[0].fields["seq"] == 1
 
 
-def test_an_entry_of_ours_without_its_checksum_line_counts_as_edited() -> None:
+def test_an_entry_of_ours_without_its_machine_line_counts_as_edited() -> None:
     lines = FILE.split(b"\n")
-    del lines[lines.index(next(text for text in lines if text.startswith(b"    checksum")))]
+    del lines[lines.index(next(text for text in lines if text.startswith(b"    smp:")))]
     pieces = codec.decode(b"\n".join(lines))
     assert states(pieces) == [EDITED, SIGNED, SIGNED]
     assert pieces[0].fields == entry(1, decision="one")
 
 
-def test_a_last_entry_by_hand_without_seq_is_unsigned() -> None:
-    pieces = codec.decode(FILE + b"\n  - id: DEC-0009\n    decision: mine")
-    assert states(pieces)[-1] == UNSIGNED
-    assert pieces[-1].fields == {"id": "DEC-0009", "decision": "mine"}
+@pytest.mark.parametrize(
+    "typed",
+    [
+        b"\n  - id: DEC-0009\n    decision: mine",
+        b"\n  - id: DEC-0009\n    timestamp: 2026-01-11T14:30:05Z\n    decision: mine\n",
+        b"\n  - decision: mine",
+        b"\n  - decision: mine\n    made_by: ada\n\n",
+        b"\n- decision: mine",
+        b"\n  - {id: DEC-0009, decision: mine}",
+        b"\n  - id: DEC-0009 # new\n    decision: mine",
+    ],
+)
+def test_a_last_entry_typed_by_hand_is_unsigned_and_never_torn(typed: bytes) -> None:
+    pieces = codec.decode(FILE + typed)
+    assert states(pieces) == [SIGNED, SIGNED, SIGNED, UNSIGNED]
+    assert pieces[-1].fields is not None
+    assert pieces[-1].fields["decision"] == "mine"
+
+
+@pytest.mark.parametrize("copied", [1, 3])
+def test_an_entry_copied_by_hand_without_its_machine_line_is_not_torn(copied: int) -> None:
+    """Somebody copies an entry as a pattern, gives it another text and leaves out the line that is not for people."""
+    copy = codec.encode(entry(copied, decision="one more"))
+    copy = copy[: copy.index(b"    smp:")].replace(b"id: DEC-000", b"id: DEC-004")
+    for text in (copy, copy.rstrip()):
+        pieces = codec.decode(FILE + text)
+        assert states(pieces) == [SIGNED, SIGNED, SIGNED, UNSIGNED]
+        assert fields_of(pieces)[-1] == {
+            "id": f"DEC-004{copied}",
+            "timestamp": "2026-01-11T14:30:05Z",
+            "decision": "one more",
+        }
+
+
+def test_a_folded_entry_comes_back_and_a_cut_in_it_is_torn() -> None:
+    appended = codec.encode(FOLDED)
+    assert codec.decode(FILE + appended)[-1].fields == FOLDED
+    assert appended.count(b"seq=") == appended.splitlines()[-1].count(b"seq=") == 3
+    for length in range(1, len(appended) - 1):
+        pieces = codec.decode(FILE + appended[:length])
+        assert states(pieces) in ([SIGNED] * 3, [SIGNED] * 3 + [TORN]), length
+    assert states(codec.decode(FILE + appended + codec.encode(entry(9))[:-60])) == [SIGNED] * 4 + [UNSIGNED]
+    assert states(codec.decode(FILE + appended + codec.encode(entry(11))[:-60])) == [SIGNED] * 4 + [TORN]
 
 
 def test_crlf_bom_and_a_missing_last_newline_change_nothing() -> None:
@@ -596,8 +653,8 @@ def test_a_forgotten_marker_is_a_conflict_and_costs_nothing(marker: bytes) -> No
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.sampled_from([b"<<<<<<< a\n", b"=======\n", b">>>>>>> b\n", b"||||||| c\n", b"  - id: A\n", b"    seq: 1\n",
-    b"    checksum: sha256:0123456789abcdef\n", b"\n", b"decisions:\n", b"junk\n", b"- a: [\n", b"\0", b"---\n", codec.encode(entry(1))]),
+@given(st.lists(st.sampled_from([b"<<<<<<< a\n", b"=======\n", b">>>>>>> b\n", b"||||||| c\n", b"  - id: A #1\n", b"    seq: 1\n",
+    b"    smp: seq=1 sha256:0123456789abcdef\n", b"\n", b"decisions:\n", b"junk\n", b"- a: [\n", b"\0", b"---\n", codec.encode(entry(1))]),
     max_size=12))  # fmt: skip
 def test_no_mixture_of_lines_breaks_the_reader(parts: list[bytes]) -> None:
     data = b"".join(parts)

@@ -84,6 +84,7 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
             "repair": ("checking", "Put right what can be, and set the rest aside"),
             "maintain": ("maintenance", "Run what is due: compaction, archiving, purging, checks"),
             "compact": ("keeping", "Make room: move what has faded to a cold segment"),
+            "tidy": ("tidying", "Fold changes into their entries, so that files show what holds"),
             "archived": ("keeping", "List the memories in the cold segment"),
             "archive": ("keeping", "Pack a session away, as `session archive`"),
             "unarchive": ("keeping", "Bring an archived session back, as `session restore`"),

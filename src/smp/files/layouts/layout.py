@@ -91,6 +91,16 @@ class Layout:
         name = self.file_of(entry, session)
         return name, self.codec_of(name).encode(self.dialect.encode(entry, session))
 
+    def encode_all(self, entries: list[Entry], session: str) -> bytes:
+        """The bytes of some entries of one memory, oldest first: folded into one if they can be, else one by one."""
+        if len(entries) > 1 and self.dialect.folds:
+            from smp.files.folded import folded
+
+            fields = folded(self.dialect, entries, session)
+            if fields is not None:
+                return self.codec_of(self.file_of(entries[0], session)).encode(fields)
+        return b"".join([self.encode(entry, session)[1] for entry in entries])
+
     # -- the head of a session
 
     def encode_info(self, info: SessionInfo) -> bytes:

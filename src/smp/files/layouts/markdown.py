@@ -50,6 +50,7 @@ class MarkdownLayout(Layout):
             "decision": {"author": "made_by"},
             "finding": {"author": "discovered_by"},
         },
+        folds=True,
     )
 
     def file_of(self, entry: Entry, session: str) -> str:

@@ -1,0 +1,77 @@
+"""Fold changes into the entries that they change, so that a file of the `markdown` layout shows what holds today.
+
+    under the lock: the memories with changes → one folded entry each, in the place of the first → a rewrite
+
+Guarantees: those of a rewrite (`smp.store.rewriting`). Records, histories, `as_of`, ids, revisions and numbers are the same
+as before; the new files are read back and compared before the old ones go. A session in which nothing is to fold is not
+written. The times of the files stay as they were.
+Left as they are: memories that are deleted (a purge takes them, or a restoration makes them foldable), memories with
+entries in several files or under several identities, sessions in which two clones gave out one id, and everything in layouts
+that keep one entry per line.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from smp.files.folded import folded
+from smp.store.rewriting import Edit, rewrite
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smp.files.session_reader import SessionReader
+    from smp.model.fold import Fold, Trail
+    from smp.store.file_session import FileSession
+
+
+class Tidied(NamedTuple):
+    """What was folded, or would be."""
+
+    session: str
+    ids: list[str]  # of memories whose changes were folded into their entry
+    can_fold: bool  # False: the layout keeps every change in a line of its own
+
+    def to_dict(self) -> dict[str, Any]:
+        return self._asdict()
+
+
+def tidy(session: FileSession, *, dry_run: bool = False) -> Tidied:
+    """Fold the changes of one session's memories."""
+    name = session.session
+    if not session.store.layout.dialect.folds:
+        return Tidied(name, [], False)
+    ids: list[str] = session.view(lambda fold: [trail.first.id for trail in _foldable(session, fold)])
+    if ids and not dry_run:
+        rewrite(session, "tidying", lambda reader: _edit(session, reader, ids))
+    return Tidied(name, ids, True)
+
+
+def _edit(session: FileSession, reader: SessionReader, ids: list[str]) -> Edit:
+    """May be asked again, so `ids` begins anew."""
+    wanted = Edit()
+    ids.clear()
+    for trail in _foldable(session, reader.fold):
+        wanted.fold(trail.entries)
+        ids.append(trail.first.id)
+    return wanted
+
+
+def _foldable(session: FileSession, fold: Fold) -> list[Trail]:
+    if fold.names:  # ids of two clones met; entries are known by the ids in the files, not by those that are shown
+        return []
+    trails = fold.trails.items()
+    return [trail for name, trail in trails if len(trail.entries) > 1 and _can_fold(session, name, trail)]
+
+
+def _can_fold(session: FileSession, name: str, trail: Trail) -> bool:
+    entries, first = trail.entries, trail.first
+    if trail.deletion is not None or name != first.id:
+        return False
+    if any(entry.file != first.file for entry in entries) or _is_folded(trail):
+        return False
+    return folded(session.store.layout.dialect, entries, session.session) is not None
+
+
+def _is_folded(trail: Trail) -> bool:
+    return all(entry.place == trail.first.place for entry in trail.entries)

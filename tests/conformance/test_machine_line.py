@@ -1,0 +1,56 @@
+"""The line that is not for people: what happens when a person takes it away, copies it or types without it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import smp
+from smp.memory import Memory
+from smp.session import SessionMemory
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Memory:
+    return smp.open(str(tmp_path / "store"), layout="markdown")
+
+
+@pytest.fixture
+def session(memory: Memory) -> SessionMemory:
+    session = memory.create_session("s")
+    session.add_decision("one")
+    session.add_decision("two")
+    session.add_turn("user", "first turn")
+    session.add_turn("user", "last turn")
+    return session
+
+
+def edit(session: SessionMemory, name: str, old: str, new: str) -> None:
+    path = Path(session._files.reader.folder, name)
+    text = path.read_text()
+    start = text.rindex(old)
+    path.write_text(text[:start] + new)
+
+
+@pytest.mark.parametrize(("name", "mark"), [("decisions.yaml", "    smp: "), ("conversation.md", "<!-- end ")])
+@pytest.mark.parametrize("more", ["", "\n\n" + "x" * 500])
+def test_last_entry_without_its_machine_line_is_kept(
+    memory: Memory, session: SessionMemory, name: str, mark: str, more: str
+) -> None:
+    edit(session, name, mark, more.replace("x", "# ") if name.endswith("yaml") else more)
+    for each in (session, smp.open(memory.root).session("s")):
+        assert [record.text for record in each.records("decision")] == ["one", "two"]
+        assert [record.text[:9] for record in each.records("conversation")] == ["first tur", "last turn"]
+    session.add_decision("three")
+    session.add_turn("user", "and another")
+    assert [record.text for record in session.records("decision")] == ["one", "two", "three"]
+    assert [record.text[:9] for record in session.records("conversation")] == ["first tur", "last turn", "and anoth"]
+    assert [problem.code for problem in session.validate().problems] == ["edited"]
+
+
+def test_time_is_written_in_whole_seconds_and_read_back_exactly(session: SessionMemory) -> None:
+    record = session.get("DEC-0001")
+    text = Path(session._files.reader.folder, "decisions.yaml").read_text()
+    assert f"timestamp: {record.to_dict()['created'][:19]}Z" in text
+    assert smp.open(session.memory.root).session("s").get("DEC-0001").created == record.created
