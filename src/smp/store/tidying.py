@@ -6,8 +6,8 @@ Guarantees: those of a rewrite (`smp.store.rewriting`). Records, histories, `as_
 as before; the new files are read back and compared before the old ones go. A session in which nothing is to fold is not
 written. The times of the files stay as they were.
 Left as they are: memories that are deleted (a purge takes them, or a restoration makes them foldable), memories with
-entries in several files or under several identities, sessions in which two clones gave out one id, and everything in layouts
-that keep one entry per line.
+entries in several files or under several identities, memories that were renamed because two clones gave out one id,
+and everything in layouts that keep one entry per line.
 """
 
 from __future__ import annotations
@@ -58,10 +58,18 @@ def _edit(session: FileSession, reader: SessionReader, ids: list[str]) -> Edit:
 
 
 def _foldable(session: FileSession, fold: Fold) -> list[Trail]:
-    if fold.names:  # ids of two clones met; entries are known by the ids in the files, not by those that are shown
-        return []
-    trails = fold.trails.items()
-    return [trail for name, trail in trails if len(trail.entries) > 1 and _can_fold(session, name, trail)]
+    renamed = set(fold.names.shown.values())  # their entries stand under other ids in the files
+    return [
+        trail
+        for name, trail in fold.trails.items()
+        if len(trail.entries) > 1 and not (renamed and _is_renamed(renamed, trail)) and _can_fold(session, name, trail)
+    ]
+
+
+def _is_renamed(renamed: set[str], trail: Trail) -> bool:
+    """Whether a memory, or one that it refers to, is shown under another id than in the files."""
+    targets = (target for entry in trail.entries for target in entry.uids or ())
+    return trail.first.id in renamed or any(target.rpartition("/")[2] in renamed for target in targets)
 
 
 def _can_fold(session: FileSession, name: str, trail: Trail) -> bool:
