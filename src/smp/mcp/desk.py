@@ -139,13 +139,7 @@ class Asked(Asking):
         return None if self.session is None else self.session.info
 
     def _answer(self, question: Question) -> Hits:
-        """A page that ends early may do so because hidden memories took places in it; then they are left out from the start.
-
-        Not at once: it takes longer, and most pages are full.
-        """
-        hits = super()._answer(question)
-        if hits.more or not question.text:
-            return hits
+        """Hidden memories are left out before the limit is applied, so they take nobody's place."""
         question.where = Visible(self._caller._viewer, question.where)  # type: ignore[assignment]
         return super()._answer(question)
 
