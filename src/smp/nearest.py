@@ -102,7 +102,7 @@ def is_store(root: str) -> bool:
     try:
         stored = json.loads(data)
     except (ValueError, RecursionError):
-        return False
+        return os.path.exists(os.path.join(root, ".smp", "id"))  # a store of ours whose settings are damaged
     inner = stored.get("memory_config") if isinstance(stored, dict) else None
     said = [part["layout"] for part in (stored, inner) if isinstance(part, dict) and "layout" in part]
     return bool(said) and said[0] in _LAYOUTS

@@ -138,6 +138,9 @@ class Asked(Asking):
     def _head(self) -> SessionInfo | None:
         return None if self.session is None else self.session.info
 
+    def _users(self) -> dict[str, str]:
+        return self._caller.memory._users() if self.session is None else super()._users()
+
     def _answer(self, question: Question) -> Hits:
         """Hidden memories are left out before the limit is applied, so they take nobody's place."""
         question.where = Visible(self._caller._viewer, question.where)  # type: ignore[assignment]
