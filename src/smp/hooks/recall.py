@@ -157,8 +157,8 @@ def _at_start(reader: Reader, event: Event, note: Note, session: str) -> Recalle
 
 def _how_to_remember(session: str) -> str:
     return (
-        f"SMP records this conversation as session {session}. "
-        "Write down what is decided, found or learned: smp decide, smp note, smp add learning."
+        f"SMP records this conversation as session {session}. Write down what is decided, found or learned, and name the session, "
+        f'because others may be at work: smp decide "…" --session {session} (also smp note, smp add learning; over MCP: session).'
     )
 
 

@@ -13,7 +13,6 @@ import pytest
 from smp.cli.main import main
 from smp.hooks.install.commands import command_here, environment_of
 
-
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="programs are files that may be run")
 
 
