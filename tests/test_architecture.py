@@ -39,7 +39,7 @@ LINES = 450
 MAY_BE_LONGER = {
     "files/memory_system.py": 490,
     "files/disk.py": 490,
-    "memory.py": 480,
+    "memory.py": 484,
     "privacy/redact.py": 470,
     "files/session_writer.py": 520,
     "store/indexer.py": 530,

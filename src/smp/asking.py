@@ -9,7 +9,7 @@ would wait for, and writes nothing that matters.
 
 from __future__ import annotations
 
-from smp.errors import InvalidQuery, MemoryNotFound, SessionArchived, SessionNotFound
+from smp.errors import InvalidQuery, MemoryNotFound, SessionArchived, SessionCorrupt, SessionNotFound, StorageCorrupt
 from smp.loading import loading
 from smp.model import ids
 
@@ -202,13 +202,15 @@ class Asking:
 
         asked = Question({"time": time, "since": since, "until": until}, self._asked_at()).time
         start, end = (asked.start_time, asked.end_time) if asked is not None else (None, None)
-        return timeline(self._looked_over(), by=by, since=start, until=end, across_sessions=self._is_many())
+        return timeline(
+            self._looked_over(), by=by, since=start, until=end, across_sessions=self._is_many(), users=self._users()
+        )
 
     def agents(self) -> Agents:
         """Who took part, and with what."""
         from smp.query.overview import agents
 
-        return agents(self._looked_over(), across_sessions=self._is_many())
+        return agents(self._looked_over(), across_sessions=self._is_many(), users=self._users())
 
     def summarize(self) -> SessionSummary:
         """Decisions, open findings, preferences and topics in a page. No model is needed."""
@@ -219,7 +221,16 @@ class Asking:
             self._head(),
             priority=self._priority_of(),
             across_sessions=self._is_many(),
+            users=self._users(),
         )
+
+    def _users(self) -> dict[str, str]:
+        """The names of the users of the sessions asked, by session; a store overrides it."""
+        try:
+            head = self._head()
+        except (SessionCorrupt, StorageCorrupt):  # an unreadable head costs the name
+            return {}
+        return {head.id: head.user} if head is not None and head.user else {}
 
     def _is_many(self) -> bool:
         return self._asked_sessions() is None

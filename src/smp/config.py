@@ -103,6 +103,7 @@ SETTINGS = (
     Setting("maintenance.auto", True, Switch(), "Whether opening a store runs what is due and cheap, a few times a day."),
     Setting("health.stale_days", 90, Between(0, 36_500), "From when on `smp doctor` names what is open and nobody touched; 0 means never."),
     Setting("hooks.recall", True, Switch(), "Whether hooks of coding agents put memories into the conversation."),
+    Setting("hooks.recall_agents", True, Switch(), "Whether they do so for agents that the host starts, too."),
     Setting("hooks.record", True, Switch(), "Whether they record what is said."),
     Setting("hooks.start_tokens", 1200, Whole(0, 100_000), "How much they recall at the start of a session."),
     Setting("hooks.prompt_tokens", 500, Whole(0, 100_000), "How much at each prompt, and for each agent that is started."),

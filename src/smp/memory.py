@@ -300,6 +300,9 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
         found = each_there(self.sessions(), lambda session: session.records())
         return [record for _, records in found for record in records]
 
+    def _users(self) -> dict[str, str]:
+        return {name: user for each in self.sessions() for name, user in each._users().items()}
+
     # -- sessions
 
     def create_session(

@@ -147,7 +147,7 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
         if self._files.store.layout.name == "markdown":
             from smp.store.overview_files import write_overviews
 
-            write_overviews(self._files.store.disk, self.folder, records)
+            write_overviews(self._files.store.disk, self.folder, records, self._users())
         return records
 
     def _session_meant(self, name: str) -> SessionMemory:

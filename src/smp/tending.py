@@ -94,6 +94,12 @@ class Tending(SessionForgetting):
 
         def _addition(self, kind: Kind, given: dict[str, Any]) -> Wish: ...
 
+    def set_config(self, name: str, value: Any) -> None:
+        """Change a setting of this session, checked first; None takes it out. It holds for whoever opens the store next."""
+        from smp.session_settings import set_session_config
+
+        set_session_config(self._files, self._memory.config, name, value)
+
     # -- state and size
 
     @property

@@ -251,9 +251,9 @@ def test_root_and_session_by_option_before_or_after_and_by_environment(
 
 def test_the_session_written_last_is_meant(cli: Terminal, tmp_path: Path) -> None:
     cli.ok("session", "new", "newer")
-    _make_older(tmp_path / ".bmad/memory/sessions/shop", 20)
+    _make_older(tmp_path / ".bmad/memory/sessions/shop", 4000)
     assert cli.json("decide", "x")["session"] == "newer"
-    _make_older(tmp_path / ".bmad/memory/sessions/newer", 10)
+    _make_older(tmp_path / ".bmad/memory/sessions/newer", 4000)
     cli.ok("decide", "y", "--session", "shop")
     assert cli.json("list")[0]["decision"] == "y"
     assert [row["id"] for row in cli.json("session", "list")] == ["newer", "shop"]
@@ -287,10 +287,11 @@ def test_author_by_option_and_environment(cli: Terminal, monkeypatch: pytest.Mon
     assert cli.json("history", "DEC-0001")[-1]["by"] == "veritas"
 
 
-def test_a_memory_of_another_session_is_named(cli: Terminal) -> None:
-    """A newcomer who has just started another session was only told that DEC-0001 does not exist."""
+def test_a_memory_of_another_session_is_named(cli: Terminal, tmp_path: Path) -> None:
+    """A newcomer who has started another session was only told that DEC-0001 does not exist."""
     cli.ok("decide", "Use OAuth")
     cli.ok("session", "new", "two")
+    _make_older(tmp_path / ".bmad/memory/sessions/shop", 4000)
     for words in (("show",), ("history",), ("resolve",), ("pin",), ("delete",), ("priority",)):
         assert "Session shop has one: shop/DEC-0001" in cli.fails(11, *words, "DEC-0001")
     assert json.loads(cli.fails(11, "show", "DEC-0001", "--json"))["error"]["session"] == "two"

@@ -328,8 +328,8 @@ def test_timeline(cli: Asker) -> None:
     out = cli.ok("timeline", "--all", "--by", "day")
     assert re.match(r"\d{4}-\d\d-\d\d  [█░]+  5 memories\n  \d\d:\d\d:\d\d  shop/TURN-0001  ada  How do", out)
     assert len(cli.json("timeline", "--session", "shop")["timeline_index"]["events"]) == 4
-    assert cli.ok("timeline", "--until", "2020-01-01") == "Nothing happened.\n"
-    assert "E_INVALID_QUERY" in cli.fails(6, "timeline", "--since", "soon")
+    assert cli.ok("timeline", "--all", "--until", "2020-01-01") == "Nothing happened.\n"
+    assert "E_INVALID_QUERY" in cli.fails(6, "timeline", "--all", "--since", "soon")
 
 
 def test_agents(cli: Asker) -> None:

@@ -109,7 +109,7 @@ def test_the_defaults():
         },
         "maintenance": {"auto": True},
         "search": {"semantic": "auto"},
-        "hooks": {"recall": True, "record": True, "start_tokens": 1200, "prompt_tokens": 500},
+        "hooks": {"recall": True, "recall_agents": True, "record": True, "start_tokens": 1200, "prompt_tokens": 500},
         "health": {"stale_days": 90},
         "retention": {
             "enabled": False,

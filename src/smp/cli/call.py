@@ -98,7 +98,9 @@ class Call:
     def _latest_session(self) -> str | None:
         """Looked up once: another process may write to another session while this command is at work."""
         if self._default_session is None:
-            latest = self.memory.latest_session()
+            from smp.current_session import current_session
+
+            latest = current_session(self.memory)
             self._default_session = latest.id if latest is not None else None
         return self._default_session
 

@@ -100,6 +100,11 @@ class Reader(Asking):
         self.store.session(id)
         return _Named(id)
 
+    def use_settings_of(self, session: str) -> None:
+        """Let the settings of a session hold, if it is there and has some."""
+        if self.has(session):
+            self.config = self.store.session(session).usable_config()
+
     def has(self, session: str) -> bool:
         return bool(session) and self.store.layout.exists(self.store.disk, self.root, session)
 
@@ -125,14 +130,16 @@ class Recalled:
 
 def recalled(reader: Reader, event: Event, session: str) -> Recalled:
     """What to tell at this event; `session` is how this conversation is called here, or will be."""
-    if not reader.config["hooks.recall"]:
-        return Recalled()
     note = notes.read(reader.store.state, event.session)
+    reader.use_settings_of(note.session)
+    is_agent = event.kind == AGENT_START
+    if not reader.config["hooks.recall"] or (is_agent and not reader.config["hooks.recall_agents"]):
+        return Recalled()
     if event.kind == START:
         return _at_start(reader, event, note, session)
     if event.kind == PROMPT:
         return _for_prompt(reader, event, note, session)
-    return _for_agent(reader, event, note) if event.kind == AGENT_START else Recalled()
+    return _for_agent(reader, event, note) if is_agent else Recalled()
 
 
 # -- the start of a session
@@ -157,8 +164,8 @@ def _at_start(reader: Reader, event: Event, note: Note, session: str) -> Recalle
 
 def _how_to_remember(session: str) -> str:
     return (
-        f"SMP records this conversation as session {session}. "
-        "Write down what is decided, found or learned: smp decide, smp note, smp add learning."
+        f"SMP records this conversation as session {session}. Write down what is decided, found or learned, and name the session, "
+        f'because others may be at work: smp decide "…" --session {session} (also smp note, smp add learning; over MCP: session).'
     )
 
 

@@ -28,6 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from smp.config import Config
     from smp.hooks.events import Event
     from smp.hooks.note import Note, Notes
     from smp.memory import Memory
@@ -71,13 +72,19 @@ class _Recording:
         self._memory = memory
         self._kept = kept
         self._given = given
-        self._records = bool(memory.config["hooks.record"])
         self._note = note = kept.of(event.session)
+        self._records = bool(self._config_of(note.session)["hooks.record"])
         if note.client and not event.is_sure:
             event.client = note.client
         note.client = event.client
         self._path = event.transcript or self._note.transcript
         self._session: SessionMemory | None = None
+
+    def _config_of(self, session: str) -> Config:
+        """The settings of this conversation's session, or of the store as long as there is none."""
+        store = self._memory.store
+        is_there = session and store.layout.exists(store.disk, store.root, session)
+        return store.session(session).usable_config() if is_there else self._memory.config
 
     def run(self) -> None:
         note, event = self._note, self._event

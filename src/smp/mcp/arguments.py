@@ -7,13 +7,33 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from smp.mcp.schema import Arguments
+from smp.model.types import KINDS
 
 Type = Literal["decision", "finding", "preference", "learning", "conversation", "agent_state", "artifact", "summary"]
 
+_TYPES = (
+    "decision: what was chosen, and why; finding: something noticed that may need action; "
+    "preference: how the user wants things done, a new value for the same key replaces the old one; "
+    "learning: a fact or lesson for later work; conversation: one message, with its role; "
+    "agent_state: your own working notes, replaced each time; artifact: something made, with its name or path; "
+    "summary: what happened over a longer time"
+)
 _SESSION = "default: the current one"
 _SCOPE = "default: all"
 _REF = "session/ID or ID"
-Tokens = Annotated[int, Field(ge=100, le=50_000, description="budget of the answer")]
+FEWEST_TOKENS = 200  # the fence and its note take 80; what is left holds one memory
+Tokens = Annotated[int, Field(ge=FEWEST_TOKENS, le=50_000, description="budget of the answer")]
+TOP_LEVEL = (
+    "tags",
+    "topic",
+    "importance",
+    "rationale",
+    "severity",
+    "status",
+    "key",
+    "author",
+    "idempotency_key",
+)  # of `remember`
 _TIME = "such as: last week, since monday, 2026-01, 2026-01-05..2026-01-10"
 
 
@@ -33,18 +53,33 @@ class Recall(Arguments):
 
 
 class Remember(Arguments):
-    type: Type
+    type: Type = Field(description=_TYPES)
     text: str | None = Field(None, description="The memory itself, in one or two sentences that stand alone")
     session: str | None = Field(None, description=_SESSION)
     tags: list[str] = Field([])
     topic: str | None = None
     importance: float | None = Field(None, ge=0, le=1)
-    fields: dict[str, Any] = Field(
-        {},
-        description="rationale, severity, status, key (preference), role (conversation), agent (agent_state), name or path (artifact), relations, or any other",
-    )
+    rationale: str | None = Field(None, description="decision: why")
+    severity: str | None = Field(None, description="finding: critical, high, medium, low or info")
+    status: str | None = None
+    key: str | None = Field(None, description="preference: what it is about, such as language")
+    fields: dict[str, Any] = Field({}, description="Any other field: role, name, path, agent, relations, …")
     author: str | None = Field(None, description="Who says so; default: you")
-    key: str | None = Field(None, description="Repeating a call with the same key adds nothing twice")
+    idempotency_key: str | None = Field(None, description="A repeated call with the same one stores nothing twice")
+
+    @classmethod
+    def _arranged(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Fields that the type knows are accepted beside `text`, too."""
+        kind = KINDS.get(str(given.get("type")))
+        known = {*kind.rank, *kind.aliases, "created"} - {*cls.model_fields} if kind is not None else set()
+        beside = {name: value for name, value in given.items() if name in known}
+        fields = given.get("fields", {})
+        if not beside or not isinstance(fields, dict):
+            return given
+        for name in fields.keys() & beside.keys():
+            if fields[name] != beside[name]:
+                raise ValueError(f"{name} is given twice with different values, here and in fields")
+        return {**{name: value for name, value in given.items() if name not in known}, "fields": {**fields, **beside}}
 
 
 class Get(Arguments):
@@ -76,10 +111,11 @@ class Update(Arguments):
     kind: str = Field("relates_to", description="relate: resolves, supersedes, causes, …")
 
 
+_TRASH = "delete: to the trash; restore: back; list: the trash"
+
+
 class Forget(Arguments):
-    action: Literal["delete", "restore", "list", "erase"] = Field(
-        "delete", description="delete: to the trash; restore: back; list: the trash; erase: the bytes, for good"
-    )
+    action: Literal["delete", "restore", "list"] = Field("delete", description=_TRASH)
     ids: list[str] = Field([], description=_REF)
     session: str | None = Field(None, description=_SESSION)
     query: str | None = Field(None, description="Instead of ids: all words must be there")
@@ -92,6 +128,14 @@ class Forget(Arguments):
     preview: bool = Field(False, description="Only show what would happen")
     limit: int = Field(20, ge=1, le=100)
     offset: int = Field(0, ge=0)
+
+
+class ForgetOrErase(Forget):
+    """For a server that may erase."""
+
+    action: Literal["delete", "restore", "list", "erase"] = Field(  # type: ignore[assignment]
+        "delete", description=_TRASH + "; erase: the bytes, for good"
+    )
 
 
 class Sessions(Arguments):

@@ -69,13 +69,14 @@ def shortened(item: dict[str, Any], characters: int) -> dict[str, Any]:
 
 
 def lines_fitting(lines: Iterable[str], max_tokens: int) -> tuple[list[str], bool]:
-    """The first of the lines that fit, and whether that is not all."""
+    """The first of the lines that fit, the last one cut if need be, and whether that is not all."""
     left = max_tokens - AROUND_TOKENS
     chosen: list[str] = []
     for text in lines:
         cost = count_tokens(json.dumps(text, ensure_ascii=False)) + 1  # so written, no line is shorter
         if cost > left:
-            return chosen, True
+            kept = text[: max(len(text) - (cost - left + 1) * 4, 0)].rstrip()
+            return (chosen if len(kept) < FEWEST_CHARACTERS else [*chosen, kept + ELLIPSIS]), True
         chosen.append(text)
         left -= cost
     return chosen, False

@@ -1,7 +1,7 @@
 """Per-request context of the MCP server: the caller, its rights, the store and the default session.
 
 Guarantees: nothing is remembered between calls. A session that a call does not name is the one that the server was started
-with, else the one that was written last; a write into a store without any starts one. What a caller may not see
+with, else the one that was written last; a write is refused if several were written in the last hour, and starts one if there is none. What a caller may not see
 (`smp.agents.visibility`) is not handed out and not told apart from what does not exist. Every write goes through an
 `AgentMemory` of the caller, so that the rights are those of `smp.agents.agent_writing`.
 """
@@ -14,6 +14,7 @@ from smp.agents.agent_memory import AgentMemory
 from smp.agents.seen import SeenStore
 from smp.agents.visibility import Viewer, Visible
 from smp.asking import Asking
+from smp.current_session import current_session
 from smp.errors import InvalidRecord, MemoryNotFound, SessionNotFound
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Caller:
                 if not create or name != self.desk.default_session:
                     raise
                 return self.memory.create_session(name, author=self.name)
-        latest = self.memory.latest_session()
+        latest = current_session(self.memory, "session: ") if writes else self.memory.latest_session()
         if latest is not None:
             return self.memory.session(latest.id, author=self.name)
         if not create:
@@ -138,14 +139,11 @@ class Asked(Asking):
     def _head(self) -> SessionInfo | None:
         return None if self.session is None else self.session.info
 
-    def _answer(self, question: Question) -> Hits:
-        """A page that ends early may do so because hidden memories took places in it; then they are left out from the start.
+    def _users(self) -> dict[str, str]:
+        return self._caller.memory._users() if self.session is None else super()._users()
 
-        Not at once: it takes longer, and most pages are full.
-        """
-        hits = super()._answer(question)
-        if hits.more or not question.text:
-            return hits
+    def _answer(self, question: Question) -> Hits:
+        """Hidden memories are left out before the limit is applied, so they take nobody's place."""
         question.where = Visible(self._caller._viewer, question.where)  # type: ignore[assignment]
         return super()._answer(question)
 

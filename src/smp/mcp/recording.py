@@ -14,6 +14,8 @@ from smp.agents import fence
 from smp.agents.fitting import one_line
 from smp.errors import InvalidRecord, NotAllowed, UserError
 from smp.mcp.answers import Reply, plain, recalled
+from smp.mcp.arguments import TOP_LEVEL
+from smp.mcp.duplicates import add_once
 from smp.model.time import parse, to_moment, to_text
 from smp.model.types import KINDS
 
@@ -22,32 +24,39 @@ if TYPE_CHECKING:
     from smp.mcp.desk import Caller
     from smp.model.record import Record
 
-_REMOVED = "[REDACTED:"
 _AGENT_ALIASES = [name for name, field in KINDS["agent_state"].aliases.items() if field == "agent"]
 
 
 def remember(caller: Caller, given: arguments.Remember) -> Reply:
-    fields = _new_only(dict(given.fields))
-    text = _new_only(given.text)
-    author = given.author or fields.get("author")
+    fields = _fields_of(given)
+    author = fields.get("author")
     if given.type == "agent_state" and not {"agent", *_AGENT_ALIASES}.intersection(fields):
         fields["agent"] = caller.desk.author or author or caller.name
-    if text is not None:
-        fields = _with_text(given.type, fields, text)
-    for name, value in (("tags", given.tags), ("topic", given.topic), ("importance", given.importance)):
-        if value or value == 0:
-            fields[name] = value
-    if author:
-        fields["author"] = author
-    if given.key:
-        fields["idempotency_key"] = given.key
     _check_created(caller, given.type, fields)
     session = caller.session(given.session, writes=True, create=True)
-    began = caller.memory.now()
-    record: Record = caller.agent(session, author).add(given.type, fields)
-    is_new = record.created >= began or "created" in fields
-    done = "updated" if record.revision > 1 and record.updated >= began else "added" if is_new else "known already"
-    return _stored(record, done, redacted=_REMOVED in str(record.given) and _REMOVED not in str(fields))
+    record, done, redacted = add_once(caller.agent(session, author), KINDS[given.type], fields)
+    return _stored(record, done, redacted=redacted)
+
+
+def _fields_of(given: arguments.Remember) -> dict[str, Any]:
+    """The fields of a new memory: those at top level and those in `fields`. Two values for one are refused."""
+    if given.key and given.type != "preference":
+        raise InvalidRecord("key: belongs to a preference. For a call that may be repeated, use idempotency_key.", field="key")  # fmt: skip
+    fields: dict[str, Any] = _new_only(dict(given.fields))
+    for name in TOP_LEVEL:
+        value = _new_only(getattr(given, name))
+        if value is not None and value != []:
+            _set_once(fields, name, name, value)
+    text = _new_only(given.text)
+    if text is not None:
+        _set_once(fields, _text_field(given.type, fields), "text", text)
+    return fields
+
+
+def _set_once(fields: dict[str, Any], name: str, argument: str, value: Any) -> None:
+    if fields.get(name) not in (None, value):
+        raise InvalidRecord(f"{argument}: given twice with different values, here and as {name} in fields.", field=argument)  # fmt: skip
+    fields[name] = value
 
 
 def _check_created(caller: Caller, type: str, fields: dict[str, Any]) -> None:
@@ -87,7 +96,7 @@ def update(caller: Caller, given: arguments.Update) -> Reply:
     return _stored(record, words[given.action])
 
 
-def forget(caller: Caller, given: arguments.Forget) -> Reply:
+def forget(caller: Caller, given: arguments.ForgetOrErase) -> Reply:
     if given.action == "list":
         return _trash(caller, given)
     if given.action == "erase":
@@ -218,12 +227,9 @@ def _stored(record: Record, done: str, redacted: bool = False) -> Reply:
     return plain(data, f"{record.ref} {done}, revision {record.revision}{note}")
 
 
-def _with_text(type: str, fields: dict[str, Any], text: str) -> dict[str, Any]:
-    """A text where a memory of this type has it: a preference with a key says it as the key's value."""
-    name = KINDS[type].text
-    if type == "preference" and "key" in fields and "value" not in fields:
-        name = "value"
-    return {**fields, name: fields.get(name, text)}
+def _text_field(type: str, fields: dict[str, Any]) -> str:
+    """The field that holds the text of a memory; of a preference with a key it is the value."""
+    return "value" if type == "preference" and "key" in fields and "value" not in fields else KINDS[type].text
 
 
 def _new_only(value: Any) -> Any:

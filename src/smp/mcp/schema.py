@@ -26,7 +26,14 @@ class Arguments(BaseModel):
     def _as_meant(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        return {name: _as_wanted(_wanted(cls, name), value) for name, value in given.items() if value is not None}
+        return cls._arranged(
+            {name: _as_wanted(_wanted(cls, name), name, value) for name, value in given.items() if value is not None}
+        )
+
+    @classmethod
+    def _arranged(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """The arguments where the model has them; a model that accepts other places overrides this."""
+        return given
 
 
 class Answer(BaseModel):
@@ -62,7 +69,7 @@ def _wanted(model: type[BaseModel], name: str) -> str:
     return next((kind for kind in ("list", "dict") if shown.startswith((kind, f"<class '{kind}"))), "")
 
 
-def _as_wanted(wanted: str, value: Any) -> Any:
+def _as_wanted(wanted: str, name: str, value: Any) -> Any:
     if not wanted or not isinstance(value, str):
         return value
     try:
@@ -70,7 +77,9 @@ def _as_wanted(wanted: str, value: Any) -> Any:
     except (ValueError, RecursionError):
         parsed = None
     if wanted == "list":
-        return parsed if isinstance(parsed, list) else [value]
+        if isinstance(parsed, list):
+            return parsed
+        return [part.strip() for part in value.split(",") if part.strip()] if name == "tags" else [value]
     return parsed if isinstance(parsed, dict) else value
 
 

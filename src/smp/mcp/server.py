@@ -23,7 +23,7 @@ from smp.agents.fence import unmarked
 from smp.agents.fitting import one_line
 from smp.errors import SMPError, from_os_error
 from smp.mcp import resources
-from smp.mcp.toolset import INSTRUCTIONS, TOOLS, UNTRUSTED
+from smp.mcp.toolset import INSTRUCTIONS, UNTRUSTED, tools_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,14 +62,15 @@ def server_for(desk: Desk) -> Server[Any]:
 
 
 def _tool_handlers(desk: Desk, threads: Threads) -> dict[str, Any]:
-    definitions = [tool.definition(name) for name, tool in TOOLS.items()]
+    tools = tools_for(desk)
+    definitions = [tool.definition(name) for name, tool in tools.items()]
     schemas = {each.name: each.input_schema for each in definitions}
 
     async def list_tools(ctx: Any, params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=definitions)
 
     async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-        tool = TOOLS.get(params.name)
+        tool = tools.get(params.name)
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name}")
         caller = desk.caller(client_of(ctx))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from smp.mcp.answers import Reply
-    from smp.mcp.desk import Caller
+    from smp.mcp.desk import Caller, Desk
 
 UNTRUSTED = (
     "This store came with the project and the user has not trusted it (`smp trust`): somebody else may have written its "
@@ -45,6 +45,7 @@ class ToolOf:
         gives: type[Any],
         run: Callable[[Caller, Any], Reply],
         hints: dict[str, bool],
+        shows: type[Any] | None = None,
     ) -> None:
         self.title = title
         self.about = about
@@ -52,13 +53,14 @@ class ToolOf:
         self.gives = gives
         self.run = run
         self.hints = hints
+        self.shows = shows or takes  # what the definition offers; `takes` may accept more, to refuse it with a reason
 
     def definition(self, name: str) -> Tool:
         return Tool(
             name=name,
             title=self.title,
             description=self.about,
-            input_schema=schema_of(self.takes),
+            input_schema=schema_of(self.shows),
             output_schema=schema_of(self.gives),
             annotations=ToolAnnotations.model_validate({"title": self.title, **self.hints}),
         )
@@ -111,7 +113,7 @@ TOOLS: dict[str, ToolOf] = {
     "forget": ToolOf(
         "Forget",
         "Delete memories (to the trash), restore them, or list the trash. Try preview first when you go by criteria.",
-        arguments.Forget,
+        arguments.ForgetOrErase,
         answers.Forgotten,
         recording.forget,
         CHANGES,
@@ -133,3 +135,12 @@ TOOLS: dict[str, ToolOf] = {
         READS,
     ),
 }
+
+
+def tools_for(desk: Desk) -> dict[str, ToolOf]:
+    """The tools as a server offers them: `erase` only if the server may erase."""
+    if desk.may_erase:
+        return TOOLS
+    whole = TOOLS["forget"]
+    forget = ToolOf(whole.title, whole.about, whole.takes, whole.gives, whole.run, whole.hints, shows=arguments.Forget)
+    return {**TOOLS, "forget": forget}

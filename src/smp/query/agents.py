@@ -2,7 +2,7 @@
 
 The designs name the file `agents.yaml` and show no content. It has what their session head says of an agent
 (`message_count`, `last_active`) and what their topic index says of a topic (`related_memories`). An agent's state is the
-agent's own, whoever wrote it; any other memory is its author's. What nobody signed is the user's.
+agent's own, whoever wrote it; any other memory is its author's. What nobody signed, and what `user` signed, is the user's of the session.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from smp.query.seen import Seen, all_seen, head, refs_by_type, related_memories,
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
     from typing import Any
 
@@ -80,9 +80,11 @@ class Agents:
         return f"Agents({[agent.name for agent in self]})"
 
 
-def agents(records: Iterable[Record], *, across_sessions: bool | None = None) -> Agents:
-    """Who wrote these memories. Across several sessions ids are `session/ID`."""
-    return agents_of(all_seen(records, across_sessions))
+def agents(
+    records: Iterable[Record], *, across_sessions: bool | None = None, users: Mapping[str, str] | None = None
+) -> Agents:
+    """Who wrote these memories; `users`: the users of sessions, by session. Across several sessions ids are `session/ID`."""
+    return agents_of(all_seen(records, across_sessions, users))
 
 
 def agents_of(seen: list[Seen]) -> Agents:

@@ -11,7 +11,7 @@ from smp.model.types import KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
     from typing import Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     Priority = Callable[[Record], float]
 
 VERSION = 1  # of the overviews' shapes
+_USER = "user"
 _UNSAID_IMPORTANCE = 0.5
 _LONGEST_TAG = 64
 _KINDS_OF_AUTHOR = ("user", "agent", "system", "tool")
@@ -31,12 +32,14 @@ class Seen:
 
     __slots__ = ("author", "created", "record", "ref", "topics", "updated")
 
-    def __init__(self, record: Record, ref: str, created: datetime) -> None:
+    def __init__(self, record: Record, ref: str, created: datetime, user: str = "") -> None:
         self.record = record
         self.ref = ref  # its id, or `session/ID` in an overview of several sessions
         self.created = created
         self.updated = record.updated
-        self.author = word(record.author) or "user"
+        self.author = word(record.author) or _USER
+        if user and self.author == _USER and record.author_kind == _USER:
+            self.author = user  # of its session
         self.topics = list(_said_topics(record))  # as it says them, its own topic first
 
     @property
@@ -63,12 +66,21 @@ class Seen:
         return float(min(1.0, max(0.0, value)))
 
 
-def all_seen(records: Iterable[Record], across_sessions: bool | None = None) -> list[Seen]:
-    """The memories that are not deleted, oldest first. `across_sessions` None: as many sessions as there are."""
+def all_seen(
+    records: Iterable[Record], across_sessions: bool | None = None, users: Mapping[str, str] | None = None
+) -> list[Seen]:
+    """The memories that are not deleted, oldest first. `across_sessions` None: as many sessions as there are.
+
+    users   the names of the users, by session: what the user of a session said, or nobody signed, is theirs.
+    """
+    names = users or {}
     ordered = sorted(((record.created, record) for record in records if not record.deleted), key=_order)
     if across_sessions is None:
         across_sessions = len({record.session for _, record in ordered}) > 1
-    return [Seen(record, record.ref if across_sessions else record.id, created) for created, record in ordered]
+    return [
+        Seen(record, record.ref if across_sessions else record.id, created, word(names.get(record.session)))
+        for created, record in ordered
+    ]
 
 
 def _order(item: tuple[datetime, Record]) -> tuple[datetime, str, int, str]:

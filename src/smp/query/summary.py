@@ -20,7 +20,7 @@ from smp.query.topics import topics_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
     from typing import Any
 
@@ -169,9 +169,12 @@ def summarize(
     priority: Priority | None = None,
     most: int = MOST,
     across_sessions: bool | None = None,
+    users: Mapping[str, str] | None = None,
 ) -> SessionSummary:
     """What matters in these memories; `info` is the head of their session, if they are of one."""
-    seen = all_seen(records, across_sessions)
+    if users is None and info is not None and info.user:
+        users = {info.id: info.user}
+    seen = all_seen(records, across_sessions, users)
     across = any(each.ref != each.record.id for each in seen) if across_sessions is None else across_sessions
     return SessionSummary(seen, info, priority, most, across)
 

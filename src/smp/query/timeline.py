@@ -13,7 +13,7 @@ from smp.query.seen import Seen, all_seen, head, text_of, word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     from smp.model.record import Record
@@ -94,12 +94,13 @@ def timeline(
     since: datetime | str | None = None,
     until: datetime | str | None = None,
     across_sessions: bool | None = None,
+    users: Mapping[str, str] | None = None,
 ) -> Timeline:
     """What happened from `since` on and before `until`, by hour or by day. Across several sessions ids are `session/ID`."""
     if by not in _LENGTHS:
         raise InvalidQuery(f"by: {by!r} is not one of {', '.join(_LENGTHS)}.", field="by")
     start, end = _moment(since, "since"), _moment(until, "until")
-    seen = all_seen(records, across_sessions)
+    seen = all_seen(records, across_sessions, users)
     return timeline_of([each for each in seen if _is_between(each.created, start, end)], by)
 
 

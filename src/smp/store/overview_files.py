@@ -44,9 +44,11 @@ def to_yaml(value: Overview | Mapping[str, Any]) -> str:
     return mapping_text(fields) or "{}\n"
 
 
-def write_overviews(disk: Disk, folder: str, records: Iterable[Record]) -> list[str]:
+def write_overviews(
+    disk: Disk, folder: str, records: Iterable[Record], users: Mapping[str, str] | None = None
+) -> list[str]:
     """Renew the overviews of the session in this folder; gives the names of those that changed."""
-    seen = all_seen(records, across_sessions=False)
+    seen = all_seen(records, across_sessions=False, users=users)
     overviews: tuple[Overview, ...] = (topics_of(seen), timeline_of(seen), agents_of(seen))
     changed: list[str] = []
     try:

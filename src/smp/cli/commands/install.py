@@ -26,7 +26,11 @@ def install_arguments(parser: Parser) -> None:
     parser.add_argument("--undo", action="store_true", help="take out what was put in")
     parser.add_argument("--dry-run", action="store_true", help="show the change and leave it at that")
     parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--command", metavar="CMD", help="how the host calls SMP (default: smp, or where it is)")
+    parser.add_argument(
+        "--command",
+        metavar="CMD",
+        help="how the host calls SMP (default: smp, or its path, as in a virtual environment)",
+    )
     parser.add_argument("--in", dest="folder", metavar="DIR", help="the project's folder (default: here)")
     parser.add_argument("--memlog", action="store_true", help="bmad: agents call `smp memlog` where they would call memlog.py")  # fmt: skip
     parser.add_argument("--workflows", action="store_true", help="bmad: all workflows, not only those that look back")
@@ -182,6 +186,7 @@ def _told(call: Call, title: str, changes: list[tuple[Edit, str, str]], done: bo
         if call.options.dry_run or not _is_person(call):  # who was asked has seen it
             yield from _diffs(changes)
             yield ""
+        yield from _about_command(call)
         yield "Nothing was changed." + ("" if call.options.dry_run else " --yes does it.")
         return
     for edit, _, after in changes:
@@ -190,9 +195,7 @@ def _told(call: Call, title: str, changes: list[tuple[Edit, str, str]], done: bo
         )
     yield from hints
     if not undo:
-        command = _command(call)
-        if not call.options.user and command != "smp" and not call.options.command:
-            yield f"The files name {command}, which only this machine has. If others share them: --command smp"
+        yield from _about_command(call)
         from importlib.util import find_spec
 
         if any("MCP" in edit.about for edit, _, _ in changes) and find_spec("mcp") is None:
@@ -203,6 +206,20 @@ def _told(call: Call, title: str, changes: list[tuple[Edit, str, str]], done: bo
 
         if store_of(os.getcwd(), os.environ) is None:
             yield "There is no store here yet: the hooks do nothing until there is one. Make it: smp init"
+
+
+def _about_command(call: Call) -> Iterator[str]:
+    """Why the files name a path, and what that means for others."""
+    from smp.hooks.install.commands import environment_of
+
+    command = _command(call)
+    if call.options.undo or call.options.command or command == "smp":
+        return
+    environment = environment_of(command)
+    if environment is not None:
+        yield f"SMP runs in the virtual environment {environment}, which hosts do not activate. The files name its program: {command}"
+    if not call.options.user:
+        yield f"Only this machine has {command}. If others share the files: --command smp"
 
 
 def _write(edit: Edit, before: str, after: str, *, is_shared: bool, undo: bool) -> None:

@@ -144,8 +144,13 @@ def _converted(facts: dict[str, Any]) -> Iterator[str]:
 def config_arguments(parser: Parser) -> None:
     parser.add_argument("key", metavar="KEY", nargs="?", help="print this setting's value only")
     change = parser.add_mutually_exclusive_group()
-    change.add_argument("--set", metavar="KEY=VALUE", type=_setting, help="write a setting to the store's config.json")
-    change.add_argument("--unset", metavar="KEY", help="take a setting out of config.json, back to its default")
+    change.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        type=_setting,
+        help="write a setting to the store's config.json, or (--session) to the session's own",
+    )
+    change.add_argument("--unset", metavar="KEY", help="take a setting out again, back to its default")
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -169,11 +174,12 @@ def run_config(call: Call) -> None:
       smp config durability
       smp config --set concurrency.lock_timeout_ms=10000
       smp config --unset concurrency.lock_timeout_ms
+      smp config --session checkout-review --set hooks.recall=false
     """
     options = call.options
     if options.set or options.unset:
         name, value = options.set or (options.unset, None)
-        call.memory.set_config(name, value)
+        (call.session() if call.session_name is not None else call.memory).set_config(name, value)
         call.close()  # what holds is what the next one to open the store sees
         options.key = name
     rows = [dict(zip(("name", "value", "source", "about"), row, strict=True)) for row in _settings(call).rows()]

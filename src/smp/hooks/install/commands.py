@@ -1,4 +1,8 @@
-"""How is `smp` called by a host? By its name if the host will find it, else by where it is."""
+"""The command by which a host calls SMP: its name where every host finds it, else its absolute path.
+
+A host starts hooks in its own environment. A program inside a virtual environment is on the PATH only where that environment is
+active, so it is named by its path.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,29 @@ def command_here() -> str:
     from shlex import quote
     from shutil import which
 
-    beside = os.path.join(os.path.dirname(sys.executable), "smp")
+    beside = which("smp", path=os.path.dirname(sys.executable))
     found = which("smp")
-    if found is not None and (not os.path.exists(beside) or os.path.realpath(found) == os.path.realpath(beside)):
+    is_same = found is not None and (beside is None or os.path.realpath(found) == os.path.realpath(beside))
+    if found is not None and is_same and not _is_in_environment(found) and (beside or not _environment()):
         return "smp"
-    return quote(beside) if os.path.exists(beside) else f"{quote(sys.executable)} -m smp"
+    return quote(beside) if beside is not None else f"{quote(sys.executable)} -m smp"
+
+
+def environment_of(command: str) -> str | None:
+    """The virtual environment whose program a command names by its path; None if it names none."""
+    import shlex
+
+    return _environment() if _is_in_environment(shlex.split(command)[0]) else None
+
+
+def _environment() -> str | None:
+    """The virtual environment in which this process runs."""
+    return sys.prefix if sys.prefix != sys.base_prefix else None
+
+
+def _is_in_environment(program: str) -> bool:
+    folder = _environment()
+    return folder is not None and os.path.isabs(program) and program.startswith(os.path.join(folder, ""))
 
 
 def server(command: str) -> dict[str, Any]:

@@ -1,0 +1,91 @@
+"""Two conversations in one store: commands that name no session are refused, and each conversation knows its session's name."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import smp
+from smp.errors import UserError
+from tests.e2e.hook_host import ENVIRONMENT, Host, Project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+def run(project: Project, *words: str, **environ: str) -> Any:
+    command = [sys.executable, "-m", "smp", *words, "--json"]
+    done = subprocess.run(
+        command, cwd=project.folder, env={**ENVIRONMENT, **environ}, capture_output=True, check=False, text=True
+    )
+    return json.loads(done.stdout or done.stderr)
+
+
+def told_session(project: Project, host: str) -> str:
+    """The session that the note at the start of a conversation names, as an agent would pass it on."""
+    said = Host.injected(project.call(Host(project, host).payload("start", source="startup"), "--wait").stdout)
+    name: str = said.partition("--session ")[2].split()[0]
+    return name
+
+
+def test_each_conversation_can_pass_on_the_session_that_its_note_names(project: Project) -> None:
+    names = []
+    for host in ("one", "two"):
+        names.append(told_session(project, host))
+        Host(project, host).prompt(f"Something to do in conversation {host}")
+    assert len(set(names)) == 2
+    for number, name in enumerate(names):
+        assert run(project, "decide", f"Decision {number}", "--session", name)["session"] == name
+        assert run(project, "decide", f"Decision {number}", SMP_SESSION=name)["session"] == name
+
+
+@pytest.mark.parametrize(
+    "words", [["decide", "Use OAuth"], ["note", "A finding"], ["list"], ["show", "DEC-0001"], ["delete", "DEC-0001"]]
+)
+def test_command_without_a_session_is_refused_between_two_of_the_last_hour(project: Project, words: list[str]) -> None:
+    with project.open() as memory:
+        for name in ("first", "second"):
+            memory.create_session(name).add_decision(f"Decision of {name}")
+    error = run(project, *words)["error"]
+    assert error["code"] == "E_USER"
+    assert "first" in error["message"]
+    assert "second" in error["message"]
+    assert "--session" in error["message"]
+    with project.open() as memory:
+        assert [len(session.records()) for session in memory.sessions()] == [1, 1]
+
+
+def test_command_without_a_session_means_the_only_one_of_the_last_hour(project: Project) -> None:
+    with project.open() as memory:
+        for name in ("first", "second", "global"):
+            memory.create_session(name).add_decision(f"Decision of {name}")
+        folder = Path(memory.session("first").folder)
+    for path in folder.iterdir():
+        if path.is_file():
+            os.utime(path, (path.stat().st_mtime - 3700,) * 2)
+    assert run(project, "decide", "Use OAuth")["session"] == "second"
+
+
+def test_mcp_write_without_a_session_is_refused_between_two_of_the_last_hour() -> None:
+    pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
+    from smp.mcp.desk import Desk
+    from smp.mcp.toolset import TOOLS
+
+    with smp.open(":memory:") as memory:
+        memory.create_session("first")
+        memory.create_session("second")
+        caller = Desk(memory).caller("tester")
+        with pytest.raises(UserError, match=r"(first.*second|second.*first).*session: "):
+            TOOLS["remember"].call(caller, {"type": "decision", "text": "Use OAuth"})
+        stored = TOOLS["remember"].call(caller, {"type": "decision", "text": "Use OAuth", "session": "first"})
+        assert stored.data["session"] == "first"
+        named = Desk(memory, session="second").caller("tester")
+        assert TOOLS["remember"].call(named, {"type": "decision", "text": "x"}).data["session"] == "second"
