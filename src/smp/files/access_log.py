@@ -2,6 +2,9 @@
 
     1768138200 session-2026-01-11-a1b2c3/DEC-0002
 
+A second log of the same form, `session-uses.log`, holds uses of whole sessions that no entry tells: a session that was
+restored, or entries written with an earlier time. Its lines name a session alone.
+
 Guarantees: reading never waits and never fails because of this; a memory is noted at most once a minute per process.
 Non-guarantees: what was noted in the last second before a crash may be lost. It is a hint for fading, nothing else;
 maintenance folds it into the files.
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from smp.files.user_state import UserState
 
 FILE = "access.log"
+SESSION_USES = "session-uses.log"
+_LONG_BYTES = 1 << 16  # a log of uses of sessions above this size is shortened
 _PAUSE_SECONDS = 60.0
 _FLUSH_SECONDS = 1.0
 _FLUSH_LINES = 200
@@ -28,10 +33,10 @@ _REMEMBERED = 20_000
 
 
 class AccessLog:
-    def __init__(self, state: UserState) -> None:
+    def __init__(self, state: UserState, name: str = FILE) -> None:
         self._state = state
         self._disk = state.disk
-        self.path = state.path(FILE)
+        self.path = state.path(name)
         self._noted: dict[str, float] = {}
         self._lines: list[str] = []
         self._flushed = 0.0
@@ -72,12 +77,28 @@ class AccessLog:
         except (OSError, SMPError):
             return [], offset
         end = data.rfind(b"\n") + 1
-        found = []
-        for line in data[:end].decode(errors="replace").splitlines():
-            seconds, _, name = line.partition(" ")
-            if seconds.isascii() and seconds.isdigit() and len(seconds) < 13:
-                found.append((name, int(seconds)))
-        return found, offset + end
+        return _parsed(data[:end].decode(errors="replace").splitlines()), offset + end
+
+    def unwritten(self) -> list[tuple[str, int]]:
+        """What this process noted and has not written into the log yet."""
+        return _parsed(self._lines)
+
+    def last_uses(self) -> dict[str, int]:
+        """When each name was last noted, in seconds, by this process and by others."""
+        found: dict[str, int] = {}
+        for name, seconds in (*self.read(0)[0], *self.unwritten()):
+            found[name] = max(seconds, found.get(name, 0))
+        return found
+
+    def shorten(self) -> None:
+        """Keep only the last use of each name, if the log is long."""
+        if self.size_bytes() > _LONG_BYTES:
+            lines = [f"{seconds} {name}\n" for name, seconds in self.last_uses().items()]
+            self._lines = []
+            try:
+                self._disk.replace(self.path, "".join(lines).encode())
+            except (OSError, SMPError):
+                pass  # a disk that is full or can only be read: next time
 
     def forget(self, until: int) -> None:
         """Take out what stands before an offset; what a reader notes in this very moment may be lost with it."""
@@ -89,3 +110,13 @@ class AccessLog:
     def size_bytes(self) -> int:
         found = self._disk.stat(self.path)
         return 0 if found is None else found.st_size
+
+
+def _parsed(lines: Iterable[str]) -> list[tuple[str, int]]:
+    """Names and seconds of the lines that are whole; others are left out."""
+    found = []
+    for line in lines:
+        seconds, _, name = line.rstrip("\n").partition(" ")
+        if seconds.isascii() and seconds.isdigit() and len(seconds) < 13:
+            found.append((name, int(seconds)))
+    return found

@@ -9,7 +9,7 @@ Non-guarantees: order of `created`; records come in the order in which they were
 from __future__ import annotations
 
 from smp.model import ids
-from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, transaction_range
+from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_revision, is_use, transaction_range
 from smp.model.record import CLASSES, Record, copied, same
 from smp.model.report import Problem
 from smp.model.types import PREFIXES
@@ -37,8 +37,8 @@ class Trail:
     def append(self, entry: Entry) -> None:
         self.entries.append(entry)
         if entry.op == CHANGE:
-            self.revision += 1
-            if not _is_use(entry):  # to be found is not to be changed
+            if not is_use(entry):
+                self.revision += 1
                 self.last = entry
         else:
             self.deletion = entry if entry.op == DELETE else None
@@ -63,12 +63,7 @@ class Trail:
 
     def changed_since(self, revision: int) -> bool:
         """Whether it is another memory than at that revision; that it was used makes no difference."""
-        if revision == self.revision:
-            return False
-        changes = [entry for entry in self.entries if entry.op in (PUT, CHANGE)]
-        return (
-            type(revision) is not int or not 0 < revision < self.revision or not all(map(_is_use, changes[revision:]))
-        )
+        return type(revision) is not int or revision != self.revision
 
     def has_key(self, key: str) -> bool:
         """Whether this is a preference that stands under this key."""
@@ -94,11 +89,13 @@ class Trail:
         return twin
 
     def history(self) -> list[dict[str, Any]]:
-        """Who did what, when: each change with its field's value before and after."""
+        """Who did what, when: each change with its field's value before and after. Uses are no part of it."""
         steps: list[dict[str, Any]] = []
         now: dict[str, Any] = {}
         revision = 0
         for entry in self.entries:
+            if is_use(entry):
+                continue
             step: dict[str, Any] = {"op": entry.op, "at": entry.at, "by": entry.by}
             if entry.op == PUT:
                 step["by"] = entry.data.get("author")
@@ -222,9 +219,8 @@ class Fold:
                 entry, "duplicate_entry", f"this change of {entry.id} stands here twice, word for word.", "warning"
             )
             return
-        if entry.op == CHANGE and entry.revision != trail.revision + 1:
-            expected = trail.revision + 1
-            message = f"revision {entry.revision} of {entry.id} follows revision {expected - 1}; one is missing or stands twice."
+        if is_revision(entry) and entry.revision != trail.revision + 1 and not _counts_uses(entry, trail):
+            message = f"revision {entry.revision} of {entry.id} follows revision {trail.revision}; one is missing or stands twice."
             self._report(entry, "revision_gap", message, "warning")
         if entry.op == CHANGE:
             self._know_key(entry)
@@ -251,9 +247,9 @@ def _is_copy(entry: Entry, other: Entry) -> bool:
     return entry.seq == other.seq and entry.op == other.op and entry.at == other.at and same(entry.data, other.data)
 
 
-def _is_use(entry: Entry) -> bool:
-    """Maintenance writes how often a memory was used into its file."""
-    return len(entry.data) == 1 and "access" in entry.data
+def _counts_uses(entry: Entry, trail: Trail) -> bool:
+    """Whether it is numbered as SMP did at first, when entries about uses were revisions, too."""
+    return entry.revision == 1 + sum(1 for other in trail.entries if other.op in (PUT, CHANGE))
 
 
 def _number(entry: Entry) -> int:

@@ -19,7 +19,7 @@ from smp.files import cold_segment
 from smp.files.cold_block import ColdEntry
 from smp.files.cold_segment import key_of
 from smp.lifecycle.preserving import Weighed
-from smp.model.entry import CHANGE
+from smp.model.entry import CHANGE, is_revision
 from smp.model.ledger import Ledger
 from smp.store.cold_memories import HISTORY, KEY, cold_rows, decoded, key_digest, segment_of
 from smp.store.rewriting import Edit, copy_of, private_name, rewrite
@@ -64,8 +64,9 @@ def weighed(fold: Fold, session: str, figures: Figures) -> list[Weighed]:
 
 def earlier(trail: Trail) -> list[Entry]:
     """The changes that a later one has made history. The first entry stays: it says since when, and by whom."""
-    changes = [entry for entry in trail.entries[1:] if entry.op == CHANGE]
-    return changes[:-1] if len(changes) == len(trail.entries) - 1 else []
+    later = trail.entries[1:]
+    changes = [entry for entry in later if is_revision(entry)]
+    return changes[:-1] if all(entry.op == CHANGE for entry in later) else []
 
 
 def _size(entries: list[Entry]) -> int:
@@ -171,7 +172,7 @@ class _Moving:
     def _history(self, id: str, trail: Trail, edit: Edit) -> list[ColdEntry]:
         """The steps between the first and the last state; the last one then says all that changed since the first."""
         steps = earlier(trail)
-        last = trail.entries[-1]
+        last = trail.last
         whole = copy_of(last)
         whole.data, whole.revision = {}, 2
         for entry in (*steps, last):
@@ -280,7 +281,7 @@ def _check_free(session: FileSession, reader: SessionReader, id: str, edit: Edit
     again = {entry.seq for entry in mine}
     revision = 1
     for entry in sorted([*(each for each in there if each.seq not in again), *mine], key=lambda each: each.seq):
-        if entry.op == CHANGE:
+        if entry.op == CHANGE and is_revision(entry):
             revision += 1
             if entry in mine:
                 entry.revision = revision

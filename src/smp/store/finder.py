@@ -10,6 +10,7 @@ from smp.index.patterns import is_loose
 from smp.index.rows import POSITION_BITS, TYPE_NUMBERS, Row
 from smp.index.select import Conditions, Selection, counted
 from smp.index.wanted import Found, Wanted, candidates
+from smp.store.pending_accesses import add_pending, pending_by_doc, pending_uses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from smp.model.record import Record
     from smp.query.question import Question
     from smp.store.indexer import Indexer
+    from smp.store.pending_accesses import Uses
 
 FALL_BACK = (Unavailable, ImportError, OSError, ValueError)  # what meaning may fail with; then words must do
 _FEW = 5000  # up to so many memories are compared one by one with what is asked for
@@ -34,6 +36,8 @@ _ORDERS = {"newest": "created DESC, doc DESC", "oldest": "created, doc"}
 
 
 class Finder:
+    _pending: dict[int, tuple[int, int]] | None = None  # uses that the index has not counted yet, by doc
+
     def __init__(self, indexer: Indexer, index: Index) -> None:
         self._indexer = indexer
         self._index = self.index = index
@@ -168,9 +172,17 @@ class Finder:
         return {name: number for name, number in found.items() if number is not None}
 
     def accesses(self, docs: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """How often memories were used, and when last."""
+        """How often memories were used, and when last; uses that the index has not counted yet are included."""
         found = self._rows.of("SELECT doc, count, last FROM wanted CROSS JOIN access ON doc = wanted.no", docs)
-        return {doc: (count, last) for doc, count, last in found}
+        accesses = {doc: (count, last) for doc, count, last in found}
+        if self._pending is None:
+            self._pending = pending_by_doc(self.pending_uses(), self._rows)
+        add_pending(accesses, self._pending, docs)
+        return accesses
+
+    def pending_uses(self) -> Uses:
+        """Uses that the index has not counted yet, by session and id."""
+        return pending_uses(self._indexer.access_log, self._rows)
 
     def last_written(self, docs: Iterable[int]) -> dict[int, int]:
         """When the sessions of these memories were last written, by number."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeVar
 
+    from smp.files.access_log import AccessLog
     from smp.index.rows import Known
     from smp.model.entry import Entry
     from smp.store.file_store import FileStore
@@ -84,6 +85,10 @@ class Indexer:
     @property
     def folder(self) -> str:
         return self._store.state.path(FOLDER)
+
+    @property
+    def access_log(self) -> AccessLog:
+        return self._store.access
 
     @property
     def mutex(self) -> threading.RLock:
