@@ -38,7 +38,7 @@ class AccessLog:
         self._disk = state.disk
         self.path = state.path(name)
         self._noted: dict[str, float] = {}
-        self._lines: list[str] = []
+        self._lines: list[tuple[str, int]] = []
         self._flushed = 0.0
 
     def note(self, names: Iterable[str], at_seconds: float) -> None:
@@ -49,7 +49,7 @@ class AccessLog:
                 if len(self._noted) >= _REMEMBERED:
                     self._noted.clear()
                 self._noted[name] = at_seconds
-                self._lines.append(f"{int(at_seconds)} {name}\n")
+                self._lines.append((name, int(at_seconds)))
         now = time.monotonic()
         if len(self._lines) >= _FLUSH_LINES or (self._lines and now - self._flushed >= _FLUSH_SECONDS):
             self._flushed = now
@@ -64,7 +64,7 @@ class AccessLog:
             self._state.make()
             descriptor = system.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
-                system.write(descriptor, "".join(lines).encode())
+                system.write(descriptor, _written(lines))
             finally:
                 system.close(descriptor)
         except (OSError, SMPError):
@@ -77,11 +77,16 @@ class AccessLog:
         except (OSError, SMPError):
             return [], offset
         end = data.rfind(b"\n") + 1
-        return _parsed(data[:end].decode(errors="replace").splitlines()), offset + end
+        found = []
+        for line in data[:end].decode(errors="replace").splitlines():
+            seconds, _, name = line.partition(" ")
+            if seconds.isascii() and seconds.isdigit() and len(seconds) < 13:
+                found.append((name, int(seconds)))
+        return found, offset + end
 
     def unwritten(self) -> list[tuple[str, int]]:
         """What this process noted and has not written into the log yet."""
-        return _parsed(self._lines)
+        return self._lines
 
     def last_uses(self) -> dict[str, int]:
         """When each name was last noted, in seconds, by this process and by others."""
@@ -93,10 +98,10 @@ class AccessLog:
     def shorten(self) -> None:
         """Keep only the last use of each name, if the log is long."""
         if self.size_bytes() > _LONG_BYTES:
-            lines = [f"{seconds} {name}\n" for name, seconds in self.last_uses().items()]
+            uses = self.last_uses()
             self._lines = []
             try:
-                self._disk.replace(self.path, "".join(lines).encode())
+                self._disk.replace(self.path, _written(uses.items()))
             except (OSError, SMPError):
                 pass  # a disk that is full or can only be read: next time
 
@@ -112,11 +117,5 @@ class AccessLog:
         return 0 if found is None else found.st_size
 
 
-def _parsed(lines: Iterable[str]) -> list[tuple[str, int]]:
-    """Names and seconds of the lines that are whole; others are left out."""
-    found = []
-    for line in lines:
-        seconds, _, name = line.rstrip("\n").partition(" ")
-        if seconds.isascii() and seconds.isdigit() and len(seconds) < 13:
-            found.append((name, int(seconds)))
-    return found
+def _written(noted: Iterable[tuple[str, int]]) -> bytes:
+    return "".join(f"{seconds} {name}\n" for name, seconds in noted).encode()

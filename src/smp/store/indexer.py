@@ -29,6 +29,7 @@ from smp.model.fold import Trail
 from smp.store import meanings
 from smp.store.finder import Finder
 from smp.store.looks import Looks
+from smp.store.pending_accesses import PendingAccesses
 from smp.store.record_reader import RecordReader
 from smp.store.words_ahead import with_words
 
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeVar
 
-    from smp.files.access_log import AccessLog
     from smp.index.rows import Known
     from smp.model.entry import Entry
     from smp.store.file_store import FileStore
@@ -78,6 +78,7 @@ class Indexer:
         self._counted_at = _NEVER
         self._pid = os.getpid()
         self.reader = RecordReader(store, self._distrust)
+        self.pending = PendingAccesses(store.access)
 
     def _distrust(self, session: str) -> None:
         self._looks.forget(session)
@@ -85,10 +86,6 @@ class Indexer:
     @property
     def folder(self) -> str:
         return self._store.state.path(FOLDER)
-
-    @property
-    def access_log(self) -> AccessLog:
-        return self._store.access
 
     @property
     def mutex(self) -> threading.RLock:
@@ -208,6 +205,7 @@ class Indexer:
         if version != self._seen_version:
             index.text.refresh()
             self._seen_version = version
+            self.pending.forget_numbers()
 
     def _count_accesses(self, index: Index) -> None:
         """Take in what readers noted, now and then; if another process is at work, next time."""

@@ -57,7 +57,10 @@ def usage(store: FileStore, sessions: list[str] | None = None) -> dict[str, Usag
 
 def _noted(finder: Finder) -> dict[str, tuple[int, datetime]]:
     """How many memories the index knows of each session, and when one of them was last written or found."""
-    pending = {name: max(last for _, last in uses.values()) for name, uses in finder.pending_uses().items()}
+    pending: dict[str, int] = {}
+    for name, (_, last) in finder.pending_uses().items():
+        session = name.rpartition("/")[0]
+        pending[session] = max(last, pending.get(session, 0))
     return {
         name: (size, _moment(max(last, used or 0, pending.get(name, 0))))
         for name, size, last, used in finder.index.rows.all(_QUESTION)
