@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from smp.model.fold import Fold, Trail
     from smp.store.file_session import FileSession
 
-    Figures = dict[str, tuple[float, "datetime | None"]]  # priority and last access, by id
+    Figures = dict[str, tuple[float, float, "datetime | None"]]  # priority, the same without a floor, last access
     Summaries = Callable[[Ledger, set[str]], list[Entry]]
 
 
@@ -56,9 +56,9 @@ def weighed(fold: Fold, session: str, figures: Figures) -> list[Weighed]:
     for id, trail in fold.trails.items():
         record = trail.record(session)
         if record is not None:
-            priority, last = figures.get(id, (1.0, None))
+            priority, faded, last = figures.get(id, (1.0, 1.0, None))
             history = _size(earlier(trail)) if len(trail.entries) > 2 else 0
-            found.append(Weighed(record, _size(trail.entries), priority, last, history))
+            found.append(Weighed(record, _size(trail.entries), priority, last, history, faded))
     return found
 
 
