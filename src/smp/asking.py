@@ -248,7 +248,13 @@ class Asking:
         from smp.model.time import to_text
 
         policy, now = self._policy(), microseconds(to_text(self._asked_at()))
-        return lambda record: float(policy.priority(Facts.of(record), now))
+        used = self._asked_store().indexer.answer(self._asked_sessions(), lambda finder: finder.all_accesses())
+
+        def priority(record: Record) -> float:
+            count, last = used.get(record.ref, (None, None))
+            return float(policy.priority(Facts.of(record, count, last), now))
+
+        return priority
 
     # -- what is near
 

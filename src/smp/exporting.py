@@ -136,6 +136,7 @@ class ExportingSession(Exporting):
         turned back.
         """
         from smp.privacy.placeholders import Placeholders
+        from smp.store.usage import note_session_use
         from smp.transfer.coming_in import free_id, stored
         from smp.transfer.disguise import disguised
         from smp.transfer.going_out import carried_from
@@ -145,6 +146,7 @@ class ExportingSession(Exporting):
         carried = disguised(known, sessions, agents)(carried_from(sessions[0]))
         carried.info.id = free_id(memory.store, carried.info.id) if id is None else id
         stored(memory.store, carried)
+        note_session_use(memory.store, carried.info.id, memory.now())
         made = memory.session(carried.info.id)
         _note(memory, "anonymise", by, sessions[0].session, len(made.records(include_deleted=True)), into=made.id)
         return made
@@ -183,6 +185,7 @@ class Importing(Exporting):
         restore  turns placeholders back into what they stand for.
         """
         from smp.redacting import counted
+        from smp.store.usage import note_session_use
         from smp.transfer.coming_in import arrivals, stored
 
         memory, _, by = self._exported()
@@ -190,6 +193,7 @@ class Importing(Exporting):
         made: list[SessionMemory] = []
         for carried, removals in found:
             stored(memory.store, carried)
+            note_session_use(memory.store, carried.info.id, memory.now())
             made.append(memory.session(carried.info.id))
             count = len({entry.id for entry in carried.entries})
             _note(memory, "import", by, carried.info.id, count, kinds=counted(removals), format=chosen)

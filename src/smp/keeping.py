@@ -6,7 +6,6 @@ What a session can do about its own size is in `smp.tending`.
 from __future__ import annotations
 
 import os
-import time
 
 from smp.model.time import to_text
 
@@ -80,8 +79,10 @@ class Keeping:
     def restore_session(self, id: str, *, by: str | None = None) -> Any:
         """Bring an archived session back and open it."""
         from smp.store.archiving import restore_session
+        from smp.store.usage import note_session_use
 
         restore_session(self._store, id)
+        note_session_use(self._store, id, self.now())
         self._note("restore_session", id, by)
         return self._opened(id, by)
 
@@ -102,8 +103,11 @@ class Keeping:
         """Bring back the session of this name that was deleted last; returns its state, active or archived."""
         from smp.redacting import cleaned_reason
         from smp.store.removing import undelete_session
+        from smp.store.usage import note_session_use
 
         state = undelete_session(self._store, id)
+        if state == "active":
+            note_session_use(self._store, id, self.now())
         self._note("undelete_session", id, by, cleaned_reason(self.config, reason))
         return state
 
@@ -133,7 +137,9 @@ class Keeping:
         found = state.disk.stat(state.path("maintenance.json")) or self._store.disk.stat(
             os.path.join(self._store.root, "config.json")
         )
-        if found is None or time.time() - found.st_mtime < _LOOK_SECONDS or not self.config["maintenance.auto"]:
+        if found is None or not self.config["maintenance.auto"]:
+            return
+        if 0 <= self.now().timestamp() - found.st_mtime < _LOOK_SECONDS:
             return
         if not state.is_trusted():
             return  # upkeep of a store that came with a repository is nobody's business yet

@@ -3,7 +3,7 @@
 | task | how often | what |
 |---|---|---|
 | quota | every time | sessions that are nearly full are compacted |
-| decay | 6 hours | the index counts what was used since, by which memories fade |
+| decay | 6 hours | the index counts what was used since |
 | index | daily | the index is compared with the files, and made anew if it is damaged |
 | archive | daily | sessions that were not used for `lifecycle.archive_days` are archived |
 | access | daily | what the access log knows goes into the files |
@@ -29,6 +29,7 @@ from smp.lifecycle.quota import Thresholds, compaction_target
 from smp.lifecycle.retention import due as retention_due
 from smp.lifecycle.retention import upcoming
 from smp.lifecycle.states import PURGED, announces_purge, due_step
+from smp.model.entry import BY_MAINTENANCE
 from smp.model.time import to_moment, to_text
 from smp.store import clock_notes
 from smp.store.folding import empty_log, noted_accesses
@@ -73,6 +74,7 @@ class Task(NamedTuple):
     next: datetime  # when it is due again
     seconds: float = 0.0
     problem: str | None = None
+    complete: bool = True  # False: time ran out, or a session was in use; it stays due
 
     def to_dict(self) -> dict[str, Any]:
         return {**self._asdict(), "next": to_text(self.next), "seconds": round(self.seconds, 3)}
@@ -119,7 +121,7 @@ def maintain(
         due = name in only if only is not None else _is_due(last.get(name), now, every)
         ran = work.run(name) if due else Task(name, False, [], (last.get(name) or now) + every)
         tasks.append(ran)
-        if ran.ran and not ran.problem and not (refused and name in BY_CALENDAR):
+        if ran.ran and ran.complete and not ran.problem and not (refused and name in BY_CALENDAR):
             last[name] = now
     if not dry_run:
         _note_runs(store, last)
@@ -155,20 +157,24 @@ class _Maintenance:
         self._evidence = evidence
         self._dry_run = dry_run
         self._deadline = deadline
+        self._is_complete = True
 
     def run(self, name: str) -> Task:
         started = time.monotonic()
         did: list[str] = []
         problem = None
+        self._is_complete = True
         work: Callable[[], Iterator[str]] = getattr(self, f"_{name}")
         try:
             for line in work():
                 did.append(line)
                 if self._deadline is not None and time.monotonic() > self._deadline:
+                    self._is_complete = False
                     break
         except (SMPError, OSError) as error:
             problem = str(error)
-        return Task(name, True, did, self._now + EVERY[name], time.monotonic() - started, problem)
+        again = self._now + EVERY[name] if self._is_complete else self._now
+        return Task(name, True, did, again, time.monotonic() - started, problem, self._is_complete)
 
     # -- tasks: each yields what it did, or would do
 
@@ -206,9 +212,10 @@ class _Maintenance:
     def _archive(self) -> Iterator[str]:
         for standing in due_to_archive(self._store, self._now, self._evidence):
             if self._deadline is not None and self._store.is_in_use(standing.session):
-                continue  # somebody in this process has just opened it
+                self._is_complete = False  # a caller in this process has just opened it
+                continue
             if not self._dry_run:
-                self._memory.archive_session(standing.session, standing.next.why, by="smp")
+                self._memory.archive_session(standing.session, standing.next.why, by=BY_MAINTENANCE)
             yield f"archived {standing.session}: {standing.next.why}"
 
     def _access(self) -> Iterator[str]:
@@ -224,6 +231,7 @@ class _Maintenance:
                 yield f"{name}: uses of {_memories(count)}"
         if end:
             empty_log(self._store, end)
+        self._store.session_uses.shorten()
 
     def _tidy(self) -> Iterator[str]:
         for name in self._store.session_ids() if self._store.layout.dialect.folds else ():
@@ -246,7 +254,7 @@ class _Maintenance:
                 by_reason.setdefault(each.why, []).append(each.id)
             for why, ids in by_reason.items():
                 if not self._dry_run:
-                    session.delete(ids, why, by="smp")
+                    session.delete(ids, why, by=BY_MAINTENANCE)
                 yield f"{name}: {_memories(len(ids))} to the trash, {why}"
 
     def _purge(self) -> Iterator[str]:
@@ -256,13 +264,13 @@ class _Maintenance:
         for name in self._store.indexer.answer(None, _with_deleted):
             if not times_of(self._store, name).auto_purge:
                 continue
-            done = self._memory.session(name).purge(now=self._now, evidence=self._evidence, by="smp")
+            done = self._memory.session(name).purge(now=self._now, evidence=self._evidence, by=BY_MAINTENANCE)
             if done.ids:
                 yield f"purged {_memories(len(done.ids))} of {name}"
 
     def _note_purge(self, away: Away) -> None:
         at = to_text(self._now)
-        self._store.audit.note("purge_session", at=at, by="smp", session=away.session, count=1)
+        self._store.audit.note("purge_session", at=at, by=BY_MAINTENANCE, session=away.session, count=1)
 
     def _purge_sessions(self) -> Iterator[str]:
         times = times_of(self._store)

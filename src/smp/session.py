@@ -73,6 +73,7 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
         self._files = files
         self._author = validate.optional_text("author", author)
         self.id = files.session
+        files.holders.add(self)
 
     @property
     def memory(self) -> Memory:

@@ -274,8 +274,19 @@ class Tending(SessionForgetting):
                 raise  # one memory alone is too large, or nothing may be done about it
             self._make_room(error)
             self._files.commit(self._batch(wishes, doing, atomic))
+        if any(wish.dated for wish in wishes):
+            self._note_dated(wishes)
         if self._files.writer.size_bytes >= self._files.filling_bytes:
             self._compact_later()
+
+    def _note_dated(self, wishes: list[Wish]) -> None:
+        """Note that the session was used now if the entries carry earlier times, as those of an import do."""
+        from smp.store.usage import IMPORTED_BEFORE, note_session_use
+
+        now = self._now()
+        limit = to_text(now - IMPORTED_BEFORE)
+        if any(wish.dated and wish.dated < limit for wish in wishes):
+            note_session_use(self._files.store, self.id, now)
 
     def _batch(self, wishes: list[Wish], doing: str, atomic: bool) -> Batch:
         batch = Batch(self.id, wishes, self._memory._now_text(), atomic, doing)

@@ -10,7 +10,7 @@ The rule for one state of a memory is `smp.agents.visibility`.
 
 from __future__ import annotations
 
-from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
+from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_revision, is_use
 from smp.model.record import same
 
 TYPE_CHECKING = False
@@ -45,7 +45,7 @@ def _steps(trail: Trail, viewer: Viewer) -> Iterator[_Step]:
     for entry in trail.entries:
         before = now
         if entry.op in (PUT, CHANGE):
-            revision += 1
+            revision += is_revision(entry)
             merged = {**now, **entry.data}
             now = {key: value for key, value in merged.items() if value is not None}
         yield _Step(entry, revision, before, now, viewer.may_see(trail.first.type, now))
@@ -55,7 +55,8 @@ def history_for(trail: Trail, viewer: Viewer) -> list[dict[str, Any]]:
     """`Trail.history` as the viewer may see it. A change whose old value is hidden has no `from`."""
     steps: list[dict[str, Any]] = []
     known: dict[str, Any] = {}  # the fields after the last visible entry
-    for whole, step in zip(trail.history(), _steps(trail, viewer), strict=True):
+    changes_only = (step for step in _steps(trail, viewer) if not is_use(step.entry))
+    for whole, step in zip(trail.history(), changes_only, strict=True):
         if not step.is_visible:
             said = {PUT: "was", CHANGE: "was", DELETE: "was deleted while", RESTORE: "was restored while"}[
                 step.entry.op
@@ -90,7 +91,9 @@ def entries_for(trail: Trail, viewer: Viewer) -> list[Entry]:
             continue
         twin = step.entry.copy()
         kept.append(twin)
-        if twin.op not in (PUT, CHANGE):
+        if not is_revision(twin):
+            twin.revision = revision if is_use(twin) else 0
+            known = step.after
             continue
         revision += 1
         twin.revision = revision if revision > 1 else 0

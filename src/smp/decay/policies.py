@@ -44,6 +44,9 @@ if TYPE_CHECKING:
         def priority(self, facts: Facts, now: int) -> float:
             """How present a memory is at a time, from 0 to 1."""
 
+        def without_floor(self, facts: Facts, now: int) -> float:
+            """The same as if nothing kept it from fading further; compaction judges by it."""
+
         def explain(self, facts: Facts, now: int) -> dict[str, Any]:
             """The parts of its priority, by name."""
 
@@ -91,14 +94,20 @@ class Smp:
     def priority(self, facts: Facts, now: int) -> float:
         if facts.pinned:
             return 1.0
-        base, rate, boost, floor = self._rule(facts)
+        rule = self._rule(facts)
+        least = rule[3] if facts.type == "conversation" else _floor(facts, rule[3])[0]
+        return min(1.0, max(least, self._faded(facts, now, rule)))
+
+    def without_floor(self, facts: Facts, now: int) -> float:
+        return 1.0 if facts.pinned else min(1.0, self._faded(facts, now, self._rule(facts)))
+
+    @staticmethod
+    def _faded(facts: Facts, now: int, rule: tuple[float, float, float, float]) -> float:
+        base, rate, boost, _ = rule
         touched, age = _touched(facts), _days(facts.created, now)
         since = age if touched == facts.created else _days(touched, now)
         faded = base * exp(-rate * since - AGE_PENALTY * age)
-        if facts.access_count:
-            faded += _boost(facts, boost)
-        least = floor if facts.type == "conversation" else _floor(facts, floor)[0]
-        return min(1.0, max(least, faded))
+        return faded + _boost(facts, boost) if facts.access_count else faded
 
     def explain(self, facts: Facts, now: int) -> dict[str, Any]:
         base, rate, boost, floor = self._rule(facts)
@@ -136,8 +145,12 @@ class HalfLife:
     def priority(self, facts: Facts, now: int) -> float:
         if facts.pinned or facts.type == "preference":
             return 1.0
-        half_life = self._hours.get(facts.type) or self._hours["other"]
-        return max(self._minimum, _halved(facts, now, half_life))
+        return max(self._minimum, self.without_floor(facts, now))
+
+    def without_floor(self, facts: Facts, now: int) -> float:
+        if facts.pinned or facts.type == "preference":
+            return 1.0
+        return _halved(facts, now, self._hours.get(facts.type) or self._hours["other"])
 
     def explain(self, facts: Facts, now: int) -> dict[str, Any]:
         fades = facts.type != "preference"
@@ -163,9 +176,13 @@ class Boosted:
     def priority(self, facts: Facts, now: int) -> float:
         if facts.pinned:
             return 1.0
+        return max(self._minimum, self.without_floor(facts, now))
+
+    def without_floor(self, facts: Facts, now: int) -> float:
+        if facts.pinned:
+            return 1.0
         half_life = self._hours.get(facts.type) or self._hours["other"]
-        boosted = _halved(facts, now, half_life) * _multiplier(facts)
-        return min(1.0, max(self._minimum, boosted))
+        return min(1.0, _halved(facts, now, half_life) * _multiplier(facts))
 
     def explain(self, facts: Facts, now: int) -> dict[str, Any]:
         half_life = self._hours.get(facts.type) or self._hours["other"]
@@ -195,6 +212,9 @@ class Simple:
         base, rate, *_ = self._rules[facts.type]
         return min(1.0, base * exp(-rate * int(_days(facts.created, now))) + _boost(facts, 0.02))
 
+    def without_floor(self, facts: Facts, now: int) -> float:
+        return self.priority(facts, now)  # it has none
+
     def explain(self, facts: Facts, now: int) -> dict[str, Any]:
         base, rate, *_ = self._rules[facts.type]
         days = int(_days(facts.created, now))
@@ -215,6 +235,9 @@ class Unfading:
     __slots__ = ()
 
     def priority(self, facts: Facts, now: int) -> float:
+        return 1.0
+
+    def without_floor(self, facts: Facts, now: int) -> float:
         return 1.0
 
     def explain(self, facts: Facts, now: int) -> dict[str, Any]:

@@ -2,6 +2,9 @@
 
     1768138200 session-2026-01-11-a1b2c3/DEC-0002
 
+A second log of the same form, `session-uses.log`, holds uses of whole sessions that no entry tells: a session that was
+restored, or entries written with an earlier time. Its lines name a session alone.
+
 Guarantees: reading never waits and never fails because of this; a memory is noted at most once a minute per process.
 Non-guarantees: what was noted in the last second before a crash may be lost. It is a hint for fading, nothing else;
 maintenance folds it into the files.
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from smp.files.user_state import UserState
 
 FILE = "access.log"
+SESSION_USES = "session-uses.log"
+_LONG_BYTES = 1 << 16  # a log of uses of sessions above this size is shortened
 _PAUSE_SECONDS = 60.0
 _FLUSH_SECONDS = 1.0
 _FLUSH_LINES = 200
@@ -28,12 +33,12 @@ _REMEMBERED = 20_000
 
 
 class AccessLog:
-    def __init__(self, state: UserState) -> None:
+    def __init__(self, state: UserState, name: str = FILE) -> None:
         self._state = state
         self._disk = state.disk
-        self.path = state.path(FILE)
+        self.path = state.path(name)
         self._noted: dict[str, float] = {}
-        self._lines: list[str] = []
+        self._lines: list[tuple[str, int]] = []
         self._flushed = 0.0
 
     def note(self, names: Iterable[str], at_seconds: float) -> None:
@@ -44,7 +49,7 @@ class AccessLog:
                 if len(self._noted) >= _REMEMBERED:
                     self._noted.clear()
                 self._noted[name] = at_seconds
-                self._lines.append(f"{int(at_seconds)} {name}\n")
+                self._lines.append((name, int(at_seconds)))
         now = time.monotonic()
         if len(self._lines) >= _FLUSH_LINES or (self._lines and now - self._flushed >= _FLUSH_SECONDS):
             self._flushed = now
@@ -59,7 +64,7 @@ class AccessLog:
             self._state.make()
             descriptor = system.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
-                system.write(descriptor, "".join(lines).encode())
+                system.write(descriptor, _written(lines))
             finally:
                 system.close(descriptor)
         except (OSError, SMPError):
@@ -79,6 +84,27 @@ class AccessLog:
                 found.append((name, int(seconds)))
         return found, offset + end
 
+    def unwritten(self) -> list[tuple[str, int]]:
+        """What this process noted and has not written into the log yet."""
+        return self._lines
+
+    def last_uses(self) -> dict[str, int]:
+        """When each name was last noted, in seconds, by this process and by others."""
+        found: dict[str, int] = {}
+        for name, seconds in (*self.read(0)[0], *self.unwritten()):
+            found[name] = max(seconds, found.get(name, 0))
+        return found
+
+    def shorten(self) -> None:
+        """Keep only the last use of each name, if the log is long."""
+        if self.size_bytes() > _LONG_BYTES:
+            uses = self.last_uses()
+            self._lines = []
+            try:
+                self._disk.replace(self.path, _written(uses.items()))
+            except (OSError, SMPError):
+                pass  # a disk that is full or can only be read: next time
+
     def forget(self, until: int) -> None:
         """Take out what stands before an offset; what a reader notes in this very moment may be lost with it."""
         try:
@@ -89,3 +115,7 @@ class AccessLog:
     def size_bytes(self) -> int:
         found = self._disk.stat(self.path)
         return 0 if found is None else found.st_size
+
+
+def _written(noted: Iterable[tuple[str, int]]) -> bytes:
+    return "".join(f"{seconds} {name}\n" for name, seconds in noted).encode()

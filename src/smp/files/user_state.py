@@ -5,6 +5,7 @@
       stores/web-shop-3f2a91c04b7d/  one folder per store, named after the path of its root
         store.json                   {"root": "…", "id": "…", "trusted": ["…"], "told": true}
         index/  hooks/  compaction/  access.log  clock.json  digests.json  erasing.json  hooks.log  maintenance.json
+        session-uses.log
 
 A store may come with a repository that a stranger wrote. What SMP derives from memories, and what it notes for itself, is
 therefore never read from the store: a planted index, hook note or list of digests does not exist for SMP.

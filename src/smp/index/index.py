@@ -195,8 +195,8 @@ class Index:
         self.taken += len(shapes)
         tags, topics, relations, accesses = [], [], [], []
         for shape in shapes:
-            doc, created, updated = shape.row[0], shape.row[3], shape.row[4]
-            known.last = max(known.last, created, updated or 0)
+            doc, created = shape.row[0], shape.row[3]
+            known.last = max(known.last, shape.last_change)
             tags += [(tag, doc) for tag in shape.tags]
             if shape.topic:
                 topics.append((shape.topic, doc))

@@ -12,6 +12,7 @@ from zlib import crc32
 from smp.decay.facts import impact_level
 from smp.index.rows import NULL, TYPE_NUMBERS
 from smp.index.words import bag_of_terms
+from smp.model.entry import BY_MAINTENANCE, is_use
 from smp.model.types import CONFIDENCE_WORDS
 
 TYPE_CHECKING = False
@@ -76,7 +77,7 @@ def _seconds_of(text: str) -> int:
 class Shape:
     """All that the index keeps of one memory as it stands."""
 
-    __slots__ = ("access", "facts", "labels", "relations", "row", "tags", "terms", "topic")
+    __slots__ = ("access", "facts", "labels", "last_change", "relations", "row", "tags", "terms", "topic")
 
     def __init__(
         self,
@@ -101,6 +102,7 @@ class Shape:
         self.terms = terms = words_of(trail) if words is None else words
         guarded = "visibility" in data or kind == _STATE
         self.facts = facts = facts_number(kind, _role(data.get("role")), terms.count(" ") + 1, number, guarded)
+        self.last_change = 0 if kind == _SUMMARY else created if len(trail.entries) == 1 else _last_change(trail)
         deleted = trail.deletion is not None
         self.labels = labels = self._labels(f"s{doc >> 24} t{kind}", number, deleted)
         self.row: tuple[Any, ...] = (
@@ -152,6 +154,13 @@ _MARKED = frozenset(
 _NOTHING, _NOTHING_MORE = (NULL,) * 3, (NULL,) * 4
 _POINTING = frozenset(["references", "relations", "turn_ref"])
 _FINDING, _STATE = TYPE_NUMBERS["finding"], TYPE_NUMBERS["agent_state"]
+_SUMMARY = TYPE_NUMBERS["summary"]  # compaction writes it
+
+
+def _last_change(trail: Trail) -> int:
+    """When somebody last wrote, changed, deleted or restored a memory, in microseconds; maintenance does not count."""
+    own = (entry for entry in reversed(trail.entries) if entry.by != BY_MAINTENANCE and not is_use(entry))
+    return max(microseconds(trail.first.at), microseconds(next(own, trail.first).at))
 
 
 def _access(said: Any) -> tuple[int, int] | None:

@@ -126,7 +126,7 @@ class Known:
         self.files: dict[str, list[Any]] = json.loads(files)
         self.seq = seq  # the largest number of an entry that was taken in
         self.size = size  # how many positions are given out
-        self.last = last  # when something was last written in it, microseconds
+        self.last = last  # when somebody last wrote in it (maintenance does not count), microseconds
         self.names: list[Any] = json.loads(names)  # ids that were given out twice, see `smp.model.naming`
         self.whole = bool(whole)  # False: the session must be read whole when it changes
 

@@ -4,9 +4,12 @@
     2 old turns  conversation older than 7 days, the oldest first
     3 resolved   findings that are settled, the longest unchanged first
     4 history    earlier states of agents; the current one stays
+    5 settled    decisions that are settled or superseded, and inferred preferences, the longest unchanged first
 
-The fifth, duplicate index entries, does not exist here: the index is derived and rewritten whole. What must stay is
-in `lifecycle.preserving`. Turns that go leave summaries behind, whichever stage took them, and a plan counts what
+003's own fifth, duplicate index entries, does not exist here: the index is derived and rewritten whole. Faded means the
+priority without a floor: floors keep a memory findable, and with them decisions, preferences, artifacts and learnings could
+never go. The fifth stage is SMP's own: a session full of decisions that nobody needs any more must not refuse to be written
+to. What must stay is in `lifecycle.preserving`. Turns that go leave summaries behind, whichever stage took them, and a plan counts what
 these take.
 
 Guarantees: pure; a stage begins only when those before it do not free enough, and stops as soon as the target is
@@ -35,7 +38,8 @@ if TYPE_CHECKING:
     Choice = tuple["Removal", Weighed]
 
 FADED, OLD_TURNS, RESOLVED, HISTORY = "faded", "old_turns", "resolved_findings", "state_history"
-STAGES = (FADED, OLD_TURNS, RESOLVED, HISTORY)
+SETTLED = "settled"
+STAGES = (FADED, OLD_TURNS, RESOLVED, HISTORY, SETTLED)
 NOT_NEEDED = "may go, but enough is freed without it"
 NOT_COVERED = "no rule takes it"
 _EXAMPLES = 5
@@ -149,7 +153,7 @@ def _candidates(memories: Sequence[Weighed], kept: dict[str, str], now: datetime
     for weighed in memories:
         if weighed.record.id not in kept:
             (faded if _is_faded(weighed, rules) else rest).append(weighed)
-    yield from _removals(FADED, sorted(faded, key=_by_priority), f"faded: priority below {rules.faded:g}")
+    yield from _removals(FADED, sorted(faded, key=_by_fading), f"faded: priority below {rules.faded:g}")
     turns = [weighed for weighed in rest if _is_old_turn(weighed, now, rules)]
     yield from _removals(OLD_TURNS, sorted(turns, key=_by_order), f"a turn older than {rules.old_turns.days} days")
     settled = [weighed for weighed in rest if _is_settled_finding(weighed)]
@@ -160,6 +164,8 @@ def _candidates(memories: Sequence[Weighed], kept: dict[str, str], now: datetime
             Removal(weighed.record.id, weighed.history_bytes, "earlier states; the current one stays", HISTORY),
             weighed,
         )
+    others = [weighed for weighed in rest if _is_settled(weighed)]
+    yield from _removals(SETTLED, sorted(others, key=_by_change), "a settled decision or an inferred preference")
 
 
 def _removals(stage: str, found: Iterable[Weighed], why: str) -> Iterator[Choice]:
@@ -172,7 +178,7 @@ def _is_turn(weighed: Weighed) -> bool:
 
 
 def _is_faded(weighed: Weighed, rules: Rules) -> bool:
-    return weighed.priority < rules.faded
+    return weighed.faded < rules.faded
 
 
 def _is_old_turn(weighed: Weighed, now: datetime, rules: Rules) -> bool:
@@ -183,6 +189,11 @@ def _is_settled_finding(weighed: Weighed) -> bool:
     return weighed.record.type == "finding" and is_settled(weighed.record)
 
 
+def _is_settled(weighed: Weighed) -> bool:
+    """Of those that need not stay: active decisions and explicit preferences are preserved."""
+    return weighed.record.type in ("decision", "preference")
+
+
 def _has_history(weighed: Weighed, kept: dict[str, str]) -> bool:
     record = weighed.record
     if record.type != "agent_state" or not weighed.history_bytes:
@@ -190,7 +201,7 @@ def _has_history(weighed: Weighed, kept: dict[str, str]) -> bool:
     return not record.deleted and kept.get(record.id) != PINNED
 
 
-_by_priority = attrgetter("priority", "record.seq", "record.id")
+_by_fading = attrgetter("faded", "record.seq", "record.id")
 _by_order = attrgetter("record.seq", "record.id")
 _by_change = attrgetter("updated", "record.id")
 
@@ -208,7 +219,8 @@ def _say_why_others_stay(
     gone = {removal.id for removal in removed}
     for weighed in memories:
         if weighed.record.id not in gone and weighed.record.id not in kept:
-            could = _is_faded(weighed, rules) or _is_old_turn(weighed, now, rules) or _is_settled_finding(weighed)
+            by_age = _is_faded(weighed, rules) or _is_old_turn(weighed, now, rules)
+            could = by_age or _is_settled_finding(weighed) or _is_settled(weighed)
             kept[weighed.record.id] = NOT_NEEDED if could else NOT_COVERED
 
 

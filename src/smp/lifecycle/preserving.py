@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class Weighed:
     """A memory with the figures that planning needs."""
 
-    __slots__ = ("created", "history_bytes", "last_access", "priority", "record", "size_bytes", "updated")
+    __slots__ = ("created", "faded", "history_bytes", "last_access", "priority", "record", "size_bytes", "updated")
 
     def __init__(
         self,
@@ -42,10 +42,12 @@ class Weighed:
         priority: float,
         last_access: datetime | None = None,
         history_bytes: int = 0,  # of these, entries that a later one has made history
+        faded: float | None = None,  # the priority without a floor
     ) -> None:
         self.record = record
         self.size_bytes = size_bytes
         self.priority = priority
+        self.faded = priority if faded is None else faded
         self.last_access = last_access
         self.history_bytes = history_bytes
         self.created = record.created  # a record reads its times anew each time, and plans look at them often

@@ -1,7 +1,7 @@
 """What was written? An entry is one appended item of a session's files; records are what entries add up to.
 
     put      a new memory with its fields            revision 1
-    change   new values of some fields (None removes) revision 2, 3, …
+    change   new values of some fields (None removes) revision 2, 3, …; one of `access` alone is no revision
     delete   hides the memory, with a reason
     restore  shows it again
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 PUT, CHANGE, DELETE, RESTORE = "put", "change", "delete", "restore"
+BY_MAINTENANCE = "smp"  # who deletes what retention takes; nobody used the memory by it
 
 
 class Entry:
@@ -111,3 +112,13 @@ def transaction_range(mark: str) -> tuple[int, int, int] | None:
         return int(first), int(last), int(files or 1)
     except ValueError:
         return None
+
+
+def is_use(entry: Entry) -> bool:
+    """Whether it only says how often a memory was used. Maintenance writes such entries; they are no revisions."""
+    return entry.op == CHANGE and len(entry.data) == 1 and "access" in entry.data
+
+
+def is_revision(entry: Entry) -> bool:
+    """Whether it is the first entry of a memory or a change of it."""
+    return entry.op == PUT or (entry.op == CHANGE and not is_use(entry))

@@ -10,7 +10,7 @@ Non-guarantees: order of `created`; records come in the order in which they were
 from __future__ import annotations
 
 from smp.model import ids
-from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, transaction_range
+from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_revision, is_use, transaction_range
 from smp.model.naming import RENAME, Names, in_order, is_rename, is_same_put, names_of
 from smp.model.record import CLASSES, Record, copied, same
 from smp.model.report import Problem
@@ -43,7 +43,7 @@ class Trail:
     def append(self, entry: Entry) -> None:
         self.entries.append(entry)
         if entry.op in _GIVING:  # a second put: the state of an agent from another clone
-            self.revision += 1
+            self.revision += not is_use(entry)
             if not is_upkeep(entry):  # to be found is not to be changed
                 self.last = entry
         else:
@@ -76,9 +76,11 @@ class Trail:
         """Whether it is another memory than at that revision; that it was used makes no difference."""
         if revision == self.revision:
             return False
-        changes = [entry for entry in self.entries if entry.op in (PUT, CHANGE)]
+        revisions = [entry for entry in self.entries if is_revision(entry)]
         return (
-            type(revision) is not int or not 0 < revision < self.revision or not all(map(is_upkeep, changes[revision:]))
+            type(revision) is not int
+            or not 0 < revision < self.revision
+            or not all(map(is_upkeep, revisions[revision:]))
         )
 
     def has_key(self, key: str) -> bool:
@@ -101,11 +103,13 @@ class Trail:
         return twin
 
     def history(self) -> list[dict[str, Any]]:
-        """Who did what, when: each change with its field's value before and after."""
+        """Who did what, when: each change with its field's value before and after. Uses are no part of it."""
         steps: list[dict[str, Any]] = []
         now: dict[str, Any] = {}
         revision = 0
         for entry in self.entries:
+            if is_use(entry):
+                continue
             step: dict[str, Any] = {"op": entry.op, "at": entry.at, "by": entry.by}
             if entry.op == PUT:
                 step["by"] = entry.data.get("author")
@@ -244,7 +248,7 @@ class Fold:
             message = f"this change of {entry.id} stands here twice, word for word; it counts once."
             self._report(entry, "duplicate_entry", message, "note")
             return
-        if entry.op == CHANGE:
+        if is_revision(entry):
             self._check_change(entry, trail)
         trail.append(entry)
 

@@ -7,7 +7,7 @@ side by side with the others. Where two such changes give a field different valu
 
 from __future__ import annotations
 
-from smp.model.entry import CHANGE, PUT, Entry
+from smp.model.entry import CHANGE, Entry, is_revision
 from smp.model.record import same
 from smp.model.report import Problem
 
@@ -27,7 +27,7 @@ def is_upkeep(entry: Entry) -> bool:
 
 def conflicting_changes(trail: Trail) -> Iterator[Problem]:
     """The fields that were changed side by side to different values, where nobody has settled it yet."""
-    changes = [entry for entry in trail.entries[1:] if entry.op in (CHANGE, PUT)]
+    changes = [entry for entry in trail.entries[1:] if is_revision(entry)]
     if all(_has_seen_all(entry, number) for number, entry in enumerate(changes)):
         return
     seen = _seen(changes)

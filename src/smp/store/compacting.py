@@ -19,7 +19,7 @@ from smp.files import cold_segment
 from smp.files.cold_block import ColdEntry
 from smp.files.cold_segment import key_of
 from smp.lifecycle.preserving import Weighed
-from smp.model.entry import CHANGE
+from smp.model.entry import CHANGE, is_revision
 from smp.model.ledger import Ledger
 from smp.store.cold_memories import HISTORY, KEY, cold_rows, decoded, key_digest, segment_of
 from smp.store.rewriting import Edit, copy_of, private_name, rewrite
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from smp.model.fold import Fold, Trail
     from smp.store.file_session import FileSession
 
-    Figures = dict[str, tuple[float, "datetime | None"]]  # priority and last access, by id
+    Figures = dict[str, tuple[float, float, "datetime | None"]]  # priority, the same without a floor, last access
     Summaries = Callable[[Ledger, set[str]], list[Entry]]
 
 
@@ -56,16 +56,17 @@ def weighed(fold: Fold, session: str, figures: Figures) -> list[Weighed]:
     for id, trail in fold.trails.items():
         record = trail.record(session)
         if record is not None:
-            priority, last = figures.get(id, (1.0, None))
+            priority, faded, last = figures.get(id, (1.0, 1.0, None))
             history = _size(earlier(trail)) if len(trail.entries) > 2 else 0
-            found.append(Weighed(record, _size(trail.entries), priority, last, history))
+            found.append(Weighed(record, _size(trail.entries), priority, last, history, faded))
     return found
 
 
 def earlier(trail: Trail) -> list[Entry]:
     """The changes that a later one has made history. The first entry stays: it says since when, and by whom."""
-    changes = [entry for entry in trail.entries[1:] if entry.op == CHANGE]
-    return changes[:-1] if len(changes) == len(trail.entries) - 1 and not has_equal_numbers(trail) else []
+    later = trail.entries[1:]
+    changes = [entry for entry in later if is_revision(entry)]
+    return changes[:-1] if all(entry.op == CHANGE for entry in later) and not has_equal_numbers(trail) else []
 
 
 def has_equal_numbers(trail: Trail) -> bool:
@@ -179,7 +180,7 @@ class _Moving:
     def _history(self, id: str, trail: Trail, edit: Edit) -> list[ColdEntry]:
         """The steps between the first and the last state; the last one then says all that changed since the first."""
         steps = earlier(trail)
-        last = trail.entries[-1]
+        last = trail.last
         whole = copy_of(last)
         whole.data, whole.revision = {}, 2
         for entry in (*steps, last):
@@ -291,7 +292,7 @@ def _check_free(session: FileSession, reader: SessionReader, id: str, edit: Edit
     again = {entry.seq for entry in mine}
     revision = 1
     for entry in sorted([*(each for each in there if each.seq not in again), *mine], key=lambda each: each.seq):
-        if entry.op == CHANGE:
+        if entry.op == CHANGE and is_revision(entry):
             revision += 1
             if entry in mine:
                 entry.revision = revision

@@ -68,6 +68,7 @@ class FileSession:
         self._admit = partial(store.admit, session, quota_bytes=0)
         self.filling_bytes = float("inf")  # from this size on it is compacted by itself
         self.compacted_at, self.compaction_pause_seconds = -1e9, 60.0
+        self.holders: weakref.WeakSet[Any] = weakref.WeakSet()  # what callers hold of it: `SessionMemory`
         _open_sessions.add(self)
         while store.dropped:
             store.dropped.pop().close()

@@ -26,7 +26,7 @@ from smp.errors import (
     StoreNotFound,
     from_os_error,
 )
-from smp.files.access_log import AccessLog
+from smp.files.access_log import SESSION_USES, AccessLog
 from smp.files.disk import TEMPORARY, Disk, identity
 from smp.files.layouts.layout import PRIVATE
 from smp.files.marks import Marks
@@ -82,6 +82,7 @@ class FileStore:
         self.marks = Marks(system, os.path.join(root, PRIVATE))
         self.state = state or state_of(root, self.disk)
         self.access = AccessLog(self.state)
+        self.session_uses = AccessLog(self.state, SESSION_USES)
         self._indexer: Indexer | None = None
         self._audit: Audit | None = None
         self._workers: list[threading.Thread] = []
@@ -134,8 +135,9 @@ class FileStore:
         return None if found is None else (found.st_ino, found.st_ctime_ns)
 
     def is_in_use(self, session: str) -> bool:
-        """Whether somebody in this process has it open."""
-        return session in self._sessions
+        """Whether a caller in this process holds the session open. Looking at its files or settings is not use."""
+        known = self._sessions.get(session)
+        return known is not None and bool(known.holders)
 
     def create(self, info: SessionInfo) -> FileSession:
         """Make a session appear whole: prepared aside, then given its name."""
@@ -352,6 +354,7 @@ class FileStore:
         if self._indexer is not None:
             self._indexer.close()
         self.access.flush()
+        self.session_uses.flush()
         self.marks.close()
         self.check_synced()
 

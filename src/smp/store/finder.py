@@ -10,6 +10,7 @@ from smp.index.patterns import is_loose
 from smp.index.rows import POSITION_BITS, TYPE_NUMBERS, Row
 from smp.index.select import Conditions, Selection, counted
 from smp.index.wanted import Found, Wanted, candidates
+from smp.store.pending_accesses import together
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from smp.model.record import Record
     from smp.query.question import Question
     from smp.store.indexer import Indexer
+    from smp.store.pending_accesses import Use
 
 FALL_BACK = (Unavailable, ImportError, OSError, ValueError)  # what meaning may fail with; then words must do
 _FEW = 5000  # up to so many memories are compared one by one with what is asked for
@@ -30,10 +32,14 @@ _TURN = TYPE_NUMBERS["conversation"]
 _TURNS = f"SELECT doc, 0.0, created, facts FROM wanted CROSS JOIN memory ON doc = wanted.no WHERE type = {_TURN}"
 _LAST_WRITTEN = "SELECT wanted.no, last FROM wanted CROSS JOIN session ON session.no = wanted.no"
 _ENDS = f"SELECT s.id, size, m.id FROM session s LEFT JOIN memory m ON m.doc = (no << {POSITION_BITS} | (size - 1))"
+_ALL_ACCESSES = f"""SELECT s.id, m.id, a.count, a.last FROM access a JOIN memory m ON m.doc = a.doc
+    JOIN session s ON s.no = a.doc >> {POSITION_BITS}"""
 _ORDERS = {"newest": "created DESC, doc DESC", "oldest": "created, doc"}
 
 
 class Finder:
+    _pending: dict[int, Use] | None = None  # uses that the index has not counted yet, by doc
+
     def __init__(self, indexer: Indexer, index: Index) -> None:
         self._indexer = indexer
         self._index = self.index = index
@@ -168,9 +174,26 @@ class Finder:
         return {name: number for name, number in found.items() if number is not None}
 
     def accesses(self, docs: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """How often memories were used, and when last."""
+        """How often memories were used, and when last; uses that the index has not counted yet are included."""
         found = self._rows.of("SELECT doc, count, last FROM wanted CROSS JOIN access ON doc = wanted.no", docs)
-        return {doc: (count, last) for doc, count, last in found}
+        accesses = {doc: (count, last) for doc, count, last in found}
+        if self._pending is None:
+            self._pending = self._indexer.pending.by_doc(self._rows)
+        if self._pending:
+            for doc in self._pending.keys() & set(docs):
+                accesses[doc] = together(accesses.get(doc), self._pending[doc])
+        return accesses
+
+    def all_accesses(self) -> dict[str, Use]:
+        """The same of all memories that were ever used, by `session/ID`."""
+        found = {f"{session}/{id}": (count, last) for session, id, count, last in self._rows.each(_ALL_ACCESSES)}
+        for name, use in self.pending_uses().items():
+            found[name] = together(found.get(name), use)
+        return found
+
+    def pending_uses(self) -> dict[str, Use]:
+        """Uses that the index has not counted yet, by `session/ID`."""
+        return self._indexer.pending.by_name(self._rows)
 
     def last_written(self, docs: Iterable[int]) -> dict[int, int]:
         """When the sessions of these memories were last written, by number."""

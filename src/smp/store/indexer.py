@@ -30,6 +30,7 @@ from smp.model.naming import Names
 from smp.store import meanings
 from smp.store.finder import Finder
 from smp.store.looks import Looks
+from smp.store.pending_accesses import PendingAccesses
 from smp.store.record_reader import MARK, RecordReader
 from smp.store.words_ahead import with_words
 
@@ -78,6 +79,7 @@ class Indexer:
         self._counted_at = _NEVER
         self._pid = os.getpid()
         self.reader = RecordReader(store, self._distrust)
+        self.pending = PendingAccesses(store.access)
 
     def _distrust(self, session: str) -> None:
         self._looks.forget(session)
@@ -204,6 +206,7 @@ class Indexer:
         if version != self._seen_version:
             index.text.refresh()
             self._seen_version = version
+            self.pending.forget_numbers()
 
     def _count_accesses(self, index: Index) -> None:
         """Take in what readers noted, now and then; if another process is at work, next time."""

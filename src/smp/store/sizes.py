@@ -41,8 +41,14 @@ def figures(session: FileSession, policy: Policy, now: datetime) -> Figures:
         conditions.include_deleted = True
         rows = finder.select(conditions, "oldest", -1)
         accesses = finder.accesses([row.doc for row in rows])
+        known_facts = ((row, facts_of(row, accesses)) for row in rows)
         return {
-            row.id: (policy.priority(facts_of(row, accesses), moment), _last(accesses.get(row.doc))) for row in rows
+            row.id: (
+                policy.priority(facts, moment),
+                policy.without_floor(facts, moment),
+                _last(accesses.get(row.doc)),
+            )
+            for row, facts in known_facts
         }
 
     return session.store.indexer.answer([session.session], look)

@@ -1,8 +1,12 @@
-"""When was each session last used? By the times of its files, of its memories, and of what was found in it.
+"""When each session was last used, by its memories, by what was found in it, and by the log of uses of sessions.
 
-Guarantees: costs a look at the files' times and one question to the index, whatever the sessions hold. Of several times
-the latest counts, so a copied or imported session is not taken for an old one.
-Non-guarantees: a copy that keeps old times and was never read looks as old as the original.
+Writing, changing, deleting or restoring a memory is a use, and so is a memory that is found (`get`, `query`, `context`);
+the access log counts from the moment of the use. Restoring a session, and writing entries with an earlier time (an import),
+are uses that no entry tells: they stand in `session-uses.log` of the user's state. Maintenance is no use.
+
+Guarantees: the times of files do not count, so a clone, a checkout or a copy changes no state; times are those of the
+store's clock. Costs one question to the index and a look at two logs; only of a session without memories the head is read.
+Non-guarantees: an edit by hand that changes no time is no use.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from smp.errors import SMPError
 from smp.index.rows import POSITION_BITS
 from smp.model.time import EPOCH
 from smp.store.file_store import last_written_ns
@@ -18,6 +23,7 @@ if TYPE_CHECKING:
     from smp.store.file_store import FileStore
     from smp.store.finder import Finder
 
+IMPORTED_BEFORE = timedelta(hours=1)  # entries that are older than this when they are written come from elsewhere
 _QUESTION = f"""SELECT s.id, s.size, s.last, (SELECT max(a.last) FROM access a
     WHERE a.doc >= s.no << {POSITION_BITS} AND a.doc < (s.no + 1) << {POSITION_BITS}) FROM session s"""  # noqa: S608  # no value of anybody is in it
 
@@ -25,28 +31,53 @@ _QUESTION = f"""SELECT s.id, s.size, s.last, (SELECT max(a.last) FROM access a
 class Usage(NamedTuple):
     """Of one session."""
 
-    created: datetime | None  # or when its files were last touched, if it never held anything
+    created: datetime | None  # of one that never held anything
     last_used: datetime | None  # None: nothing was ever written to it
 
 
-def written(store: FileStore, session: str) -> datetime:
-    """When its files were last written, by their own times; costs no reading."""
-    return datetime.fromtimestamp(last_written_ns(store, session) / 1e9, UTC)
+def note_session_use(store: FileStore, session: str, now: datetime) -> None:
+    """Remember a use of a session that its entries do not tell."""
+    store.session_uses.note([session], now.timestamp())
 
 
 def usage(store: FileStore, sessions: list[str] | None = None) -> dict[str, Usage]:
     """Of these sessions, or of all that stand in their place."""
-    noted = store.indexer.answer(sessions, _noted)
+    noted, uses = store.indexer.answer(sessions, _noted), store.session_uses.last_uses()
     found: dict[str, Usage] = {}
     for name in store.session_ids() if sessions is None else sessions:
-        touched = written(store, name)
-        size, latest = noted.get(name, (1, EPOCH))
-        found[name] = Usage(touched, max(touched, latest) if size else None)
+        known, used = noted.get(name), _moment(1_000_000 * uses.get(name, 0))
+        if known is None:  # it has just come
+            found[name] = Usage(None, max(_written(store, name), used))
+        elif known[0]:
+            found[name] = Usage(None, max(known[1], used))
+        else:
+            found[name] = Usage(max(_created(store, name), used), None)
     return found
 
 
 def _noted(finder: Finder) -> dict[str, tuple[int, datetime]]:
-    return {name: (size, _moment(max(last, used or 0))) for name, size, last, used in finder.index.rows.all(_QUESTION)}
+    """How many memories the index knows of each session, and when one of them was last written or found."""
+    pending: dict[str, int] = {}
+    for name, (_, last) in finder.pending_uses().items():
+        session = name.rpartition("/")[0]
+        pending[session] = max(last, pending.get(session, 0))
+    return {
+        name: (size, _moment(max(last, used or 0, pending.get(name, 0))))
+        for name, size, last, used in finder.index.rows.all(_QUESTION)
+    }
+
+
+def _created(store: FileStore, session: str) -> datetime:
+    """When a session was created, by its head; if that cannot be read, by its files."""
+    try:
+        created: datetime = store.session(session).info().created
+    except (SMPError, ValueError, OverflowError):
+        created = EPOCH
+    return created if created > EPOCH else _written(store, session)
+
+
+def _written(store: FileStore, session: str) -> datetime:
+    return datetime.fromtimestamp(last_written_ns(store, session) / 1e9, UTC)
 
 
 def _moment(microseconds: int) -> datetime:

@@ -15,7 +15,7 @@ from smp.errors import InvalidFormat, SessionCorrupt, from_os_error
 from smp.files import exchange
 from smp.files.disk import TEMPORARY, Disk, identity
 from smp.files.exchange import Exported
-from smp.model.entry import CHANGE, PUT, Entry
+from smp.model.entry import CHANGE, Entry, is_revision
 from smp.store.cold_memories import cold_fold, cold_path
 
 TYPE_CHECKING = False
@@ -61,7 +61,7 @@ def _entries(trails: dict[str, Trail]) -> list[Entry]:
     for name, trail in trails.items():
         revision = 0
         for entry in trail.entries:
-            revision += entry.op in (PUT, CHANGE)
+            revision += is_revision(entry)
             entries.append(copy_of(entry, name, entry.data, entry.by, revision if entry.op == CHANGE else 0))
     return numbered(sorted(entries, key=_seq))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from smp.agents.fence import without_recalled
 from smp.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound, SMPError
 from smp.model import ids
-from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
+from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_revision
 from smp.model.fold import Trail
 from smp.model.naming import POINTING, targets_of
 from smp.model.record import CLASSES, same
@@ -52,6 +52,7 @@ class Wish:
     memory_id: str | None = None
     removals: list[Removal] | tuple[()] = ()  # secrets that were taken out
     rights: Rights | None = None  # None: the caller may do everything
+    dated: str | None = None  # the time that the caller gave for a new memory
     forgets = ""  # what the audit log calls it, if it takes a memory away or brings it back
 
     @property
@@ -87,6 +88,7 @@ class Add(Wish):
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
+        self.dated = draft.created
         data, kind = draft.data, draft.kind.name
         points = not POINTING.isdisjoint(data)
         if draft.id is None and kind not in _REPLACING and "idempotency_key" not in data and not points:
@@ -394,7 +396,7 @@ class Work:
             if trail.first.type == "preference" and data.get("key") is not None:
                 self._preferences[str(data["key"])] = name
             change = Entry(CHANGE, trail.first.type, name, at or self.now, data, by=by, uid=trail.first.uid)
-            change.revision = trail.revision + 1
+            change.revision = trail.revision + is_revision(change)
             self._amend(trail, change)
 
     def mark(self, op: str, name: str, by: str | None, data: dict[str, Any]) -> None:
