@@ -258,6 +258,11 @@ class Tending(SessionForgetting):
                 raise  # one memory alone is too large, or nothing may be done about it
             self._make_room(error)
             self._files.commit(self._batch(wishes, doing, atomic))
+        for wish in wishes:
+            if (wish.warnings or wish.removals) and wish.record is not None:
+                from smp.redacting import counted
+
+                wish.record.add_notices(wish.warnings, counted(wish.removals))
         if self._files.writer.size_bytes >= self._files.filling_bytes:
             self._compact_later()
 

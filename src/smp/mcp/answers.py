@@ -57,7 +57,8 @@ class Stored(Answer):
     session: str
     revision: int
     done: str
-    redacted: bool | None = None
+    redacted: dict[str, int] | None = None
+    warnings: list[str] | None = None
 
 
 class Forgotten(Answer):

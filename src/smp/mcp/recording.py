@@ -16,13 +16,13 @@ from smp.errors import InvalidRecord, NotAllowed, UserError
 from smp.mcp.answers import Reply, plain, recalled
 from smp.model.time import parse, to_moment, to_text
 from smp.model.types import KINDS
+from smp.redacting import told
 
 if TYPE_CHECKING:
     from smp.mcp import arguments
     from smp.mcp.desk import Caller
     from smp.model.record import Record
 
-_REMOVED = "[REDACTED:"
 _AGENT_ALIASES = [name for name, field in KINDS["agent_state"].aliases.items() if field == "agent"]
 
 
@@ -47,7 +47,7 @@ def remember(caller: Caller, given: arguments.Remember) -> Reply:
     record: Record = caller.agent(session, author).add(given.type, fields)
     is_new = record.created >= began or "created" in fields
     done = "updated" if record.revision > 1 and record.updated >= began else "added" if is_new else "known already"
-    return _stored(record, done, redacted=_REMOVED in str(record.given) and _REMOVED not in str(fields))
+    return _stored(record, done)
 
 
 def _check_created(caller: Caller, type: str, fields: dict[str, Any]) -> None:
@@ -205,17 +205,18 @@ def _head(session: Any) -> dict[str, Any]:
     return {name: value for name, value in known.items() if value}
 
 
-def _stored(record: Record, done: str, redacted: bool = False) -> Reply:
-    data = {
+def _stored(record: Record, done: str) -> Reply:
+    data: dict[str, Any] = {
         "id": record.ref,
         "type": record.type,
         "session": record.session,
         "revision": record.revision,
         "done": done,
-        "redacted": redacted or None,
+        "redacted": record.redacted or None,
+        "warnings": list(record.warnings) or None,
     }
-    note = " (secrets were taken out)" if redacted else ""
-    return plain(data, f"{record.ref} {done}, revision {record.revision}{note}")
+    lines = [f"{record.ref} {done}, revision {record.revision}", told(record.redacted), *record.warnings]
+    return plain(data, "\n".join(line for line in lines if line))
 
 
 def _with_text(type: str, fields: dict[str, Any], text: str) -> dict[str, Any]:

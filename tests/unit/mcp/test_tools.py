@@ -142,7 +142,7 @@ def test_a_preference_of_the_same_key_is_updated(caller: Caller) -> None:
 
 def test_secrets_are_taken_out_and_the_caller_is_told(caller: Caller) -> None:
     stored = call(caller, "remember", type="finding", text="Mail ada@example.com")
-    assert stored["redacted"] is True
+    assert stored["redacted"] == {"email": 1}
     assert "redacted" not in call(caller, "remember", type="finding", text="No secret")
 
 
