@@ -327,7 +327,7 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
         created_text = to_text(now) if created is None else parse(created, "created")
         session = SessionMemory(self, self._store.create(SessionInfo(session_id, created_text, **fields)), author)
         session.warnings = near_names.of_session(context)
-        session.redacted = note_head(self._store.audit, to_text(now), session_id, author, removals)
+        session.redacted = note_head(self._store, to_text(now), session_id, author, removals)
         return session
 
     def session(self, id: str, *, author: str | None = None) -> SessionMemory:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp.config import Config
-    from smp.privacy.audit import Audit
     from smp.privacy.redact import Redactor, Removal
+    from smp.store.file_store import FileStore
 
 _OFTEN_WANTED = ("email", "phone")  # kinds that are no secrets to everybody
 _OFF, _PATTERNS = "privacy.redaction.off", "privacy.redaction.patterns"
@@ -73,11 +73,11 @@ def cleaned_reason(config: Config, reason: str | None) -> str | None:
     return redactor.redact(reason)[0] if redactor is not None and type(reason) is str else reason
 
 
-def note_head(audit: Audit, at: str, session: str, by: str | None, removals: list[Removal]) -> dict[str, int]:
+def note_head(store: FileStore, at: str, session: str, by: str | None, removals: list[Removal]) -> dict[str, int]:
     """Note in the audit log what was taken out of a session's head; how many of each kind."""
     kinds = counted(removals)
     if kinds:
-        audit.note("redact", at=at, by=by, session=session, count=1, kinds=kinds, part="head", sync=False)
+        store.audit.note("redact", at=at, by=by, session=session, count=1, kinds=kinds, part="head", sync=False)
     return kinds
 
 

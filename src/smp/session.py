@@ -323,7 +323,7 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
         for name, value in fields.items():
             setattr(info, name, value)
         self._files.change_info(info)
-        self.redacted = note_head(self._files.store.audit, to_text(self._memory.now()), self.id, self._author, removals)
+        self.redacted = note_head(self._files.store, to_text(self._memory.now()), self.id, self._author, removals)
         return info
 
     def __enter__(self) -> SessionMemory:

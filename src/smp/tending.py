@@ -13,6 +13,7 @@ from smp.errors import MemoryNotFound, SessionArchived, SizeLimitExceeded, SMPEr
 from smp.forgetting import SessionForgetting
 from smp.model.time import to_text
 from smp.model.types import KINDS
+from smp.write.admit import near_quota
 from smp.write.batch import Batch, id_of
 
 TYPE_CHECKING = False
@@ -262,9 +263,26 @@ class Tending(SessionForgetting):
             if (wish.warnings or wish.removals) and wish.record is not None:
                 from smp.redacting import counted
 
-                wish.record.add_notices(wish.warnings, counted(wish.removals))
-        if self._files.writer.size_bytes >= self._files.filling_bytes:
-            self._compact_later()
+                wish.record._add_notices(wish.warnings, counted(wish.removals))
+        if self._files.writer.size_bytes >= self._files.warning_bytes:
+            self._warn_of_quota(wishes)
+            if self._files.writer.size_bytes >= self._files.filling_bytes:
+                self._compact_later()
+
+    def _warn_of_quota(self, wishes: list[Wish]) -> None:
+        """Say with a write how full the session is; the log is told once of each threshold."""
+        files, storage = self._files, self.config.section("storage")
+        percents = (storage["warning_percent"], storage["critical_percent"])
+        reached, text = near_quota(self.id, files.writer.size_bytes, self.config.quota_bytes, percents)
+        for wish in wishes:
+            if reached and wish.record is not None:
+                wish.record._add_notices((text,))
+                wish.warnings = (*wish.warnings, text)
+        if reached > files.warned_percent:
+            import logging  # rare, and slow to load
+
+            logging.getLogger("smp").warning("%s", text)
+        files.warned_percent = reached
 
     def _batch(self, wishes: list[Wish], doing: str, atomic: bool) -> Batch:
         batch = Batch(self.id, wishes, self._memory._now_text(), atomic, doing)

@@ -116,11 +116,17 @@ def _never(*_: Any) -> None:
 
 
 class Recalled:
-    """What is said, and which memories are in it."""
+    """What is said, which memories are in it, and which notices about what was recorded."""
 
     def __init__(self, text: str = "", refs: list[str] | None = None) -> None:
         self.text = text
         self.refs = refs or []
+        self.notices: list[str] = []
+
+    def with_notices(self, texts: list[str]) -> Recalled:
+        self.notices = texts
+        self.text = "\n\n".join(part for part in (self.text, *texts) if part)
+        return self
 
 
 def recalled(reader: Reader, event: Event, session: str) -> Recalled:
@@ -129,9 +135,9 @@ def recalled(reader: Reader, event: Event, session: str) -> Recalled:
         return Recalled()
     note = notes.read(reader.store.state, event.session)
     if event.kind == START:
-        return _at_start(reader, event, note, session)
+        return _at_start(reader, event, note, session).with_notices(note.notices)
     if event.kind == PROMPT:
-        return _for_prompt(reader, event, note, session)
+        return _for_prompt(reader, event, note, session).with_notices(note.notices)
     return _for_agent(reader, event, note) if event.kind == AGENT_START else Recalled()
 
 

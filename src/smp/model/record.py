@@ -135,7 +135,7 @@ class Record:
         """What redaction took out at the write that gave this record: kinds and how many of each. Not a stored field."""
         return dict(self._notices[1]) if self._notices is not None else {}
 
-    def add_notices(self, warnings: tuple[str, ...] = (), redacted: dict[str, int] | None = None) -> None:
+    def _add_notices(self, warnings: tuple[str, ...] = (), redacted: dict[str, int] | None = None) -> None:
         self._notices = ((*self.warnings, *warnings), {**self.redacted, **(redacted or {})})
 
     @property
