@@ -114,7 +114,10 @@ class Asking:
             )
 
         if not question.include_archived:
-            return ask(question)
+            hits = ask(question)
+            if question.sessions is None:
+                hits.archived_not_searched = store.archived_count()
+            return hits
         from smp.store.put_away import with_archived
 
         return with_archived(store, question, policy, ask)
@@ -266,6 +269,7 @@ class Asking:
         others = [hit for hit in hits if record is None or hit.record.ref != record.ref]
         more = hits.more or len(others) > end
         page = Hits(others[first:end], more=more, counts=hits.counts, left_out=hits.left_out)
+        page.archived_not_searched = hits.archived_not_searched
         if track:
             self._note_access(page.records, self._asked_at())
         return page

@@ -97,9 +97,12 @@ class Shelf:
 
     def archived(self) -> list[Away]:
         """The archived sessions, by id."""
+        return [self.archived_as(name) for name in self.archived_names()]
+
+    def archived_names(self) -> list[str]:
         live = set(self.store.session_ids())
         names = (name.removesuffix(_ARCHIVE_ENDING) for name in _named(self.disk.names(self.archives)))
-        return [self.archived_as(name) for name in names if ids.is_valid(name) and name not in live]
+        return [name for name in names if ids.is_valid(name) and name not in live]
 
     def archived_as(self, session: str) -> Away:
         """One archived session; another process may have brought it back already."""

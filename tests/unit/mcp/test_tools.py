@@ -62,7 +62,7 @@ def test_there_are_few_tools_and_their_definitions_are_short() -> None:
     words = json.dumps(
         [tool.definition(name).model_dump(by_alias=True, exclude_none=True) for name, tool in TOOLS.items()]
     )
-    assert len(words) < 12_000  # three thousand tokens, what comes out included
+    assert len(words) < 12_400  # three thousand one hundred tokens, what comes out included
     assert len(INSTRUCTIONS) < 600
 
 
