@@ -9,6 +9,9 @@ would wait for, and writes nothing that matters.
 
 from __future__ import annotations
 
+import time
+
+from smp import event_log
 from smp.errors import InvalidQuery, MemoryNotFound, SessionArchived, SessionNotFound
 from smp.loading import loading
 from smp.model import ids
@@ -106,12 +109,20 @@ class Asking:
         store.check_open()
 
         def ask(question: Question) -> Hits:
-            return store.indexer.answer(
+            began = time.monotonic()
+            hits: Hits = store.indexer.answer(
                 question.sessions,
                 lambda finder: Query(question, finder, Ranking(question, finder, policy)).run(),
                 with_others=question.leads_elsewhere,
                 by_meaning=asks_by_meaning(question),
             )
+            seconds = time.monotonic() - began
+            if seconds >= event_log.SLOW_QUERY_SECONDS:
+                text = f"A query took {seconds:.1f} s."
+                event_log.emit(
+                    "query", event_log.WARNING, "slow_query", text, seconds=round(seconds, 3), hits=len(hits)
+                )
+            return hits
 
         if not question.include_archived:
             hits = ask(question)

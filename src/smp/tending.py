@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 
+from smp import event_log
 from smp.errors import MemoryNotFound, SessionArchived, SizeLimitExceeded, SMPError
 from smp.forgetting import SessionForgetting
 from smp.model.time import to_text
@@ -135,7 +136,7 @@ class Tending(SessionForgetting):
         """
         from smp.store.rewriting import without_collecting
 
-        now = self._now()
+        now, began = self._now(), time.monotonic()
         name, wanted = self._target(target)
         with without_collecting():
             planned, seen = self._planned(wanted, now, summariser)
@@ -143,6 +144,16 @@ class Tending(SessionForgetting):
         if done is not None and (done.removed or done.histories):
             self._files.store.audit.note(
                 "compact", at=to_text(now), by=self._author, session=self.id, count=len(done.removed), target=name
+            )
+            event_log.emit(
+                "compaction",
+                event_log.INFO,
+                "session_compacted",
+                f"Session {self.id} was compacted: {len(done.removed):,} memories went to the cold segment.",
+                self.id,
+                memories=len(done.removed),
+                freed_bytes=done.freed_bytes,
+                duration_ms=round((time.monotonic() - began) * 1000),
             )
         return CompactionReport(self.id, name, planned, done)
 
@@ -279,9 +290,10 @@ class Tending(SessionForgetting):
                 wish.record._add_notices((text,))
                 wish.warnings = (*wish.warnings, text)
         if reached > files.warned_percent:
-            import logging  # rare, and slow to load
-
-            logging.getLogger("smp").warning("%s", text)
+            used, quota = files.writer.size_bytes, self.config.quota_bytes
+            event_log.emit(
+                "quota", event_log.WARNING, "quota_near", text, self.id, percent=reached, bytes=used, quota_bytes=quota
+            )
         files.warned_percent = reached
 
     def _batch(self, wishes: list[Wish], doing: str, atomic: bool) -> Batch:
@@ -335,9 +347,8 @@ class Tending(SessionForgetting):
             pause(self._files, self._now())
             freed = bool(self.compact(target[1]))
         except (SMPError, OSError) as error:
-            import logging  # rare, and slow to load
-
-            logging.getLogger("smp").warning("Session %s could not be compacted: %s", self.id, error)
+            text = f"Session {self.id} could not be compacted: {error}"
+            event_log.emit("compaction", event_log.WARNING, "compaction_failed", text, self.id)
         self._files.compaction_pause_seconds = ended(self._files, self._now(), freed)
 
     def _fold_accesses(self, used: Iterable[Used]) -> int:

@@ -14,6 +14,7 @@ import threading
 import weakref
 from functools import partial
 
+from smp import event_log
 from smp.errors import (
     FormatTooNew,
     InvalidConfig,
@@ -337,10 +338,9 @@ class FileSession:
         except FileNotFoundError:
             pass  # the session was moved or removed
         except (OSError, SMPError) as error:
-            import logging  # rare, and slow to load
-
-            message = "%s changed and could not be compared with what this process stored there (%s); run validate"
-            logging.getLogger("smp").warning(message, self.reader.folder, error)
+            folder = self.reader.folder
+            text = f"{folder} changed and could not be compared with what this process stored there ({error}); run validate"
+            event_log.emit("corruption", event_log.WARNING, "not_compared", text, self.session, path=folder)
         self.writer.forget_known()
 
     def _close_files(self) -> None:

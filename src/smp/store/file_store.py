@@ -12,6 +12,7 @@ import os
 import threading
 import weakref
 
+from smp import event_log
 from smp.config import with_facts_outside
 from smp.errors import (
     DurabilityUnknown,
@@ -164,6 +165,7 @@ class FileStore:
         except OSError as error:
             raise from_os_error(error, self.layout.folder(self.root, info.id), "creating a session") from error
         self.marks.set(info.id)
+        event_log.emit("session", event_log.INFO, "session_created", f"Session {info.id} was created.", info.id)
         try:
             self.check_current()  # a conversion that began meanwhile may not have seen it
             return self.session(info.id)
