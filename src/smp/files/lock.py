@@ -16,6 +16,7 @@ import time
 
 from smp import event_log
 from smp.errors import LockTimeout, SMPError, StorageCorrupt, from_os_error
+from smp.files.retrying import again
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -135,7 +136,13 @@ class SessionLock:
 
     def _open_file(self, path: str) -> tuple[int, int]:
         """A descriptor and the inode."""
-        descriptor = self._system.open(path, os.O_RDWR | os.O_CREAT)
+        flags = os.O_RDWR | os.O_CREAT
+        try:
+            descriptor = self._system.open(path, flags)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            descriptor = again(error, path, lambda: self._system.open(path, flags))
         try:
             found = self._system.fstat(descriptor)
             if found.st_nlink != 1:

@@ -19,9 +19,9 @@ import threading
 import time
 
 from smp.errors import SMPError, from_os_error
-from smp.files.disk import Spans
 from smp.files.increment import TICK_NS, IncrementReader
 from smp.files.marks import changed_slots, slot_of
+from smp.files.spans import Spans
 from smp.index.index import Index, current_folder, discard
 from smp.index.rows import Busy, Unusable
 from smp.model import ids

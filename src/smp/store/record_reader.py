@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from smp.errors import SMPError
-from smp.files.disk import Spans
+from smp.files.spans import Spans
 from smp.index.rows import POSITION_BITS
 from smp.model.fold import Trail
 from smp.store.left_out import PUT_AWAY, left_out
