@@ -3,8 +3,8 @@
 Every event has a logger `smp.<component>`, a level, a name, a sentence, the session it is about and figures. docs/logging.md lists
 all of them; `smp.logging_json.JsonFormatter` writes them as JSON.
 
-Guarantees: no event holds content of a memory, a question or a secret. An event below WARNING costs one lookup as long as nobody has
-loaded `logging`: then no handler can be there either.
+Guarantees: no event holds content of a memory, a question or a secret. An event costs one lookup as long as nobody has loaded `logging`:
+then no handler can be there either. Where no handler is configured, only what nobody would hear of otherwise is printed.
 """
 
 from __future__ import annotations
@@ -20,20 +20,26 @@ ROOT = "smp"
 SLOW_QUERY_SECONDS = 1.0
 LONG_WAIT_SECONDS = 1.0
 
-_muted: set[str] = set()  # events that this program tells its user in another way
-
-
-def mute(*events: str) -> None:
-    """Do not log these events in this process, because it tells its user about them in another way."""
-    _muted.update(events)
+_FOR_EVERYBODY = frozenset(  # nobody would hear of these otherwise: Python prints them where no handler is configured
+    [
+        "archive_kept",
+        "audit_failed",
+        "compaction_failed",
+        "entries_missing",
+        "library_missing",
+        "not_compared",
+        "session_left_out",
+    ]
+)
 
 
 def emit(component: str, level: int, event: str, message: str, session: str | None = None, **figures: Any) -> None:
     """Log an event. The message must not hold content; `figures` are numbers, names of kinds, paths of files."""
-    if (level < WARNING and "logging" not in sys.modules) or event in _muted:
+    matters = level >= WARNING and event in _FOR_EVERYBODY
+    if not matters and "logging" not in sys.modules:
         return
     import logging  # slow to load
 
     logger = logging.getLogger(f"{ROOT}.{component}")
-    if logger.isEnabledFor(level):
+    if logger.isEnabledFor(level) and (matters or logger.hasHandlers()):
         logger.log(level, "%s", message, extra={"smp_event": event, "smp_session": session, "smp_figures": figures})

@@ -153,6 +153,15 @@ def test_events_below_warning_do_not_load_logging(tmp_path: Path) -> None:
     assert told.stdout.strip() == "False"
 
 
+def test_events_are_not_printed_where_no_handler_is_configured(tmp_path: Path) -> None:
+    code = (
+        "import sys, logging, smp; from smp import event_log; event_log.SLOW_QUERY_SECONDS = 0.0;"
+        "m = smp.open(sys.argv[1]); m.create_session('s1').add_decision('x'); print(len(m.query('x')))"
+    )
+    told = subprocess.run([sys.executable, "-c", code, str(tmp_path / "s")], capture_output=True, text=True, check=True)
+    assert (told.stdout.strip(), told.stderr) == ("1", "")
+
+
 def test_verbose_prints_events_on_stderr_as_text_or_json(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "smp", "--root", str(tmp_path / "store")]
     subprocess.run([*command, "init"], capture_output=True, check=True)

@@ -12,7 +12,6 @@ import os
 import sys
 
 import smp
-from smp import event_log
 from smp.cli.commands import COMMANDS, FAMILIES, GROUPS
 from smp.errors import MemoryNotFound, SMPError, UserError, from_os_error
 
@@ -90,8 +89,6 @@ def _set_up_log(options: Any) -> None:
         from smp.cli.log_output import show_events
 
         show_events(as_json=options.json, may_color=not options.no_color)
-    else:
-        event_log.mute("quota_near")  # the answer to a write says it
 
 
 def split(words: list[str]) -> tuple[str, list[str]]:

@@ -231,7 +231,7 @@ def _events(yaml: ModuleType) -> SimpleNamespace:
     """The parser, in C if there is one, and the events that it gives."""
     if not hasattr(yaml, "CSafeLoader"):
         text = "PyYAML has no C parser here; YAML files are read by its Python parser, which is slower."
-        event_log.emit("storage", event_log.WARNING, "library_missing", text, library="libyaml")
+        event_log.emit("storage", event_log.INFO, "library_missing", text, library="libyaml")
     return SimpleNamespace(
         parser=getattr(yaml, "CSafeLoader", None) or yaml.SafeLoader,
         error=(yaml.YAMLError, UnicodeError),
