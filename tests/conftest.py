@@ -31,6 +31,12 @@ def words_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("smp.index.meaning.available", lambda: False)
 
 
+@pytest.fixture(autouse=True)
+def no_pauses_between_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Failing reads are repeated as always, but at once."""
+    monkeypatch.setattr("smp.files.retrying.PAUSES_SECONDS", (0.0, 0.0, 0.0))
+
+
 # Bugs that are known and not fixed yet: a pattern of test ids, and what is wrong. A test that begins to pass is
 # reported as a failure (xfail is strict): then take its line out.
 KNOWN_BUGS: dict[str, str] = {}

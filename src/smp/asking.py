@@ -9,6 +9,9 @@ would wait for, and writes nothing that matters.
 
 from __future__ import annotations
 
+import time
+
+from smp import event_log
 from smp.errors import InvalidQuery, MemoryNotFound, SessionArchived, SessionCorrupt, SessionNotFound, StorageCorrupt
 from smp.loading import loading
 from smp.model import ids
@@ -106,15 +109,26 @@ class Asking:
         store.check_open()
 
         def ask(question: Question) -> Hits:
-            return store.indexer.answer(
+            began = time.monotonic()
+            hits: Hits = store.indexer.answer(
                 question.sessions,
                 lambda finder: Query(question, finder, Ranking(question, finder, policy)).run(),
                 with_others=question.leads_elsewhere,
                 by_meaning=asks_by_meaning(question),
             )
+            seconds = time.monotonic() - began
+            if seconds >= event_log.SLOW_QUERY_SECONDS:
+                text = f"A query took {seconds:.1f} s."
+                event_log.emit(
+                    "query", event_log.WARNING, "slow_query", text, seconds=round(seconds, 3), hits=len(hits)
+                )
+            return hits
 
         if not question.include_archived:
-            return ask(question)
+            hits = ask(question)
+            if question.sessions is None:
+                hits.archived_not_searched = store.archived_count()
+            return hits
         from smp.store.put_away import with_archived
 
         return with_archived(store, question, policy, ask)
@@ -283,6 +297,7 @@ class Asking:
         others = [hit for hit in hits if record is None or hit.record.ref != record.ref]
         more = hits.more or len(others) > end
         page = Hits(others[first:end], more=more, counts=hits.counts, left_out=hits.left_out)
+        page.archived_not_searched = hits.archived_not_searched
         if track:
             self._note_access(page.records, self._asked_at())
         return page

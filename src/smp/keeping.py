@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from smp import event_log
 from smp.model.time import to_text
 
 TYPE_CHECKING = False
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
     from smp.store.standings import Standing
 
 _LOOK_SECONDS = 6 * 3600
+_EVENTS = {  # by action of the audit log: the log's event, and what was done
+    "archive_session": ("session_archived", "archived"),
+    "restore_session": ("session_restored", "restored from its archive"),
+    "delete_session": ("session_deleted", "moved to the trash"),
+    "undelete_session": ("session_undeleted", "brought back from the trash"),
+    "purge_session": ("session_purged", "removed for good"),
+}
 
 
 class Keeping:
@@ -152,4 +160,6 @@ class Keeping:
         )
 
     def _note(self, action: str, session: str, by: str | None, reason: str | None = None) -> None:
+        event, done = _EVENTS[action]
+        event_log.emit("session", event_log.INFO, event, f"Session {session} was {done}.", session)
         self._store.audit.note(action, at=to_text(self.now()), by=by, session=session, count=1, reason=reason)

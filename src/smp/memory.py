@@ -38,7 +38,7 @@ from smp.redacting import check_settings, note_head, without_secrets
 from smp.session import SessionMemory
 from smp.store.file_store import FLAG, FileStore, conversion_has_left_something
 from smp.store.left_out import each_there
-from smp.write import validate
+from smp.write import near_names, validate
 from smp.write.admit import admit
 
 TYPE_CHECKING = False
@@ -329,8 +329,8 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
             fields["config"] = validate.plain("config", dict(config))
         created_text = to_text(now) if created is None else parse(created, "created")
         session = SessionMemory(self, self._store.create(SessionInfo(session_id, created_text, **fields)), author)
-        if removals:
-            note_head(self._store.audit, to_text(self.now()), session_id, author, removals)
+        session.warnings = near_names.of_session(context)
+        session.redacted = note_head(self._store, to_text(now), session_id, author, removals)
         return session
 
     def session(self, id: str, *, author: str | None = None) -> SessionMemory:

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp.config import Config
-    from smp.privacy.audit import Audit
     from smp.privacy.redact import Redactor, Removal
+    from smp.store.file_store import FileStore
 
+_OFTEN_WANTED = ("email", "phone")  # kinds that are no secrets to everybody
 _OFF, _PATTERNS = "privacy.redaction.off", "privacy.redaction.patterns"
 
 
@@ -72,9 +73,22 @@ def cleaned_reason(config: Config, reason: str | None) -> str | None:
     return redactor.redact(reason)[0] if redactor is not None and type(reason) is str else reason
 
 
-def note_head(audit: Audit, at: str, session: str, by: str | None, removals: list[Removal]) -> None:
-    """That secrets were taken out of a session's head, in the audit log."""
-    audit.note("redact", at=at, by=by, session=session, count=1, kinds=counted(removals), part="head", sync=False)
+def note_head(store: FileStore, at: str, session: str, by: str | None, removals: list[Removal]) -> dict[str, int]:
+    """Note in the audit log what was taken out of a session's head; how many of each kind."""
+    kinds = counted(removals)
+    if kinds:
+        store.audit.note("redact", at=at, by=by, session=session, count=1, kinds=kinds, part="head", sync=False)
+    return kinds
+
+
+def told(kinds: dict[str, int]) -> str:
+    """What was taken out, in a sentence without any of it; empty if nothing was."""
+    if not kinds:
+        return ""
+    names = ", ".join(f"{kind} ({count:,} times)" if count > 1 else kind for kind, count in kinds.items())
+    wanted = [kind for kind in _OFTEN_WANTED if kind in kinds]
+    hint = f" If you want them stored: smp config --set {_OFF}={','.join(wanted)}" if wanted else ""
+    return f"redaction took out: {names}.{hint}"
 
 
 def counted(removals: Iterable[Removal]) -> dict[str, int]:

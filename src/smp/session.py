@@ -74,6 +74,8 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
         self._author = validate.optional_text("author", author)
         self.id = files.session
         files.holders.add(self)
+        self.warnings: tuple[str, ...] = ()  # what whoever created the session should know
+        self.redacted: dict[str, int] = {}  # what redaction took out of the session's head: kinds and how many of each
 
     @property
     def memory(self) -> Memory:
@@ -322,8 +324,7 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
         for name, value in fields.items():
             setattr(info, name, value)
         self._files.change_info(info)
-        if removals:
-            note_head(self._files.store.audit, to_text(self._memory.now()), self.id, self._author, removals)
+        self.redacted = note_head(self._files.store, to_text(self._memory.now()), self.id, self._author, removals)
         return info
 
     def __enter__(self) -> SessionMemory:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import time
 
+from smp import event_log
 from smp.errors import MemoryNotFound, SessionArchived, SizeLimitExceeded, SMPError
 from smp.forgetting import SessionForgetting
 from smp.model.time import to_text
 from smp.model.types import KINDS
+from smp.write.admit import near_quota
 from smp.write.batch import Batch, id_of
 
 TYPE_CHECKING = False
@@ -150,7 +152,7 @@ class Tending(SessionForgetting):
         """
         from smp.store.rewriting import without_collecting
 
-        now = self._now()
+        now, began = self._now(), time.monotonic()
         name, wanted = self._target(target)
         with without_collecting():
             planned, seen = self._planned(wanted, now, summariser)
@@ -158,6 +160,16 @@ class Tending(SessionForgetting):
         if done is not None and (done.removed or done.histories):
             self._files.store.audit.note(
                 "compact", at=to_text(now), by=self._author, session=self.id, count=len(done.removed), target=name
+            )
+            event_log.emit(
+                "compaction",
+                event_log.INFO,
+                "session_compacted",
+                f"Session {self.id} was compacted: {len(done.removed):,} memories went to the cold segment.",
+                self.id,
+                memories=len(done.removed),
+                freed_bytes=done.freed_bytes,
+                duration_ms=round((time.monotonic() - began) * 1000),
             )
         return CompactionReport(self.id, name, planned, done)
 
@@ -276,8 +288,31 @@ class Tending(SessionForgetting):
             self._files.commit(self._batch(wishes, doing, atomic))
         if any(wish.dated for wish in wishes):
             self._note_dated(wishes)
-        if self._files.writer.size_bytes >= self._files.filling_bytes:
-            self._compact_later()
+        for wish in wishes:
+            if (wish.warnings or wish.removals) and wish.record is not None:
+                from smp.redacting import counted
+
+                wish.record._add_notices(wish.warnings, counted(wish.removals))
+        if self._files.writer.size_bytes >= self._files.warning_bytes:
+            self._warn_of_quota(wishes)
+            if self._files.writer.size_bytes >= self._files.filling_bytes:
+                self._compact_later()
+
+    def _warn_of_quota(self, wishes: list[Wish]) -> None:
+        """Say with a write how full the session is; the log is told once of each threshold."""
+        files, storage = self._files, self.config.section("storage")
+        percents = (storage["warning_percent"], storage["critical_percent"])
+        reached, text = near_quota(self.id, files.writer.size_bytes, self.config.quota_bytes, percents)
+        for wish in wishes:
+            if reached and wish.record is not None:
+                wish.record._add_notices((text,))
+                wish.warnings = (*wish.warnings, text)
+        if reached > files.warned_percent:
+            used, quota = files.writer.size_bytes, self.config.quota_bytes
+            event_log.emit(
+                "quota", event_log.WARNING, "quota_near", text, self.id, percent=reached, bytes=used, quota_bytes=quota
+            )
+        files.warned_percent = reached
 
     def _note_dated(self, wishes: list[Wish]) -> None:
         """Note that the session was used now if the entries carry earlier times, as those of an import do."""
@@ -339,9 +374,8 @@ class Tending(SessionForgetting):
             pause(self._files, self._now())
             freed = bool(self.compact(target[1]))
         except (SMPError, OSError) as error:
-            import logging  # rare, and slow to load
-
-            logging.getLogger("smp").warning("Session %s could not be compacted: %s", self.id, error)
+            text = f"Session {self.id} could not be compacted: {error}"
+            event_log.emit("compaction", event_log.WARNING, "compaction_failed", text, self.id)
         self._files.compaction_pause_seconds = ended(self._files, self._now(), freed)
 
     def _fold_accesses(self, used: Iterable[Used]) -> int:

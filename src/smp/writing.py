@@ -9,7 +9,7 @@ from smp.agents.fence import strip_reason, without_recalled
 from smp.errors import InvalidRecord
 from smp.model.time import to_text
 from smp.model.types import KINDS, kind_of
-from smp.write import plain, validate
+from smp.write import near_names, plain, validate
 from smp.write.batch import Add, Change, Delete, Relate, Restore, Wish, id_of
 from smp.write.validate import Draft
 
@@ -150,7 +150,10 @@ class Writing:
             data = plain.fields(form, given, self._default_author, self._content_limit, self._redactor)
             if data is not None:
                 self._say_what_wrote(data)
-                return Add(Draft(kind, None, None, data))
+                wish = Add(Draft(kind, None, None, data))
+                if form.may_warn:
+                    wish.warnings = near_names.warnings(kind, data)
+                return wish
         return self._closely_looked_at(kind, given)
 
     def _closely_looked_at(self, kind: Kind, given: dict[str, Any]) -> Wish:
@@ -161,12 +164,13 @@ class Writing:
             if author is not None:
                 data = {"author": author, **data}
         self._say_what_wrote(data)
+        warnings = near_names.warnings(kind, data)
         draft.data = data = without_recalled(kind, data)
         removals: list[Removal] = []
         if self._redactor is not None:
             draft.data, removals = self._redactor.redact_fields(data)
         wish = Add(draft)
-        wish.removals = removals
+        wish.removals, wish.warnings = removals, warnings
         return wish
 
     def _say_what_wrote(self, data: dict[str, Any]) -> None:

@@ -62,6 +62,7 @@ class Context:
         self.max_tokens = max_tokens
         self.asked = asked  # agent, task, topic, session
         self.at = at
+        self.archived_not_searched = 0  # archived sessions from which nothing is recalled
 
     @property
     def ids(self) -> list[str]:
@@ -76,6 +77,7 @@ class Context:
             "max_tokens": self.max_tokens,
             "items": [item.to_dict() for item in self.items],
             "text": self.text,
+            **({"archived_not_searched": self.archived_not_searched} if self.archived_not_searched else {}),
         }
 
     def __str__(self) -> str:
@@ -135,7 +137,9 @@ def context(
     if track_access and chosen:
         memory._note_access([item.record for item in chosen], memory.now())
     asked = {"agent": checked_agent, "task": checked_task, "topic": checked_topic, "session": home}
-    return Context(text, chosen, (counter or count_tokens)(text), max_tokens, asked, to_text(now))
+    made = Context(text, chosen, (counter or count_tokens)(text), max_tokens, asked, to_text(now))
+    made.archived_not_searched = memory.store.archived_count()
+    return made
 
 
 def _recalled(

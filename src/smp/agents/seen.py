@@ -150,6 +150,9 @@ class SeenStore:
     def check_open(self) -> None:
         self._store.check_open()
 
+    def archived_count(self) -> int:
+        return self._store.archived_count()
+
     @property
     def access(self) -> AccessLog:
         return self._store.access

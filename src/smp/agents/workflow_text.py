@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp.errors import InvalidFormat, from_os_error
+from smp.files.yaml_list import yaml_library
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,8 +86,7 @@ def _parts(content: str) -> Iterator[tuple[str, int]]:
 
 
 def _composed(content: str, line: int, path: str) -> Any:
-    import yaml
-
+    yaml = yaml_library()
     try:
         loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         node = yaml.compose(content, Loader=loader)

@@ -91,6 +91,7 @@ def _add_global_options(parser: Parser) -> None:
     group.add_argument("--author", metavar="NAME", help="who is writing (SMP_AUTHOR)")
     group.add_argument("--json", action="store_true", help="print one JSON document")
     group.add_argument("--no-color", action="store_true", help="no colour")
+    group.add_argument("--verbose", action="store_true", help="log events on standard error (with --json: as JSON)")
 
 
 # -- values that several commands read

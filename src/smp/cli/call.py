@@ -23,6 +23,17 @@ if TYPE_CHECKING:
     from smp.session import SessionMemory
 
 
+def notices(record: Record) -> list[str]:
+    """What the writer of a memory should know, each in a line."""
+    from smp.redacting import told
+
+    taken_out = told(record.redacted)
+    return [
+        *([f"{record.id}: {taken_out}"] if taken_out else []),
+        *(f"{record.id}: {text}" for text in record.warnings),
+    ]
+
+
 class Call:
     """Options as argparse left them; the store is opened when it is first used and closed at the end."""
 
@@ -165,6 +176,17 @@ class Call:
             return
         for line in lines:
             self.screen.line(line)
+
+    def written(self, record: Record, line: str) -> None:
+        """Answer that a memory is written, with what its writer should know: redaction, warnings."""
+        data = record.to_dict()
+        if record.warnings:
+            data.setdefault("warnings", list(record.warnings))
+        if record.redacted:
+            data.setdefault("redacted", record.redacted)
+        self.answer(data, [line])
+        for text in notices(record):
+            self.remark(text)
 
     def remark(self, text: str) -> None:
         """Something that a person should know and a program need not."""

@@ -134,6 +134,15 @@ class Words:
 # -- hits
 
 
+def not_searched(archived: int) -> str:
+    """That archived sessions were left out, and how many."""
+    return (
+        "1 archived session was not searched."
+        if archived == 1
+        else f"{archived:,} archived sessions were not searched."
+    )
+
+
 def hit_lines(
     hits: Sequence[Hit],
     question: str,

@@ -33,6 +33,7 @@ Options for every command, before or after it:
   --author NAME     who is writing, else SMP_AUTHOR
   --json            print one JSON document, exact and complete
   --no-color        no colour (also: NO_COLOR, and when this is no terminal)
+  --verbose         log events on standard error (with --json: as JSON)
 """
 
 
@@ -78,11 +79,20 @@ def _run(words: list[str]) -> int:
     from smp.cli.call import Call
 
     parser, run = parser_of(name)
-    with Call(parser.parse_intermixed_args(rest)) as call:
+    options = parser.parse_intermixed_args(rest)
+    _set_up_log(options)
+    with Call(options) as call:
         try:
             return run(call) or 0
         except MemoryNotFound as error:
             raise call.with_hint(error) from error
+
+
+def _set_up_log(options: Any) -> None:
+    if options.verbose:
+        from smp.cli.log_output import show_events
+
+        show_events(as_json=options.json, may_color=not options.no_color)
 
 
 def split(words: list[str]) -> tuple[str, list[str]]:

@@ -8,6 +8,7 @@ Guarantees
   refused, so that nobody can make SMP write somewhere else.
 Non-guarantees: after a failed sync nobody knows what is on the disk (`DurabilityUnknown`); it is never tried again on
 the same file, because the kernel may have forgotten the data. The caller rewrites the file to a new one.
+Reads, lookups and openings that fail for a passing reason are repeated (`smp.files.retrying`); nothing else is.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ import os
 import stat as modes
 
 from smp.errors import DurabilityUnknown, StorageCorrupt, from_os_error
+from smp.files.retrying import again, repeated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from smp.files.system import System
@@ -132,33 +135,6 @@ class OpenFile:
         self._system.close(self._descriptor)
 
 
-class Spans:
-    """Stretches of several files, each opened once. A context manager."""
-
-    def __init__(self, disk: Disk) -> None:
-        self._disk = disk
-        self._descriptors: dict[str, int] = {}
-
-    def read(self, path: str, start: int, length: int) -> bytes:
-        """Raises FileNotFoundError; fewer bytes than asked for mean that the file ends there."""
-        descriptor = self._descriptors.get(path)
-        if descriptor is None:
-            descriptor = self._descriptors[path] = self._disk.open_read(path)
-        try:
-            found = self._disk.system.pread(descriptor, length, start)
-            return found if len(found) == length else self._disk.read_open(descriptor, start, length)
-        except OSError as error:
-            raise from_os_error(error, path, "reading a file") from error
-
-    def __enter__(self) -> Spans:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for descriptor in self._descriptors.values():
-            self._disk.system.close(descriptor)
-        self._descriptors.clear()
-
-
 class Disk:
     def __init__(self, system: System) -> None:
         self.system = system
@@ -172,7 +148,14 @@ class Disk:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise from_os_error(error, path, "looking at a file") from error
+            return self._repeated(error, path, "looking at a file", None, lambda: self.system.lstat(path))
+
+    def _repeated(self, error: OSError, path: str, doing: str, nothing: Any, work: Callable[[], Any]) -> Any:
+        """Repeat a look that failed; `nothing` if there is no such file or folder."""
+        try:
+            return repeated(error, path, doing, work)
+        except (FileNotFoundError, NotADirectoryError):
+            return nothing
 
     def exists(self, path: str) -> bool:
         return self.stat(path) is not None
@@ -183,7 +166,10 @@ class Disk:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            raise from_os_error(error, folder, "listing a folder") from error
+            found: list[str] = self._repeated(
+                error, folder, "listing a folder", [], lambda: sorted(self.system.listdir(folder))
+            )
+            return found
 
     def folders(self, folder: str) -> list[str]:
         return [name for name in self.names(folder) if self.is_folder(os.path.join(folder, name))]
@@ -194,11 +180,17 @@ class Disk:
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         """The bytes of a file from an offset on. Raises FileNotFoundError only if it is not there."""
+        try:
+            return self.read_once(path, offset, size)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            return repeated(error, path, "reading a file", lambda: self.read_once(path, offset, size))
+
+    def read_once(self, path: str, offset: int, size: int) -> bytes:
         descriptor = self.open_read(path)
         try:
             return self.read_open(descriptor, offset, size)
-        except OSError as error:
-            raise from_os_error(error, path, "reading a file") from error
         finally:
             self.system.close(descriptor)
 
@@ -226,7 +218,8 @@ class Disk:
             found = self.stat(path)
             if found is not None and not modes.S_ISREG(found.st_mode):  # a link is refused by the system itself
                 raise not_plain(path) from error
-            raise from_os_error(error, path, "reading a file") from error
+            flags = os.O_RDONLY | _NONBLOCK
+            descriptor = repeated(error, path, "reading a file", lambda: self.system.open(path, flags))
         try:
             self._check_plain(descriptor, path)
         except BaseException as error:
@@ -248,6 +241,8 @@ class Disk:
                 raise
             descriptor = self.system.open(path, _APPEND | os.O_CREAT | os.O_EXCL)
             created = True
+        except OSError as error:
+            descriptor = again(error, path, lambda: self.system.open(path, _APPEND | _NONBLOCK))
         try:
             return OpenFile(self, descriptor, path, created, self._check_plain(descriptor, path))
         except BaseException:

@@ -17,6 +17,7 @@ import json
 import os
 import time
 
+from smp import event_log
 from smp.errors import StorageError
 from smp.files.authentication import code, is_authentic, is_of_another_user
 from smp.files.codec import signature
@@ -95,6 +96,8 @@ class Journal:
         plan = self.load()
         if plan is not None:
             self.carry_out(plan, already_there)
+            text = f"{self.path}: a change that a process had committed and not finished was carried out."
+            event_log.emit("recovery", event_log.WARNING, "journal_completed", text, path=self.path)
         if self.is_foreign:
             self._set_aside()
         elif self.exists():

@@ -14,7 +14,9 @@ from __future__ import annotations
 import os
 import time
 
+from smp import event_log
 from smp.errors import LockTimeout, SMPError, StorageCorrupt, from_os_error
+from smp.files.retrying import again
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -134,7 +136,13 @@ class SessionLock:
 
     def _open_file(self, path: str) -> tuple[int, int]:
         """A descriptor and the inode."""
-        descriptor = self._system.open(path, os.O_RDWR | os.O_CREAT)
+        flags = os.O_RDWR | os.O_CREAT
+        try:
+            descriptor = self._system.open(path, flags)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            descriptor = again(error, path, lambda: self._system.open(path, flags))
         try:
             found = self._system.fstat(descriptor)
             if found.st_nlink != 1:
@@ -146,17 +154,31 @@ class SessionLock:
 
     def _wait(self, descriptor: int, deadline: float, timeout_seconds: float) -> None:
         """The disk is what others wait for, so a short spin is cheap; after it, naps."""
-        spin_until = time.monotonic() + _SPIN_SECONDS if descriptor == self.descriptor else 0.0
+        began = time.monotonic()
+        spin_until = began + _SPIN_SECONDS if descriptor == self.descriptor else 0.0
         naps = 0
         while not self._system.lock(descriptor):
             now = time.monotonic()
             if now >= deadline:
-                raise self._timeout(timeout_seconds)
+                error = self._timeout(timeout_seconds)
+                event_log.emit(
+                    "lock",
+                    event_log.WARNING,
+                    "lock_timeout",
+                    error.message,
+                    self._session,
+                    waited_seconds=timeout_seconds,
+                )
+                raise error
             if now < spin_until:
                 self._system.yield_cpu()
             else:
                 time.sleep(min(_NAPS[min(naps, len(_NAPS) - 1)], max(deadline - now, 0.0)))
                 naps += 1
+        waited = time.monotonic() - began
+        if waited >= event_log.LONG_WAIT_SECONDS:
+            text = f"Waited {waited:.1f} s for the lock of {self._what}."
+            event_log.emit("lock", event_log.WARNING, "lock_wait", text, self._session, waited_seconds=round(waited, 3))
 
     def _timeout(self, timeout_seconds: float) -> LockTimeout:
         holder = self.holder()

@@ -348,8 +348,7 @@ class SessionWriter(PlanWriter):
         """Finish what a dead writer left: carry out a committed plan, throw away the rest, replace suspect files."""
         self._reader.journal.recover(self.holds)
         for name in self._notes.suspects:
-            if not any(self._disk.renew(self._path(name)) for _ in range(_TRIES)):
-                raise set_aside.being_changed(self._path(name))
+            set_aside.renew(self._reader, self._path(name), _TRIES)
         self._notes.suspects = []
         self._notes.warning = ""
         folders = {os.path.dirname(self._path(name)) for name in self._reader.states}

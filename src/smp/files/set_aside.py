@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import time
 
+from smp import event_log
 from smp.errors import StorageError
 from smp.files.disk import identity
 from smp.files.journal import QUARANTINE
@@ -46,9 +47,21 @@ def cut_torn_end(reader: SessionReader, name: str) -> None:
             return
         copy = _new_file(reader, f"{_flat(name)}.{state.end}", tail)
         if reader.disk.cut(path, state.end, tail):
+            text = f"{path}: {len(tail):,} bytes of an unfinished write were moved to {copy}."
+            event_log.emit(
+                "recovery", event_log.WARNING, "torn_end_set_aside", text, reader.session, path=path, bytes=len(tail)
+            )
             return
         reader.disk.remove(copy)
     raise being_changed(path)
+
+
+def renew(reader: SessionReader, path: str, tries: int) -> None:
+    """Copy a file whose sync failed to a new one, which takes its place."""
+    if not any(reader.disk.renew(path) for _ in range(tries)):
+        raise being_changed(path)
+    text = f"{path} was copied to a new file, because an earlier sync of it failed."
+    event_log.emit("recovery", event_log.WARNING, "file_renewed", text, reader.session, path=path)
 
 
 def being_changed(path: str) -> StorageError:
@@ -128,8 +141,5 @@ def _flat(name: str) -> str:
 
 
 def _log(path: str, count: int, kept: str) -> None:
-    import logging  # rare, and slow to load
-
-    logging.getLogger("smp").warning(
-        "%s was changed by another program and lacks %d stored entries; they are kept in %s", path, count, kept
-    )
+    text = f"{path} was changed by another program and lacks {count} stored entries; they are kept in {kept}"
+    event_log.emit("corruption", event_log.WARNING, "entries_missing", text, path=path, entries=count)

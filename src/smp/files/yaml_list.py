@@ -36,7 +36,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from types import ModuleType
 
+from smp.errors import StorageError
 from smp.files.codec import (
     CONFLICT,
     DAMAGED,
@@ -172,10 +174,22 @@ class YamlList:
             yield current
 
 
+def yaml_library() -> ModuleType:
+    """PyYAML, loaded late because it costs 46 ms and writers never need it. Without it YAML files cannot be read."""
+    try:
+        import yaml
+    except (ImportError, OSError) as error:
+        raise StorageError(
+            f"PyYAML cannot be loaded ({type(error).__name__}: {error}). YAML files and the markdown layout need it: pip install PyYAML. "
+            "Nothing was changed.",
+            library="PyYAML",
+        ) from error
+    return yaml
+
+
 def load_mapping(data: bytes) -> Fields:
     """A whole file that is one mapping; `ValueError` says what is wrong with it."""
-    import yaml
-
+    yaml = yaml_library()
     try:
         text = data.removeprefix(_BOM).replace(b"\r\n", b"\n").decode()
     except UnicodeDecodeError:
@@ -277,8 +291,7 @@ def _with_old_marks(piece: Piece) -> Piece:
 
 
 def _parsed(raw: bytes, start: int, end: int, state: str, message: str, machine: str = "") -> Piece:
-    import yaml  # here, because it costs 46 ms and writers never need it
-
+    yaml = yaml_library()
     try:
         fields = read_item(raw.replace(b"\r\n", b"\n").decode(), yaml)
     except UnicodeDecodeError:

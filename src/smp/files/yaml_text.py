@@ -25,6 +25,7 @@ import math
 import re
 from types import ModuleType, SimpleNamespace
 
+from smp import event_log
 from smp.files.codec import Fields
 
 TYPE_CHECKING = False
@@ -228,6 +229,9 @@ def read_value(text: str, yaml: ModuleType) -> Any:
 @functools.lru_cache(maxsize=1)
 def _events(yaml: ModuleType) -> SimpleNamespace:
     """The parser, in C if there is one, and the events that it gives."""
+    if not hasattr(yaml, "CSafeLoader"):
+        text = "PyYAML has no C parser here; YAML files are read by its Python parser, which is slower."
+        event_log.emit("storage", event_log.INFO, "library_missing", text, library="libyaml")
     return SimpleNamespace(
         parser=getattr(yaml, "CSafeLoader", None) or yaml.SafeLoader,
         error=(yaml.YAMLError, UnicodeError),

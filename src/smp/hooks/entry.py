@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from smp.hooks.events import Event
+    from smp.hooks.recall import Recalled
 
 _LIMIT_BYTES = 32 << 20
 _SILENCE_SECONDS = 3.0  # after which a host that does not close our input has said all it has to say
@@ -69,8 +70,8 @@ def _run(arguments: list[str]) -> None:
     if not place.is_trusted(root, os.environ):
         _print(_untrusted(event))
         return
-    given = _answer(event, root)
-    behind.go_on(lambda is_behind: _record(event, root, given, is_behind, wait), wait=wait)
+    found = _answer(event, root)
+    behind.go_on(lambda is_behind: _record(event, root, found, is_behind, wait), wait=wait)
 
 
 def _work(raw: bytes, client: str, is_behind: bool, is_awaited: bool) -> None:
@@ -88,13 +89,13 @@ def _untrusted(event: Event) -> bytes:
     return answer(event, _UNTRUSTED if says else "")
 
 
-def _answer(event: Event, root: str) -> list[str] | None:
-    """Say what is to be said; the memories that are in it, None if that failed."""
+def _answer(event: Event, root: str) -> Recalled | None:
+    """Print the answer to an event and return what was recalled; None if that failed."""
     from smp.hooks.answers import answer, takes_context
 
     if event.kind not in events.ANSWERED:
         return None
-    text, given = "", None
+    found: Recalled | None = None
     try:
         if takes_context(event):
             from smp.hooks.recall import Reader, recalled
@@ -103,20 +104,20 @@ def _answer(event: Event, root: str) -> list[str] | None:
             _set_timer()
             reader = Reader(root, os.environ)
             found = recalled(reader, event, name_for(reader.store.state, event))
-            text, given = found.text, found.refs
     except BaseException as error:
         _note_failure(root, event, error)
     finally:
         _stop_timer()
-    _print(answer(event, text))
-    return given
+    _print(answer(event, found.text if found is not None else ""))
+    return found
 
 
-def _record(event: Event, root: str, given: list[str] | None, is_behind: bool, is_awaited: bool) -> None:
+def _record(event: Event, root: str, found: Recalled | None, is_behind: bool, is_awaited: bool) -> None:
     try:
         from smp.hooks.record import record
 
-        record(event, root, given, is_behind=is_behind, is_awaited=is_awaited)
+        given, notices = (found.refs, found.notices) if found is not None else (None, [])
+        record(event, root, given, notices, is_behind=is_behind, is_awaited=is_awaited)
     except BaseException as error:
         _note_failure(root, event, error)
 

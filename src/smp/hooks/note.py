@@ -27,6 +27,7 @@ _KEPT_SECONDS = 60 * 86_400
 _MOST_GIVEN = 400
 _MOST_AHEAD = 50
 _HEAD_CHARACTERS = 40
+_MOST_NOTICES = 50
 
 
 class Note:
@@ -56,6 +57,8 @@ class Note:
         self.ended = bool(known.get("ended"))
         self.is_off = bool(known.get("is_off"))  # recording was off at the newest event, or no prompt came since
         self.was_off = bool(known.get("was_off"))  # recording was off at some event
+        self.notices = [text for text in _list(known.get("notices")) if isinstance(text, str)]  # to be told, once each
+        self.told = [text for text in _list(known.get("told")) if isinstance(text, str)]
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -73,6 +76,8 @@ class Note:
             "ended": self.ended,
             "is_off": self.is_off,
             "was_off": self.was_off,
+            "notices": self.notices[-_MOST_NOTICES:],
+            "told": self.told[-_MOST_NOTICES:],
             "ahead": self._ahead[-_MOST_AHEAD:],
             "given": self.given[-_MOST_GIVEN:],
         }
@@ -84,6 +89,17 @@ class Note:
         self.summaries = 0
         self.last = ""
         self._ahead = []
+
+    # -- what the conversation should know of what was recorded
+
+    def add_notice(self, text: str) -> None:
+        """Tell this at the next event that takes a text, unless it was told in this conversation already."""
+        if text not in self.notices and text not in self.told:
+            self.notices.append(text)
+
+    def notices_told(self, texts: list[str]) -> None:
+        self.notices = [text for text in self.notices if text not in texts]
+        self.told += texts
 
     # -- what an event said before the transcript had it
 

@@ -121,11 +121,17 @@ def _never(*_: Any) -> None:
 
 
 class Recalled:
-    """What is said, and which memories are in it."""
+    """What is said, which memories are in it, and which notices about what was recorded."""
 
     def __init__(self, text: str = "", refs: list[str] | None = None) -> None:
         self.text = text
         self.refs = refs or []
+        self.notices: list[str] = []
+
+    def with_notices(self, texts: list[str]) -> Recalled:
+        self.notices = texts
+        self.text = "\n\n".join(part for part in (self.text, *texts) if part)
+        return self
 
 
 def recalled(reader: Reader, event: Event, session: str) -> Recalled:
@@ -136,9 +142,9 @@ def recalled(reader: Reader, event: Event, session: str) -> Recalled:
     if not reader.config["hooks.recall"] or (is_agent and not reader.config["hooks.recall_agents"]):
         return Recalled()
     if event.kind == START:
-        return _at_start(reader, event, note, session)
+        return _at_start(reader, event, note, session).with_notices(note.notices)
     if event.kind == PROMPT:
-        return _for_prompt(reader, event, note, session)
+        return _for_prompt(reader, event, note, session).with_notices(note.notices)
     return _for_agent(reader, event, note) if is_agent else Recalled()
 
 

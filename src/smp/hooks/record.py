@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from smp.hooks.events import Event
     from smp.hooks.note import Note, Notes
     from smp.memory import Memory
+    from smp.model.record import Record
     from smp.session import SessionMemory
 
 _BEHIND_SECONDS, _AWAITED_SECONDS, _HERE_SECONDS = 60.0, 30.0, 0.8  # how long to wait for a lock
@@ -43,9 +44,16 @@ _TWICE_SECONDS = 2  # two prompts of the same words within this time are one, un
 
 
 def record(
-    event: Event, root: str, given: list[str] | None, *, is_behind: bool = False, is_awaited: bool = False
+    event: Event,
+    root: str,
+    given: list[str] | None,
+    notices: list[str] | None = None,
+    *,
+    is_behind: bool = False,
+    is_awaited: bool = False,
 ) -> None:
     """Record what an event says, and keep its note; `given`: the memories that were injected, None if that failed.
+    `notices`: those of the note that were told.
 
     is_behind: nobody waits for it. is_awaited: the caller asked to wait (`--wait`). Neither: the host waits, because it must.
     """
@@ -55,7 +63,7 @@ def record(
     settings = {"concurrency": {"lock_timeout_ms": int(seconds * 1000)}}
     with open_memory(root, config=settings, create=False, trust=False) as memory:
         with notes.Notes(memory.store.state, seconds) as kept:
-            _Recording(event, memory, kept, given).run()
+            _Recording(event, memory, kept, given, notices).run()
         if event.kind == events.END:
             from smp.digest import renew_digests
 
@@ -67,13 +75,16 @@ def record(
 class _Recording:
     """One event, under the lock of the notes."""
 
-    def __init__(self, event: Event, memory: Memory, kept: Notes, given: list[str] | None) -> None:
+    def __init__(
+        self, event: Event, memory: Memory, kept: Notes, given: list[str] | None, notices: list[str] | None = None
+    ) -> None:
         self._event = event
         self._memory = memory
         self._kept = kept
         self._given = given
         self._note = note = kept.of(event.session)
         self._records = bool(self._config_of(note.session)["hooks.record"])
+        note.notices_told(notices or [])
         if note.client and not event.is_sure:
             event.client = note.client
         note.client = event.client
@@ -268,8 +279,21 @@ class _Recording:
                 fields["author"] = author or client
             items.append(("conversation", {"role": turn.role, "content": self._cut(turn.text), **fields}))
         self._kept.keep(self._before_writing())
-        for error in _add(self._opened(), items):
+        written, failed = _add(self._opened(), items)
+        for error in failed:
             note_failure(self._memory.root, client, self._event.name, error)
+        for record in written:
+            self._note_what_to_tell(record)
+
+    def _note_what_to_tell(self, record: Record) -> None:
+        """What the writer of a memory should know is told to the conversation at its next event."""
+        from smp.redacting import told
+
+        if record.redacted:
+            taken_out = told(dict.fromkeys(record.redacted, 1))
+            self._note.add_notice(f"SMP recorded this conversation without some of its text: {taken_out}")
+        for text in record.warnings:
+            self._note.add_notice(f"SMP: {text}")
 
     def _before_writing(self) -> Note:
         """The note as it must be if this process dies now: keys are known, the transcript is not yet read."""
@@ -340,25 +364,27 @@ def _is_continued(note: Note, path: str) -> bool:
     return note.transcript == path and size_of(path) >= note.offset
 
 
-def _add(session: SessionMemory, items: list[tuple[str, dict[str, Any]]]) -> list[Exception]:
+def _add(session: SessionMemory, items: list[tuple[str, dict[str, Any]]]) -> tuple[list[Record], list[Exception]]:
     """Store turns. One that cannot be stored does not keep the others from it; a strange time is left out."""
     from smp.errors import InvalidRecord
 
     try:
-        session.add_many(items)
-        return []
+        return session.add_many(items), []
     except InvalidRecord:
+        written: list[Record] = []
         failed: list[Exception] = []
     for type, fields in items:
         for left_out in ((), ("created",)):
             try:
-                session.add(type, {name: value for name, value in fields.items() if name not in left_out})
+                written.append(
+                    session.add(type, {name: value for name, value in fields.items() if name not in left_out})
+                )
                 break
             except InvalidRecord as error:
                 refused = error
         else:
             failed.append(refused)
-    return failed
+    return written, failed
 
 
 def _from_last_prompt(turns: list[Turn]) -> list[Turn]:

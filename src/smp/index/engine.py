@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 
+from smp.index.native import LibraryMissing, leave_disk, report
 from smp.index.rows import Unusable
 from smp.index.wanted import candidates, inverse_frequency
 from smp.loading import loading
@@ -32,9 +33,12 @@ _HEAP_BYTES = 48_000_000
 class Engine:
     def __init__(self, path: str | None, *, create: bool) -> None:
         """Open or create; no path: in RAM."""
-        with loading:
-            import tantivy
-
+        try:
+            with loading:
+                import tantivy
+        except (ImportError, OSError) as error:
+            leave_disk("tantivy", error)
+            raise LibraryMissing("tantivy") from error
         self._path = path
         self._writer: Any = None  # between the first `feed` and `commit`
         try:
@@ -269,6 +273,7 @@ def is_here() -> bool:
             with loading:
                 import tantivy  # noqa: F401
             _here.append(True)
-        except ImportError:
+        except (ImportError, OSError) as error:
             _here.append(False)
+            report("tantivy", error)
     return _here[0]

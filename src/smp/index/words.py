@@ -235,9 +235,16 @@ def stem(word: str) -> str:
 
 @cache
 def _stemmer() -> Callable[[str], str]:
-    import Stemmer  # type: ignore[import-not-found]  # a C extension without stubs
+    """PyStemmer's; without it words are their own stems, and the index is in RAM (`smp.index.native`)."""
+    try:
+        import Stemmer  # type: ignore[import-not-found]  # a C extension without stubs
 
-    stem_word: Callable[[str], str] = Stemmer.Stemmer("english", 0).stemWord
+        stem_word: Callable[[str], str] = Stemmer.Stemmer("english", 0).stemWord
+    except (ImportError, OSError, AttributeError) as error:
+        from smp.index.native import leave_disk
+
+        leave_disk("PyStemmer", error)
+        return str
     return stem_word
 
 

@@ -33,6 +33,7 @@ class Recalled(Answer):
     recalled: str
     items: list[Item]
     next_offset: int | None = None
+    not_searched: int | None = None
     end: str
 
 
@@ -48,6 +49,7 @@ class Text(Answer):
     recalled: str
     text: str
     cut: bool | None = None
+    not_searched: int | None = None
     end: str
 
 
@@ -57,7 +59,8 @@ class Stored(Answer):
     session: str
     revision: int
     done: str
-    redacted: bool | None = None
+    redacted: dict[str, int] | None = None
+    warnings: list[str] | None = None
 
 
 class Forgotten(Answer):

@@ -72,10 +72,10 @@ def _fields(data: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in data.items() if name not in _NOT_COMPARED}
 
 
-def add_once(agent: AgentMemory, kind: Kind, fields: dict[str, Any]) -> tuple[Record, str, bool]:
-    """The stored memory, whether it was added, updated or known, and whether secrets were taken out."""
+def add_once(agent: AgentMemory, kind: Kind, fields: dict[str, Any]) -> tuple[Record, str]:
+    """The stored memory, and whether it was added, updated or known."""
     drafted: Any = agent._addition(kind, fields)
     wish = AddOnce(drafted.draft)
-    wish.removals = drafted.removals
+    wish.removals, wish.warnings = drafted.removals, drafted.warnings
     record: Record = agent._do(wish, kind.adding)
-    return record, wish.outcome, bool(wish.removals)
+    return record, wish.outcome

@@ -52,7 +52,14 @@ def recall(caller: Caller, given: arguments.Recall) -> Reply:
     lines = [_line(item) for item in items] or ["Nothing found."]
     if after is not None:
         lines.append(f"(more: offset {after})")
-    return recalled({"items": items, "next_offset": after}, "\n".join(lines))
+    lines += _not_searched(hits.archived_not_searched)
+    data = {"items": items, "next_offset": after, "not_searched": hits.archived_not_searched or None}
+    return recalled(data, "\n".join(lines))
+
+
+def _not_searched(archived: int) -> list[str]:
+    """That archived sessions were left out; a person can search them."""
+    return [f"(not searched: {archived:,} archived, see `smp query --include-archived`)"] if archived else []
 
 
 def get(caller: Caller, given: arguments.Get) -> Reply:
@@ -98,7 +105,9 @@ def context(caller: Caller, given: arguments.Context) -> Reply:
         max_tokens=given.max_tokens,
         counter=_as_json,
     )
-    reply = recalled({"text": inside(made.text)}, "Nothing to recall.")
+    archived = made.archived_not_searched
+    nothing = "\n".join(["Nothing to recall.", *_not_searched(archived)])
+    reply = recalled({"text": inside(made.text), "not_searched": archived or None}, nothing)
     if made.text:
         reply.text = made.text  # it is fenced already
     return reply

@@ -18,6 +18,7 @@ from smp.mcp.arguments import TOP_LEVEL
 from smp.mcp.duplicates import add_once
 from smp.model.time import parse, to_moment, to_text
 from smp.model.types import KINDS
+from smp.redacting import told
 
 if TYPE_CHECKING:
     from smp.mcp import arguments
@@ -34,8 +35,8 @@ def remember(caller: Caller, given: arguments.Remember) -> Reply:
         fields["agent"] = caller.desk.author or author or caller.name
     _check_created(caller, given.type, fields)
     session = caller.session(given.session, writes=True, create=True)
-    record, done, redacted = add_once(caller.agent(session, author), KINDS[given.type], fields)
-    return _stored(record, done, redacted=redacted)
+    record, done = add_once(caller.agent(session, author), KINDS[given.type], fields)
+    return _stored(record, done)
 
 
 def _fields_of(given: arguments.Remember) -> dict[str, Any]:
@@ -214,17 +215,18 @@ def _head(session: Any) -> dict[str, Any]:
     return {name: value for name, value in known.items() if value}
 
 
-def _stored(record: Record, done: str, redacted: bool = False) -> Reply:
-    data = {
+def _stored(record: Record, done: str) -> Reply:
+    data: dict[str, Any] = {
         "id": record.ref,
         "type": record.type,
         "session": record.session,
         "revision": record.revision,
         "done": done,
-        "redacted": redacted or None,
+        "redacted": record.redacted or None,
+        "warnings": list(record.warnings) or None,
     }
-    note = " (secrets were taken out)" if redacted else ""
-    return plain(data, f"{record.ref} {done}, revision {record.revision}{note}")
+    lines = [f"{record.ref} {done}, revision {record.revision}", told(record.redacted), *record.warnings]
+    return plain(data, "\n".join(line for line in lines if line))
 
 
 def _text_field(type: str, fields: dict[str, Any]) -> str:

@@ -88,6 +88,7 @@ class Hits(list[Hit]):
     ) -> None:
         super().__init__(hits)
         self.left_out = left_out or []  # sessions of which nothing is here, because they were put away meanwhile
+        self.archived_not_searched = 0  # archived sessions in which nobody looked; include_archived=True does
         self.more = more  # whether there are further ones behind these
         self.counts = counts or {}  # of all that match, by what was asked for: {"type": {"decision": 3}}
 

@@ -69,6 +69,7 @@ class Record:
     __slots__ = (
         "_created",
         "_data",
+        "_notices",
         "_updated",
         "deletion",
         "edited",
@@ -94,6 +95,7 @@ class Record:
         self.edited = first.state == "edited" or last.state == "edited"
         self.deletion = deletion
         self._data = data
+        self._notices: tuple[tuple[str, ...], dict[str, int]] | None = None
 
     author = Field()
     turn_ref = Field()
@@ -122,6 +124,19 @@ class Record:
         """`user`, `agent`, `system` or `tool`: as said, or by the role of a turn, or by the author."""
         said = self._data.get("author_kind")
         return said or ("user" if self._data.get("role") == "user" or self.author in (None, "user") else "agent")
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the caller of the write that gave this record should know, though it is stored. Not a stored field."""
+        return self._notices[0] if self._notices is not None else ()
+
+    @property
+    def redacted(self) -> dict[str, int]:
+        """What redaction took out at the write that gave this record: kinds and how many of each. Not a stored field."""
+        return dict(self._notices[1]) if self._notices is not None else {}
+
+    def _add_notices(self, warnings: tuple[str, ...] = (), redacted: dict[str, int] | None = None) -> None:
+        self._notices = ((*self.warnings, *warnings), {**self.redacted, **(redacted or {})})
 
     @property
     def schema(self) -> int:

@@ -7,7 +7,7 @@ over itself and the checksum of the line before; `audit.last` beside it knows ho
 What a power loss left of a line that was being written is not counted, and written over by the next one; a finished line
 of which it left only a part stays as it is, and the next one stands below it.
 Guarantees: 0600; ids, counts, kinds and reasons only, and a reason loses its secrets first. A log that cannot be written
-never undoes or fails what was done: it is reported (`failure`, and a warning of the logger `smp`).
+never undoes or fails what was done: it is reported (`failure`, and a warning of the logger `smp.audit`).
 Non-guarantees: somebody who recomputes the checksums and `audit.last` is not found out. Without `sync` the last lines may
 be lost with the power.
 """
@@ -19,6 +19,7 @@ import json
 import os
 import time
 
+from smp import event_log
 from smp.errors import SMPError, StorageCorrupt
 
 TYPE_CHECKING = False
@@ -178,10 +179,8 @@ class Audit:
         return (_parts(lines[-1])[1] if lines else _START), end, False
 
     def _report(self, action: str, error: Exception) -> None:
-        import logging  # rare, and slow to load
-
         self.failure = f"{action} was done but could not be noted in {self.path}: {error}"
-        logging.getLogger("smp").warning(self.failure)
+        event_log.emit("audit", event_log.WARNING, "audit_failed", self.failure, action=action)
 
     # -- reading
 

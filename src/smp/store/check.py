@@ -10,6 +10,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from smp import event_log
 from smp.errors import InvalidConfig, SessionCorrupt
 from smp.files.codec import CONFLICT, EDITED, SIGNED, TORN, Piece
 from smp.files.folded import entries_of
@@ -61,6 +62,13 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
     except InvalidConfig as error:
         problems.append(Problem(str(error.details.get("path", "")), 0, "settings", error.message))
     problems.sort(key=lambda problem: (problem.path, problem.line))
+    damaged = [problem for problem in problems if problem.severity == "error"]
+    if damaged:
+        text = f"Session {session.session}: {len(damaged):,} places cannot be read; `smp validate` lists them."
+        codes = sorted({problem.code for problem in damaged})
+        event_log.emit(
+            "corruption", event_log.ERROR, "damage_found", text, session.session, places=len(damaged), codes=codes
+        )
     return Report(problems, len(fold.trails))
 
 

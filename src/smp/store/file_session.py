@@ -14,6 +14,7 @@ import threading
 import weakref
 from functools import partial
 
+from smp import event_log
 from smp.errors import (
     FormatTooNew,
     InvalidConfig,
@@ -67,6 +68,8 @@ class FileSession:
         self._suspects: set[str] = set()  # files whose sync failed, as long as other processes were not told
         self._admit = partial(store.admit, session, quota_bytes=0)
         self.filling_bytes = float("inf")  # from this size on it is compacted by itself
+        self.warning_bytes = float("inf")  # from this size on a write says how full it is
+        self.warned_percent = 0  # the share of the quota that the log was told of
         self.compacted_at, self.compaction_pause_seconds = -1e9, 60.0
         self.holders: weakref.WeakSet[Any] = weakref.WeakSet()  # what callers hold of it: `SessionMemory`
         _open_sessions.add(self)
@@ -109,8 +112,9 @@ class FileSession:
             self._timeout_seconds = self._config.lock_timeout_seconds
             quota = self._config.quota_bytes
             self._admit = partial(self._store.admit, self.session, quota_bytes=quota)
+            self.warning_bytes = quota * self._config["storage.warning_percent"] / 100
             if self._config["compaction.enabled"]:
-                self.filling_bytes = quota * self._config["storage.warning_percent"] / 100
+                self.filling_bytes = self.warning_bytes
             if not self._sync_always:
                 self._group.patience_seconds = 0.0  # there is no sync to share
         return self._config
@@ -335,10 +339,9 @@ class FileSession:
         except FileNotFoundError:
             pass  # the session was moved or removed
         except (OSError, SMPError) as error:
-            import logging  # rare, and slow to load
-
-            message = "%s changed and could not be compared with what this process stored there (%s); run validate"
-            logging.getLogger("smp").warning(message, self.reader.folder, error)
+            folder = self.reader.folder
+            text = f"{folder} changed and could not be compared with what this process stored there ({error}); run validate"
+            event_log.emit("corruption", event_log.WARNING, "not_compared", text, self.session, path=folder)
         self.writer.forget_known()
 
     def _close_files(self) -> None:

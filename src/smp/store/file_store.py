@@ -12,6 +12,7 @@ import os
 import threading
 import weakref
 
+from smp import event_log
 from smp.config import with_facts_outside
 from smp.errors import (
     DurabilityUnknown,
@@ -79,6 +80,7 @@ class FileStore:
         self._syncer: threading.Timer | None = None
         self.closed = False
         self._config_seen: list[int] = []
+        self._archives_seen: tuple[object, int] = (None, 0)
         self.marks = Marks(system, os.path.join(root, PRIVATE))
         self.state = state or state_of(root, self.disk)
         self.access = AccessLog(self.state)
@@ -108,6 +110,18 @@ class FileStore:
     def session_ids(self) -> list[str]:
         self.check_open()
         return self.layout.session_ids(self.disk, self.root)
+
+    def archived_count(self) -> int:
+        """How many sessions are archived. Listed again only when the folder of archives has changed."""
+        from smp.store.shelf import ARCHIVED
+
+        state = self.disk.stat(os.path.join(self.root, ARCHIVED))
+        look = (state.st_mtime_ns, state.st_ino) if state is not None else None
+        if look is None or look != self._archives_seen[0]:
+            from smp.store.shelf import Shelf
+
+            self._archives_seen = (look, len(Shelf(self).archived_names()) if look is not None else 0)
+        return self._archives_seen[1]
 
     def session(self, session: str) -> FileSession:
         self.check_open()
@@ -154,6 +168,7 @@ class FileStore:
         except OSError as error:
             raise from_os_error(error, self.layout.folder(self.root, info.id), "creating a session") from error
         self.marks.set(info.id)
+        event_log.emit("session", event_log.INFO, "session_created", f"Session {info.id} was created.", info.id)
         try:
             self.check_current()  # a conversion that began meanwhile may not have seen it
             return self.session(info.id)

@@ -19,9 +19,10 @@ import threading
 import time
 
 from smp.errors import SMPError, from_os_error
-from smp.files.disk import Spans
 from smp.files.increment import TICK_NS, IncrementReader
 from smp.files.marks import changed_slots, slot_of
+from smp.files.spans import Spans
+from smp.index import native
 from smp.index.index import Index, current_folder, discard
 from smp.index.rows import Busy, Unusable
 from smp.model import ids
@@ -109,6 +110,8 @@ class Indexer:
                 return index
             except Busy:
                 return self._private(sessions)
+            except native.LibraryMissing:
+                self.close()  # the index on disk is left to those who have the library
             except SMPError:
                 raise
             except OSError as error:
@@ -138,6 +141,8 @@ class Indexer:
                     if by_meaning:
                         meanings.catch_up(index, self.reader)
                     return self._undisturbed(index, finder, work)
+                except native.LibraryMissing:
+                    self.close()
                 except SMPError:
                     raise
                 except OSError as error:  # a file could not be read; the index may well be whole
@@ -180,12 +185,13 @@ class Indexer:
 
     def _folder_in_use(self) -> str | None:
         """Where the index lies now; None if it lives in RAM."""
-        if not self._store.state.on_disk:
+        if not self._store.state.on_disk or not native.all_loaded():
             return None
         try:
             self._store.state.make()
         except (OSError, SMPError) as error:
             raise Unusable(f"no place for the index: {error}") from error
+        native.disk_is_used()
         return current_folder(self.folder)
 
     def _private(self, sessions: list[str] | None) -> Index:

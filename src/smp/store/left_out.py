@@ -6,6 +6,7 @@ names the session and the reason, never content. A session that was asked for by
 
 from __future__ import annotations
 
+from smp import event_log
 from smp.errors import SessionArchived, SessionNotFound
 
 TYPE_CHECKING = False
@@ -24,12 +25,11 @@ PUT_AWAY = (SessionArchived, SessionNotFound)
 
 def left_out(session: str, error: SMPError) -> LeftOut:
     """Say that a session was left out."""
-    import logging  # rare, and slow to load
-
     from smp.model.hit import LeftOut
 
     reason = "archived" if isinstance(error, SessionArchived) else "deleted"
-    logging.getLogger("smp").warning("Session %s was left out: it was %s meanwhile.", session, reason)
+    text = f"Session {session} was left out: it was {reason} meanwhile."
+    event_log.emit("session", event_log.WARNING, "session_left_out", text, session, reason=reason)
     return LeftOut(session, reason)
 
 

@@ -9,7 +9,7 @@ session is read.
 
 from __future__ import annotations
 
-from smp.files.disk import Spans
+from smp.files.spans import Spans
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

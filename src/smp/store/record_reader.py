@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 
 from smp.errors import SMPError
-from smp.files.disk import Spans
 from smp.files.folded import entries_of
+from smp.files.spans import Spans
 from smp.index.rows import POSITION_BITS
 from smp.model.fold import Trail
 from smp.model.naming import Names

@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from smp import event_log
 from smp.errors import SessionArchived, SessionExists, SessionNotFound, SMPError, StorageCorrupt, from_os_error
 from smp.files.disk import TEMPORARY
 from smp.files.layouts.layout import PRIVATE
@@ -97,9 +98,12 @@ class Shelf:
 
     def archived(self) -> list[Away]:
         """The archived sessions, by id."""
+        return [self.archived_as(name) for name in self.archived_names()]
+
+    def archived_names(self) -> list[str]:
         live = set(self.store.session_ids())
         names = (name.removesuffix(_ARCHIVE_ENDING) for name in _named(self.disk.names(self.archives)))
-        return [self.archived_as(name) for name in names if ids.is_valid(name) and name not in live]
+        return [name for name in names if ids.is_valid(name) and name not in live]
 
     def archived_as(self, session: str) -> Away:
         """One archived session; another process may have brought it back already."""
@@ -212,11 +216,8 @@ class Shelf:
         self.disk.remove(self.summary_of(session))
         self.disk.sync_folder(self.archives)
         self.kept[session] = kept
-        import logging  # rare, and slow to load
-
-        logging.getLogger("smp").warning(
-            "%s: its archive holds entries that the session lacks; kept as %s", session, kept
-        )
+        text = f"{session}: its archive holds entries that the session lacks; kept as {kept}"
+        event_log.emit("recovery", event_log.WARNING, "archive_kept", text, session, path=kept)
 
     def keep_aside(self, path: str) -> str:
         """Give a file or folder another name beside it, under which nothing takes it away."""

@@ -15,7 +15,7 @@ from smp.model.fold import Trail
 from smp.model.naming import POINTING, targets_of
 from smp.model.record import CLASSES, same
 from smp.model.types import KINDS, PREFIXES
-from smp.write import validate
+from smp.write import near_names, validate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class Wish:
     record: Record | None = None
     memory_id: str | None = None
     removals: list[Removal] | tuple[()] = ()  # secrets that were taken out
+    warnings: tuple[str, ...] = ()  # what the caller should know, though it is stored
     rights: Rights | None = None  # None: the caller may do everything
     dated: str | None = None  # the time that the caller gave for a new memory
     forgets = ""  # what the audit log calls it, if it takes a memory away or brings it back
@@ -189,7 +190,7 @@ class Change(Wish):
         self.target = target
         self.changes = changes
         self.by = validate.optional_text("by", by)
-        self.expected_revision = expected_revision
+        self.expected_revision = validate.revision("expected_revision", expected_revision)
         self.limit_bytes = limit_bytes
         self.may_touch_turns = may_touch_turns
 
@@ -212,6 +213,7 @@ class Change(Wish):
         wanted = self.changes(work.record(name)) if callable(self.changes) else self.changes
         kind = KINDS[trail.first.type]
         checked = without_recalled(kind, validate.changes(kind, wanted, self.limit_bytes))
+        self.warnings = near_names.warnings(kind, checked)
         if self.redactor is not None:
             checked, self.removals = self.redactor.redact_fields(checked)
         before = trail.data()

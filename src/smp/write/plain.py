@@ -13,7 +13,8 @@ from operator import itemgetter
 from smp.agents.fence import MARK
 from smp.errors import InvalidRecord
 from smp.loading import loading
-from smp.write import validate
+from smp.write import near_names, validate
+from smp.write.near_names import CLOSED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,15 +33,16 @@ _NAME_BYTES = 25  # of a field, more than enough
 class Form:
     """What callers of one kind of memory give who use these names."""
 
-    __slots__ = ("has_author", "has_role", "has_tags", "names", "of_texts", "values")
+    __slots__ = ("has_author", "has_role", "has_tags", "may_warn", "names", "of_texts", "values")
 
-    def __init__(self, plan: list[validate.Planned], texts: list[str]) -> None:
+    def __init__(self, kind: Kind, plan: list[validate.Planned], texts: list[str]) -> None:
         self.names = [target for _, target, _ in plan]  # SMP's own, in the order of writing
         self.values: Getter = _getter([name for name, _, _ in plan])
         self.of_texts: Getter = _getter(texts)
         self.has_tags = "tags" in self.names
         self.has_role = "role" in self.names
         self.has_author = "author" in self.names
+        self.may_warn = bool(near_names.of_names(kind, tuple(self.names))) or not CLOSED.isdisjoint(self.names)
 
 
 def fields(
@@ -76,10 +78,10 @@ def fields(
 def form_of(kind: Kind, names: tuple[str, ...]) -> Form | None:
     """None if there is more to it than texts and tags. People use the same few names again and again."""
     plan = validate.plan(kind, names)
-    if not all(_is_simple(target, check) for _, target, check in plan):
+    if "type" in names or not all(_is_simple(target, check) for _, target, check in plan):
         return None
     texts = [target for _, target, _ in plan if target not in ("role", "tags")]
-    return Form(plan, texts) if all(set(group).intersection(texts) for group in kind.required) else None
+    return Form(kind, plan, texts) if all(set(group).intersection(texts) for group in kind.required) else None
 
 
 def _is_simple(target: str, check: validate.Check) -> bool:

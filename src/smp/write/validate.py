@@ -13,7 +13,7 @@ from math import isfinite
 from smp.errors import InvalidRecord, SizeLimitExceeded
 from smp.model import ids
 from smp.model.time import parse
-from smp.model.types import CONFIDENCE_WORDS, KINDS, Kind
+from smp.model.types import CONFIDENCE_WORDS, KINDS, Kind, kind_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,9 +64,35 @@ def says_something(kind: Kind, data: Mapping[str, Any]) -> None:
 def fields(kind: Kind, given: Mapping[str, Any], limit_bytes: int) -> dict[str, Any]:
     """SMP's names in their order, checked values; None means not given."""
     given = {name: value for name, value in given.items() if value is not None}
+    if "type" in given:
+        _check_type(kind, given["type"])
     data = {target: check(target, given[name]) for name, target, check in plan(kind, tuple(given))}
     _check_size(kind, data, limit_bytes)
     return data
+
+
+def _check_type(kind: Kind, given: Any) -> None:
+    """A type inside the data must be the type that the memory has anyway."""
+    try:
+        same = kind_of(given) is kind
+    except InvalidRecord:
+        same = False
+    if not same:
+        raise InvalidRecord(
+            f"type: this memory is a {kind.name}, and its data says {shown(given)}. Leave it out, or use a field of another name.",
+            field="type",
+        )
+
+
+def revision(field: str, value: Any) -> int | None:
+    """The number of a revision, or nothing. A text in its place is a call with its arguments in the wrong order."""
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise InvalidRecord(
+        f"{field}: must be a whole number, not {shown(value)}. New values are given by the names of their fields: "
+        'update("DEC-0001", rationale="…").',
+        field=field,
+    )
 
 
 @lru_cache(maxsize=500)

@@ -62,7 +62,7 @@ def test_there_are_few_tools_and_their_definitions_are_short() -> None:
     words = json.dumps(
         [tool.definition(name).model_dump(by_alias=True, exclude_none=True) for name, tool in TOOLS.items()]
     )
-    assert len(words) < 12_600  # 3,150 tokens, with what the tools give
+    assert len(words) < 12_800  # 3,200 tokens, with what the tools give
     assert len(INSTRUCTIONS) < 600
 
 
@@ -136,7 +136,7 @@ def test_a_preference_of_the_same_key_is_updated(caller: Caller) -> None:
 
 def test_secrets_are_taken_out_and_the_caller_is_told(caller: Caller) -> None:
     stored = call(caller, "remember", type="finding", text="Mail ada@example.com")
-    assert stored["redacted"] is True
+    assert stored["redacted"] == {"email": 1}
     assert "redacted" not in call(caller, "remember", type="finding", text="No secret")
 
 

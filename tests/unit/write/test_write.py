@@ -47,7 +47,7 @@ def test_fields_come_in_a_stable_order() -> None:
 
 def test_what_smp_gives_itself_is_not_taken_from_callers() -> None:
     made = draft(
-        session="s", type="finding", revision=9, schema=9, checksum="x", updated="x", updated_by="x", session_id="s"
+        session="s", type="decision", revision=9, schema=9, checksum="x", updated="x", updated_by="x", session_id="s"
     )
     assert made.data == {"decision": "x"}
 

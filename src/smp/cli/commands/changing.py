@@ -54,7 +54,7 @@ def run_edit(call: Call) -> None:
         from smp.cli.editor import edit_in_editor
 
         after = edit_in_editor(session, before, options.file, options.expect_revision)
-    call.answer(after.to_dict(), [_edited(before, after)])
+    call.written(after, _edited(before, after))
 
 
 def change(session: SessionMemory, memory_id: str, changes: dict[str, Any], expected_revision: int | None) -> Record:
@@ -95,7 +95,7 @@ def run_resolve(call: Call) -> None:
     """
     session, memory_id = call.place(call.options.id)
     record = session.resolve(memory_id, call.options.text, by=call.options.by, status=call.options.status)
-    call.answer(record.to_dict(), [f"{paint('bold', record.id)} is {record.status}."])
+    call.written(record, f"{paint('bold', record.id)} is {record.status}.")
 
 
 # -- relate

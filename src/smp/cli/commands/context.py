@@ -32,6 +32,8 @@ def run_context(call: Call) -> None:
       smp context --agent veritas --topic login --max-tokens 800
       smp context --session shop --json
     """
+    from smp.cli.hits import not_searched
+
     options = call.options
     context = call.memory.context(
         options.agent,
@@ -43,4 +45,6 @@ def run_context(call: Call) -> None:
     )
     if not context and not options.json:
         call.remark("Nothing to recall yet.")
+    if context.archived_not_searched and not options.json:
+        call.remark(f"{not_searched(context.archived_not_searched)} `smp query --include-archived` searches them.")
     call.answer(context.to_dict() if options.json else None, context.text.splitlines())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smp.cli.hits import Words, all_parts, arrival, hit_lines, tree
+from smp.cli.hits import Words, all_parts, arrival, hit_lines, not_searched, tree
 from smp.cli.question import add_filters, add_page, add_steps, add_words, asked_of, loosened, words_of
 from smp.cli.render import bar, bars, paint, plural, time_text
 from smp.errors import UserError
@@ -63,6 +63,8 @@ def _answer(call: Call, ask: Ask, words: str) -> None:
     data: dict[str, Any] = {"hits": [hit.to_dict() for hit in hits], "more": hits.more, "counts": hits.counts}
     if hits.left_out:
         data["left_out"] = [each._asdict() for each in hits.left_out]
+    if hits.archived_not_searched:
+        data["archived_not_searched"] = hits.archived_not_searched
     call.answer(data, _told(call, hits, asked, ask, words))
 
 
@@ -79,6 +81,8 @@ def _told(call: Call, hits: Hits, asked: Asked, ask: Ask, words: str) -> Iterato
         yield from _next_steps(hits, asked)
     elif not any(hits.counts.values()):
         yield from _nothing(call, asked, ask, words)
+    if hits.archived_not_searched:
+        yield paint("dim", f"{not_searched(hits.archived_not_searched)} Search them, too: --include-archived")
 
 
 def _counts(by: str, counts: dict[str, int], columns: int | None) -> Iterator[str]:
@@ -110,7 +114,8 @@ def _nothing(call: Call, asked: Asked, ask: Ask, words: str) -> Iterator[str]:
     for option, number in ways:
         yield f"  without {option}: {number}"
     if not ways and words:
-        yield "No memory has any of these words. Try others, or a beginning: 'auth*'"
+        known = "No memory" if asked.get("include_archived") else "No memory of the sessions in use"
+        yield f"{known} has any of these words. Try others, or a beginning: 'auth*'"
     elif not ways and not asked.get("offset"):
         yield 'There is no memory yet. Add one: smp note "Login has no rate limit"'
 

@@ -50,7 +50,7 @@ def _add(call: Call, type_name: str, **given: Any) -> None:
     }
     data = dict(options.fields) | {name: value for name, value in given.items() if value is not None}
     record = call.session(create=True).add(type_name, data)
-    call.answer(record.to_dict(), [f"{paint('bold', record.id)} stored in session {record.session}"])
+    call.written(record, f"{paint('bold', record.id)} stored in session {record.session}")
 
 
 def _text_field(call: Call, type_name: str) -> str:

@@ -1,0 +1,185 @@
+"""Log events: which are emitted, in which form, and that they hold no content."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import smp
+from smp import event_log
+from smp.files.disk import Disk
+from smp.files.lock import SessionLock
+from smp.files.system import RealSystem
+from smp.logging_json import JsonFormatter
+
+SECRET_WORD = "zebrafish"
+
+
+def events(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.smp_event for record in caplog.records if hasattr(record, "smp_event")]
+
+
+@pytest.fixture(autouse=True)
+def all_levels(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "smp")
+
+
+def test_session_lifecycle_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with smp.open(tmp_path / "store") as memory:
+        memory.create_session("s1").add_decision(SECRET_WORD)
+        memory.archive_session("s1", "done")
+        memory.restore_session("s1")
+        memory.delete_session("s1")
+        memory.undelete_session("s1")
+        memory.delete_session("s1")
+        memory.purge_session("s1")
+    assert events(caplog) == [
+        "session_created",
+        "session_archived",
+        "session_restored",
+        "session_deleted",
+        "session_undeleted",
+        "session_deleted",
+        "session_purged",
+    ]
+    assert {record.name for record in caplog.records} == {"smp.session"}
+    assert all(getattr(record, "smp_session") == "s1" for record in caplog.records)  # noqa: B009 - not in its type
+
+
+def test_compaction_is_logged_with_figures(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    old = datetime(2026, 1, 1, tzinfo=UTC)
+    with smp.open(tmp_path / "store", clock=lambda: old + timedelta(days=200)) as memory:
+        session = memory.create_session("s1")
+        session.add_many(
+            [("turn", {"role": "user", "content": f"{SECRET_WORD} {n} " * 50, "created": old}) for n in range(200)]
+        )
+        session.compact("forced")
+    (record,) = [each for each in caplog.records if getattr(each, "smp_event", "") == "session_compacted"]
+    assert record.smp_figures["memories"] > 0  # type: ignore[attr-defined]
+    assert SECRET_WORD not in JsonFormatter().format(record)
+
+
+def test_long_wait_for_a_lock_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_log, "LONG_WAIT_SECONDS", 0.01)
+    disk = Disk(RealSystem(str(tmp_path)))
+    holder, waiter = (SessionLock(disk, str(tmp_path), "session s1", "s1") for _ in range(2))
+    holder.acquire(5)
+    released = threading.Timer(0.1, holder.release)
+    released.start()
+    waiter.acquire(5)
+    released.join()
+    assert "lock_wait" in events(caplog)
+    holder.close()
+    waiter.close()
+
+
+def test_lock_timeout_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    disk = Disk(RealSystem(str(tmp_path)))
+    holder, waiter = (SessionLock(disk, str(tmp_path), "session s1", "s1") for _ in range(2))
+    holder.acquire(5)
+    with pytest.raises(smp.errors.LockTimeout):
+        waiter.acquire(0.01)
+    assert events(caplog) == ["lock_timeout"]
+    holder.close()
+    waiter.close()
+
+
+@pytest.mark.parametrize("layout", ["jsonl", "log"])
+def test_torn_end_and_damage_are_logged_without_content(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, layout: str
+) -> None:
+    with smp.open(tmp_path / "store", layout=layout) as memory:
+        session = memory.create_session("s1")
+        session.add_decision("first")
+    (path,) = [each for each in (tmp_path / "store").rglob("*.jsonl") if b"first" in each.read_bytes()]
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"decision": "' + SECRET_WORD.encode())
+    with smp.open(tmp_path / "store") as memory:
+        memory.session("s1").add_decision("second")
+    assert "torn_end_set_aside" in events(caplog)
+    path.write_bytes(path.read_bytes() + SECRET_WORD.encode() + b"\n")
+    with smp.open(tmp_path / "store") as memory:
+        assert not memory.session("s1").validate().ok
+    assert "damage_found" in events(caplog)
+    assert SECRET_WORD not in "".join(JsonFormatter().format(record) for record in caplog.records)
+
+
+def test_slow_query_is_logged_without_its_words(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_log, "SLOW_QUERY_SECONDS", 0.0)
+    with smp.open(":memory:") as memory:
+        memory.create_session("s1").add_decision(SECRET_WORD)
+        memory.query(SECRET_WORD)
+    (record,) = [each for each in caplog.records if getattr(each, "smp_event", "") == "slow_query"]
+    assert SECRET_WORD not in JsonFormatter().format(record)
+    assert record.smp_figures["hits"] == 1  # type: ignore[attr-defined]
+
+
+# -- the form
+
+
+def test_json_formatter_writes_one_line_of_json_for_any_record() -> None:
+    try:
+        raise ValueError(SECRET_WORD)
+    except ValueError:
+        information: Any = sys.exc_info()
+    record = logging.LogRecord("other", logging.ERROR, "f", 1, 'a\n"b" \ud800 %s', ("x",), information)
+    line = JsonFormatter().format(record)
+    assert "\n" not in line
+    shown = json.loads(line)
+    assert (shown["level"], shown["component"], shown["exception"]) == ("ERROR", "other", "ValueError")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", shown["timestamp"])
+    assert SECRET_WORD not in line
+
+
+def test_events_below_warning_do_not_load_logging(tmp_path: Path) -> None:
+    code = (
+        "import sys, smp; s = smp.open(sys.argv[1]).create_session('s1'); s.add_decision('x');"
+        "print('logging' in sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", code, str(tmp_path / "s")], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "False"
+
+
+def test_events_are_not_printed_where_no_handler_is_configured(tmp_path: Path) -> None:
+    code = (
+        "import sys, logging, smp; from smp import event_log; event_log.SLOW_QUERY_SECONDS = 0.0;"
+        "m = smp.open(sys.argv[1]); m.create_session('s1').add_decision('x'); print(len(m.query('x')))"
+    )
+    told = subprocess.run([sys.executable, "-c", code, str(tmp_path / "s")], capture_output=True, text=True, check=True)
+    assert (told.stdout.strip(), told.stderr) == ("1", "")
+
+
+def test_verbose_prints_events_on_stderr_as_text_or_json(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "smp", "--root", str(tmp_path / "store")]
+    subprocess.run([*command, "init"], capture_output=True, check=True)
+    told = subprocess.run([*command, "--verbose", "session", "new", "s1"], capture_output=True, text=True, check=True)
+    assert "INFO smp.session: Session s1 was created." in told.stderr
+    told = subprocess.run(
+        [*command, "session", "archive", "s1", "--verbose", "--json"], capture_output=True, text=True, check=True
+    )
+    assert json.loads(told.stderr.splitlines()[0])["event"] == "session_archived"
+    json.loads(told.stdout)
+
+
+def test_every_event_is_documented() -> None:
+    source = Path(event_log.__file__).parent
+    emitted: set[str] = set()
+    for path in source.rglob("*.py"):
+        emitted.update(re.findall(r'event_log\.\w+,\s+"([a-z_]+)"', path.read_text(encoding="utf-8")))
+    emitted.update(["session_archived", "session_restored", "session_deleted", "session_undeleted", "session_purged"])
+    document = (source.parents[1] / "docs" / "logging.md").read_text(encoding="utf-8")
+    assert len(emitted) >= 15
+    assert [event for event in sorted(emitted) if f"`{event}`" not in document] == []
