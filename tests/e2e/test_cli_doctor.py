@@ -167,7 +167,7 @@ def test_colours_and_lines_that_fit_on_a_terminal(store: Path) -> None:
 
 def test_the_commands_that_are_advised_exist_and_help(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sources = Path(smp.__file__).parent.glob("health/*.py")
-    words = {word for path in sources for word in re.findall(r"\bsmp ((?:session )?[a-z]+)\b", path.read_text())}
+    words = {word for path in sources for word in re.findall(r"\bsmp ((?:session |git )?[a-z]+)\b", path.read_text())}
     assert {"redact", "repair", "compact", "session undelete", "resolve"} <= words
     assert words <= set(COMMANDS)
     with smp.open(store, config={**QUICKLY, "privacy": {"redaction": {"enabled": False}}}) as memory:

@@ -325,6 +325,13 @@ def test_any_error_of_the_driver_becomes_a_conflict(
     assert "memory content" not in capsys.readouterr().err
 
 
+def test_files_that_are_not_there_are_a_conflict_without_a_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["git", "merge-driver", *(str(tmp_path / name) for name in "oab"), "s.jsonl"]) == 1
+    assert "cannot be merged" in capsys.readouterr().err
+
+
 def test_a_text_merge_without_conflict_of_unreadable_input_is_still_told(tmp_path: Path) -> None:
     """Git merges the text, but nobody has checked what it means."""
     base = b"<<<<<<< x\n" + b"".join(b'{"id":"%d"}\n' % n for n in range(20))

@@ -29,7 +29,11 @@ def main(words: list[str]) -> int:
             return 0
         return _finish(ours, path, _merged(*sides, path))
     except Exception as error:
-        return _fall_back(words, error)
+        try:
+            return _fall_back(words, error)
+        except OSError as failure:  # git keeps all three versions in its index
+            print(f"smp: {path}: cannot be merged ({failure.strerror})", file=sys.stderr)
+            return 1
 
 
 def _merged(base: bytes, ours: bytes, theirs: bytes, path: str) -> Merged:
