@@ -32,7 +32,7 @@ from smp.keeping import Keeping
 from smp.model import ids
 from smp.model.session_info import FORMAT, SessionInfo
 from smp.model.time import parse, system_clock, system_text, to_text
-from smp.nearest import find_root, is_store
+from smp.nearest import find_root, is_store, layout_in_config, recognise
 from smp.recalling import RecallingStore
 from smp.redacting import check_settings, note_head, without_secrets
 from smp.session import SessionMemory
@@ -127,7 +127,7 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
                 stored = self._read_config(disk)
                 if stored:
                     stored.pop(FLAG, None)
-            is_new = stored is None and _recognise(disk, root) is None
+            is_new = stored is None and recognise(disk, root) is None
             if is_new and not create:
                 raise StoreNotFound(f"There is no store in {root}. `smp init` makes one.", path=root)
             name = self._layout_name(disk, stored, layout_name, _layout_asked_for(config))
@@ -188,7 +188,8 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
     def _layout_name(
         self, disk: Disk, stored: dict[str, Any] | None, wanted: str | None, otherwise: str = "jsonl"
     ) -> str:
-        found = (stored or {}).get("layout") or _recognise(disk, self.root)
+        stored = stored or {}
+        found = stored.get("layout") or recognise(disk, self.root) or layout_in_config(stored)
         if wanted is not None:
             layout_named(wanted)
         if found is not None and wanted is not None and found != wanted:
@@ -204,7 +205,7 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
         try:
             self._create(disk, name)
         except OSError as error:
-            if _recognise(disk, self.root) is None or not isinstance(from_os_error(error, "", ""), StorageReadOnly):
+            if recognise(disk, self.root) is None or not isinstance(from_os_error(error, "", ""), StorageReadOnly):
                 raise
 
     def _create(self, disk: Disk, name: str) -> None:
@@ -467,14 +468,3 @@ def _layout_asked_for(config: Mapping[str, Any] | None) -> str:
     """The layout of a new store as the settings or the environment say it; a wrong one is `Config`'s to refuse."""
     asked = (config or {}).get("layout") or os.environ.get("SMP_LAYOUT")
     return str(asked) if asked in NAMES else "jsonl"
-
-
-def _recognise(disk: Disk, root: str) -> str | None:
-    """The layout of a folder without config.json, from what is in it; None if it is not a store."""
-    if not disk.exists(root):
-        return None
-    for name in NAMES:
-        known = layout_named(name)
-        if any(known.exists(disk, root, session) for session in known.session_ids(disk, root)):
-            return name
-    return None

@@ -7,7 +7,7 @@ import os
 from smp.cli.arguments import assignment
 from smp.cli.render import paint, plural, table, value_text
 from smp.config import DEFAULT_ROOTS, SETTINGS
-from smp.nearest import not_through_a_link
+from smp.nearest import is_store, not_through_a_link, store_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def run_init(call: Call) -> None:
     from smp.memory import open_memory
 
     root = call.root or not_through_a_link(_root_below(call.options.folder, call.options.layout))
-    known = os.path.exists(os.path.join(root, "config.json"))
+    known = is_store(root)
     call.use(open_memory(root, layout=call.options.layout))
     memory = call.memory
     call.answer({"root": memory.root, "layout": memory.layout, "created": not known}, _welcome(call, memory, known))
@@ -58,9 +58,9 @@ def run_init(call: Call) -> None:
 
 def _root_below(folder: str, layout: str | None) -> str:
     """The store that a folder has already, else where its store belongs."""
-    for root in dict.fromkeys(DEFAULT_ROOTS.values()):
-        if os.path.exists(os.path.join(folder, root, "config.json")):
-            return os.path.join(folder, root)
+    found = store_in(os.path.realpath(folder)) if os.path.isdir(folder) else None
+    if found is not None:
+        return found
     return os.path.join(folder, DEFAULT_ROOTS[layout or "jsonl"])
 
 
