@@ -305,7 +305,7 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
 
     def create_session(
         self,
-        id: str | None = None,
+        id: str | Mapping[str, Any] | None = None,
         *,
         user: str | None = None,
         agents: list[str] | tuple[str, ...] = (),
@@ -318,6 +318,19 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
     ) -> SessionMemory:
         """Create a session; what else you say about it (`phase="review"`) is kept as its context."""
         now = self.now()
+        if context or not (id is None or isinstance(id, str)):
+            from smp.write.session_call import understood
+
+            named: dict[str, Any] = {
+                "id": id,
+                "user": user,
+                "agents": agents,
+                "project": project,
+                "tags": tags,
+                "config": config,
+            }
+            named, context = understood(named, context)
+            id, user, agents, project, tags, config = named.values()
         fields = validate.session_fields(user, agents, project, tags, context)
         session_id = ids.check(id, "id") if id is not None else f"session-{now:%Y-%m-%d}-{os.urandom(3).hex()}"
         settings = self.config.override_session(config, session_id) if config else self.config
