@@ -146,6 +146,8 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
         self._store.clock = clock
         if trust or is_new:
             self._trust_quietly()
+        if self.config.unused:
+            self._store.report_unused_settings()
         self._finish_erasing()
         if clock is None and type(system) is RealSystem:
             self._look_after()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from smp.privacy.redact import Redactor, Removal
 
 _OFF, _PATTERNS = "privacy.redaction.off", "privacy.redaction.patterns"
+_REPLACEMENT = "privacy.redaction.replacement"
 
 
 def redactor_of(config: Config) -> Redactor | None:
@@ -34,7 +35,7 @@ def redactor_always(config: Config) -> Redactor:
 
         from smp.privacy.redact import Redactor
 
-    settings = {"off": config[_OFF], "patterns": config[_PATTERNS]}
+    settings = {"off": config[_OFF], "patterns": config[_PATTERNS], "replacement": config[_REPLACEMENT]}
     key = repr(settings)
     known = _made.get(key)
     if known is None:

@@ -189,6 +189,12 @@ def _settings(call: Call) -> Config:
 def _settings_table(call: Call, rows: list[dict[str, Any]]) -> Iterator[str]:
     cells = [(row["name"], value_text(row["value"]), row["source"], row["about"]) for row in rows]
     yield from table(("setting", "value", "from", "about"), cells, call.screen.width)
+    unused = _settings(call).unused
+    if unused:
+        from smp.design_settings import report
+
+        yield ""
+        yield report(unused)
 
 
 def _known(call: Call, name: str) -> str:
