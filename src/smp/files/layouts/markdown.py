@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from smp.files.agent_state_yaml import AgentStateYaml
 from smp.files.dialect import Dialect
 from smp.files.layouts.layout import Layout, build_info, context_fields, engine_fields, take
 from smp.files.markdown_blocks import MarkdownBlocks
@@ -35,7 +36,7 @@ _TITLES = {"decisions.yaml": "Decisions", "findings.yaml": "Findings", "preferen
 
 _TURNS = MarkdownBlocks(label="Turn", time_key="timestamp", body_key="content", id_prefix="TURN")
 _ARTIFACT = MarkdownBlocks(label="Artifact", time_key="timestamp", body_key="content", id_prefix="ART")
-_STATE = YamlList("agent_state")
+_STATE = AgentStateYaml()
 _CODECS = {file: YamlList(file.partition(".")[0]) for file in _LISTS}
 
 
