@@ -35,7 +35,7 @@ from smp.model.time import parse, system_clock, system_text, to_text
 from smp.nearest import find_root, is_store, layout_in_config, recognise
 from smp.recalling import RecallingStore
 from smp.redacting import check_settings, note_head, without_secrets
-from smp.session import SessionMemory
+from smp.session import SessionMemory, opens_with
 from smp.store.file_store import FLAG, FileStore, conversion_has_left_something
 from smp.store.left_out import each_there
 from smp.write import validate
@@ -477,6 +477,9 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
 
     def __repr__(self) -> str:
         return f"Memory({self.root!r}, layout={self.layout!r})"
+
+
+opens_with(open_memory)
 
 
 def _layout_asked_for(config: Mapping[str, Any] | None) -> str:

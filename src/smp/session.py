@@ -422,12 +422,18 @@ class Snapshot:
         return f"Snapshot({self.session} at {to_text(self.time)}, {len(self)} memories)"
 
 
+_opening: list[Callable[[], Memory]] = []  # how a store is opened; `smp.memory` says it
+
+
+def opens_with(opening: Callable[[], Memory]) -> None:
+    """Say how `SessionMemory(id)` opens the nearest store: a session does not know stores."""
+    _opening[:] = [opening]
+
+
 def _in_nearest_store(session: Any) -> tuple[Memory, FileSession]:
     """A session of the nearest store by its id, made if need be."""
-    from smp.memory import open_memory
-
     name = ids.check(session, "session_id")
-    memory = open_memory()
+    memory = _opening[0]()
     try:
         found = memory.session(name)
     except SessionNotFound:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import smp
+from smp.errors import SessionNotFound
 
 STATE = """\
 # notes of an agent
@@ -228,3 +229,41 @@ def test_head_keeps_every_field_when_it_is_changed(folder: Path) -> None:
         text = (folder / "active/s1/metadata.yaml").read_text()
         for kept in ("Books", "build", "totals", "user-9", "architect"):
             assert kept in text
+
+
+def test_archive_and_deletion_record_of_another_program_are_named(folder: Path) -> None:
+    (folder / "archived" / "old").mkdir(parents=True)
+    (folder / "archived" / "old" / "archive.tar.gz").write_bytes(b"packed")
+    (folder / "deleted" / "s1").mkdir(parents=True)
+    record = folder / "deleted" / "s1" / "deletion-record.yaml"
+    record.write_text(
+        'deletion:\n  session_id: "s1"\n  deleted_at: "2026-02-05T10:00:00Z"\n  deleted_by: "user-9"\n'
+        '  deleted_items:\n    - type: "decision"\n      id: "DEC-005"\n'
+    )
+    with smp.open(folder) as memory:
+        with pytest.raises(SessionNotFound, match=r"archive\.tar\.gz.*tar -xzf"):
+            memory.session("old")
+        found = {each.session: each.message for each in memory.doctor().findings if each.check == "archives"}
+        assert "another program" in found["old"]
+        assert "DEC-005" in found["s1"]
+        assert memory.deleted_sessions() == []
+        memory.maintain()
+    assert record.exists()
+    assert (folder / "archived" / "old" / "archive.tar.gz").read_bytes() == b"packed"
+
+
+def test_figures_and_overviews_are_not_stale_after_maintenance(folder: Path) -> None:
+    path = folder / "active/s1/metadata.yaml"
+    (folder / "active/s1/indexes").mkdir()
+    (folder / "active/s1/indexes/topics.yaml").write_text("topic_index:\n  topics:\n    gone:\n      mentions: 9\n")
+    written = path.stat().st_mtime_ns
+    with smp.open(folder) as memory:
+        memory.maintain(only=["index"])
+        assert memory.session("s1").info.project == "Ledger"
+    text = path.read_text()
+    for figure in ("total_bytes", "utilization_pct", "last_accessed", "message_count"):
+        assert figure not in text
+    assert path.stat().st_mtime_ns == written
+    topics = (folder / "active/s1/indexes/topics.yaml").read_text()
+    assert "gone" not in topics
+    assert "money" in topics
