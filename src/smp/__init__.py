@@ -42,7 +42,7 @@ __all__ = [
 _HOMES = {
     "open": ("smp.memory", "open_memory"),
     "Memory": ("smp.memory", "Memory"),
-    "SessionMemory": ("smp.session", "SessionMemory"),
+    "SessionMemory": ("smp.memory", "SessionMemory"),
     "Transaction": ("smp.session", "Transaction"),
     "Record": ("smp.model.record", "Record"),
     "Placeholders": ("smp.privacy.placeholders", "Placeholders"),

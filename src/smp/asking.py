@@ -77,8 +77,9 @@ class Asking:
         min_priority, min_importance, min_relevance, min_confidence, confidence, pinned
         references, related_to (with depth and kinds), include_related
         include_decayed, include_archived, include_deleted
-        sort      relevance, newest, oldest, priority, importance;  limit, offset
-        count_by  type, tag, agent, day, session, topic: `hits.counts`
+        sort      relevance, newest, oldest, priority, importance, severity, access; with `_asc` the other way round; limit, offset
+        count_by  type, tag, agent, day, session, topic: `hits.counts`; {"field": …, "op": "avg"}: `hits.aggregations`
+        topic_in_text  whether a topic may also be a part of the text; True in the layout `single`
         mode      default, weighted or product;  at: the time of asking;  timeout in seconds
         """
         if text is not None and not isinstance(text, str) and hasattr(text, "keys"):
@@ -87,6 +88,8 @@ class Asking:
             asked["text"] = text
         load()
         track = asked.pop("track_access", True)
+        if self._asked_config().layout == "single":  # as its design asks for a topic, 000 §4
+            asked.setdefault("topic_in_text", True)
         hits = self._answer(self._question(asked))
         if track:
             self._note_access([hit.record for hit in hits], self._asked_at())

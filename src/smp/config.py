@@ -16,13 +16,14 @@ variables are ignored, because other tools may own them; an empty variable count
 from __future__ import annotations
 
 from smp.errors import FormatTooNew, InvalidConfig, LayoutMismatch
-from smp.setting_values import Between, Choice, Names, Patterns, Positive, Switch, Whole
+from smp.setting_values import Between, Choice, Mark, Names, Patterns, Positive, Switch, Whole
 
 TYPE_CHECKING = False  # typing itself is not loaded at run time: `import smp` must be fast
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, NoReturn
 
+    from smp.design_settings import DesignSettings
     from smp.setting_values import Check
 
     Flat = dict[str, Any]
@@ -66,6 +67,7 @@ SETTINGS = (
     Setting("privacy.redaction.enabled", True, Switch(), "Whether secrets are taken out of what is written, see privacy.md."),
     Setting("privacy.redaction.off", [], Names(), "Rules or kinds that are not applied, such as phone."),
     Setting("privacy.redaction.patterns", [], Patterns(), "Own patterns for what is taken out, too."),
+    Setting("privacy.redaction.replacement", "[REDACTED:{kind}]", Mark(), "What stands in place of what was taken out."),
     Setting("context.share_users", False, Switch(), "Whether a context brings memories of sessions of other users, too."),
     Setting("track_access", True, Switch(), "Whether being found counts for how present a memory is."),
     Setting("decay.enabled", True, Switch(), "Whether memories fade at all."),
@@ -184,6 +186,11 @@ class Config:
         """Name, value, source and explanation of every setting, in the order of the schema."""
         return [(each.path, self._values[each.path], self._sources[each.path], each.doc) for each in SETTINGS]
 
+    @property
+    def unused(self) -> list[tuple[str, str]]:
+        """Settings of a design that have no effect here: where each came from, and its name."""
+        return [(source, key) for source, flat in self._layers for key in getattr(flat, "unused", ())]
+
     def to_dict(self) -> dict[str, Any]:
         """All values, nested as in the file."""
         nested: dict[str, Any] = {}
@@ -249,18 +256,33 @@ class Config:
 
 def _flatten(mapping: Any, source: str) -> Flat:
     """Nested settings by their dotted names, each checked. A dotted name as a key is understood as well."""
-    flat: Flat = {}
+    flat = Values()
     if mapping is not None:
         _collect(mapping, "", source, flat, may_wrap=True)
+    if flat.design is not None:
+        for path, (said_as, value) in flat.design.finish(flat).items():
+            setting = _BY_PATH[path]
+            if not setting.check.accepts(value):
+                _bad_value(said_as, value, source, setting.check.allowed)
+            flat[path] = value
+        flat.unused, flat.design = tuple(flat.design.unused), None
     return flat
 
 
-def _collect(mapping: Any, prefix: str, source: str, flat: Flat, may_wrap: bool = False) -> None:
+class Values(dict[str, "Any"]):
+    """Settings by their dotted names, and which keys of a design are without effect."""
+
+    unused: tuple[str, ...] = ()
+    design: DesignSettings | None = None
+
+
+def _collect(mapping: Any, prefix: str, source: str, flat: Values, may_wrap: bool = False) -> None:
     if not _is_section(mapping):
         _not_a_section(prefix, mapping, source)
     for key, value in mapping.items():
         path = f"{prefix}.{key}" if prefix else str(key)
-        path = usual_name(path)
+        if not _is_section(value):
+            path = usual_name(path)
         if path in _BY_PATH:
             if path in flat:
                 raise InvalidConfig(f"The setting '{path}' is given twice ({source}).", key=path, source=source)
@@ -272,8 +294,25 @@ def _collect(mapping: Any, prefix: str, source: str, flat: Flat, may_wrap: bool 
         elif path == _VERSION:
             if value != _KNOWN_VERSION:
                 _bad_value(path, value, source, f'only "{_KNOWN_VERSION}"')
-        else:
+        elif not _of_a_design(path, value, source, flat):
             _unknown(_first_leaf(path, value), source)
+
+
+def _of_a_design(path: str, value: Any, source: str, flat: Values) -> bool:
+    """Take in a setting or a section of a design; False if it is none."""
+    from smp.design_settings import DesignSettings
+
+    if DesignSettings.is_section(path) and _is_section(value) and len(value):
+        _collect(value, path, source, flat)
+        return True
+    if not DesignSettings.knows(path):
+        return False
+    if flat.design is None:
+        flat.design = DesignSettings()
+    allowed = flat.design.take(path, value)
+    if allowed is not None:
+        _bad_value(path, value, source, allowed)
+    return True
 
 
 def with_facts_outside(stored: dict[str, Any]) -> dict[str, Any]:

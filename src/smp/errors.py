@@ -46,6 +46,7 @@ class SMPError(Exception):
     code = "E_SMP"
     number: str | None = None
     exit_code = 1
+    recoverable = False  # whether the same call may succeed a moment later
 
     def __init__(self, message: str, **details: object) -> None:
         super().__init__(message)
@@ -144,6 +145,7 @@ class SizeLimitExceeded(SMPError):
 class Busy(SMPError):
     code = "E_BUSY"
     exit_code = 30
+    recoverable = True
 
 
 class LockTimeout(Busy):
@@ -155,6 +157,7 @@ class LockTimeout(Busy):
 class Conflict(Busy):
     code = "E_CONCURRENT_MOD"
     exit_code = 32
+    recoverable = False  # read the memory again first
 
 
 class QueryTimeout(Busy):
@@ -192,7 +195,6 @@ class CompactionFailed(Corrupt):
 class StorageError(SMPError):
     code = "E_STORAGE_IO"
     exit_code = 50
-    recoverable = False  # whether the same call may succeed a moment later (too many open files, interrupted)
 
 
 class StorageFull(StorageError):

@@ -95,6 +95,7 @@ class Forgetting:
         With one id the record is returned; with several, with criteria or as a preview a `Deletion`: its `count` and
         `ids` are those of what was deleted or, as a preview, would be.
         """
+        id, criteria = _asked_for(id, criteria)
         if _is_one(id) and not criteria and not preview:
             session, name = self._place_of(id)
             return session._delete_one(name, reason, by)
@@ -127,6 +128,7 @@ class Forgetting:
         """Bring memories back, deleted ones and those that compaction took out. With one id the record is returned, else a
         `Restoration`. Of a session those from the trash come together or not at all, then those from the cold segment.
         """
+        id, criteria = _asked_for(id, criteria)
         if _is_one(id) and not criteria and not preview:
             session, name = self._place_of(id)
             return session._restore_one(name, reason, by)
@@ -183,12 +185,12 @@ class Forgetting:
     def purge(
         self,
         *,
-        older_than: float | None = None,
+        older_than: float | datetime | str | None = None,
         by: str | None = None,
         now: datetime | str | None = None,
         evidence: Evidence | None = None,
     ) -> Purged:
-        """Take memories out of the files that have been in the trash for `lifecycle.purge_days`, or `older_than` days.
+        """Take memories out of the files that have been in the trash for `lifecycle.purge_days`, or `older_than`: days or a date.
 
         It takes two calls at least a day apart: the first announces, a later one takes. After a jump of the clock
         nothing happens, and `refused` says why.
@@ -204,7 +206,7 @@ class Forgetting:
         done = Purged()
 
         def look_at(session: SessionMemory) -> None:
-            kept = _kept(session.config) if older_than is None else timedelta(days=older_than)
+            kept = _kept(session.config) if older_than is None else _age(older_than, moment)
 
             def note(names: list[str]) -> bool:
                 return store.audit.note("purge", at=to_text(moment), by=by, session=session.id, ids=names)
@@ -233,6 +235,7 @@ class Forgetting:
         from smp.store.erasing import check_there, erase
         from smp.store.put_away import SUMMARY_ID
 
+        id, criteria = _asked_for(id, criteria)
         store, now = self._asked_store(), self._asked_at()
         store.check_open()
         reason = cleaned_reason(self._asked_config(), reason)
@@ -332,6 +335,7 @@ class Forgetting:
                 include_deleted=include_deleted,
                 include_archived=include_archived,
                 track_access=False,
+                topic_in_text=False,
                 sort="oldest",
                 limit=_PAGE,
                 offset=len(records),
@@ -425,6 +429,31 @@ class SessionForgetting(Forgetting):
                 reason=those[0].reason,
                 sync=False,
             )
+
+
+def _asked_for(id: Any, criteria: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Ids and criteria; both may be in one object, as in `delete({"ids": ["DEC-0001"]})` and `delete({"tags": ["old"]})`."""
+    if hasattr(id, "keys") and not hasattr(id, "ref"):
+        id, criteria = None, {**id, **criteria}
+    if criteria.get("ids") is not None:
+        if id is not None:
+            raise InvalidQuery("ids: given twice, also as id.", field="ids")
+        ids = criteria["ids"]
+        id = [ids] if _is_one(ids) else list(ids)
+    return id, {name: value for name, value in criteria.items() if name != "ids"}
+
+
+def _age(older_than: Any, now: datetime) -> timedelta:
+    """How long something must have been in the trash: a number of days, or since a date."""
+    if isinstance(older_than, (int, float)) and not isinstance(older_than, bool):
+        return timedelta(days=older_than)
+    date = older_than.isoformat() if hasattr(older_than, "isoformat") else older_than
+    since = now - to_moment(parse(date, "older_than"))
+    if since < timedelta(0):
+        raise InvalidRecord(
+            "older_than: this date is in the future; give one that is past, or days.", field="older_than"
+        )
+    return since
 
 
 def _each(id: Any) -> Iterable[Any]:

@@ -208,6 +208,7 @@ class _Maintenance:
             if not self._dry_run:
                 self._store.indexer.rebuild()
             yield "made the index anew"
+        yield from self._figures()
 
     def _archive(self) -> Iterator[str]:
         for standing in due_to_archive(self._store, self._now, self._evidence):
@@ -217,6 +218,14 @@ class _Maintenance:
             if not self._dry_run:
                 self._memory.archive_session(standing.session, standing.next.why, by=BY_MAINTENANCE)
             yield f"archived {standing.session}: {standing.next.why}"
+
+    def _figures(self) -> Iterator[str]:
+        """Figures that a design keeps in files: those in heads are taken out, overviews are made anew."""
+        from smp.store.design_figures import refresh
+
+        for name in self._store.session_ids():
+            if self._store.session(name).settings_are_right() and refresh(self._store, name, dry_run=self._dry_run):
+                yield f"{name}: figures in its files"
 
     def _access(self) -> Iterator[str]:
         used, end = noted_accesses(self._store)

@@ -32,10 +32,10 @@ from smp.keeping import Keeping
 from smp.model import ids
 from smp.model.session_info import FORMAT, SessionInfo
 from smp.model.time import parse, system_clock, system_text, to_text
-from smp.nearest import find_root, is_store
+from smp.nearest import find_root, is_store, layout_in_config, recognise
 from smp.recalling import RecallingStore
 from smp.redacting import check_settings, note_head, without_secrets
-from smp.session import SessionMemory
+from smp.session import SessionMemory, opens_with
 from smp.store.file_store import FLAG, FileStore, conversion_has_left_something
 from smp.store.left_out import each_there
 from smp.write import near_names, validate
@@ -127,7 +127,7 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
                 stored = self._read_config(disk)
                 if stored:
                     stored.pop(FLAG, None)
-            is_new = stored is None and _recognise(disk, root) is None
+            is_new = stored is None and recognise(disk, root) is None
             if is_new and not create:
                 raise StoreNotFound(f"There is no store in {root}. `smp init` makes one.", path=root)
             name = self._layout_name(disk, stored, layout_name, _layout_asked_for(config))
@@ -146,6 +146,8 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
         self._store.clock = clock
         if trust or is_new:
             self._trust_quietly()
+        if self.config.unused:
+            self._store.report_unused_settings()
         self._finish_erasing()
         if clock is None and type(system) is RealSystem:
             self._look_after()
@@ -188,7 +190,8 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
     def _layout_name(
         self, disk: Disk, stored: dict[str, Any] | None, wanted: str | None, otherwise: str = "jsonl"
     ) -> str:
-        found = (stored or {}).get("layout") or _recognise(disk, self.root)
+        stored = stored or {}
+        found = stored.get("layout") or recognise(disk, self.root) or layout_in_config(stored)
         if wanted is not None:
             layout_named(wanted)
         if found is not None and wanted is not None and found != wanted:
@@ -204,7 +207,7 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
         try:
             self._create(disk, name)
         except OSError as error:
-            if _recognise(disk, self.root) is None or not isinstance(from_os_error(error, "", ""), StorageReadOnly):
+            if recognise(disk, self.root) is None or not isinstance(from_os_error(error, "", ""), StorageReadOnly):
                 raise
 
     def _create(self, disk: Disk, name: str) -> None:
@@ -307,7 +310,7 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
 
     def create_session(
         self,
-        id: str | None = None,
+        id: str | Mapping[str, Any] | None = None,
         *,
         user: str | None = None,
         agents: list[str] | tuple[str, ...] = (),
@@ -320,6 +323,19 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
     ) -> SessionMemory:
         """Create a session; what else you say about it (`phase="review"`) is kept as its context."""
         now = self.now()
+        if context or not (id is None or isinstance(id, str)):
+            from smp.write.session_call import understood
+
+            named: dict[str, Any] = {
+                "id": id,
+                "user": user,
+                "agents": agents,
+                "project": project,
+                "tags": tags,
+                "config": config,
+            }
+            named, context = understood(named, context)
+            id, user, agents, project, tags, config = named.values()
         fields = validate.session_fields(user, agents, project, tags, context)
         session_id = ids.check(id, "id") if id is not None else f"session-{now:%Y-%m-%d}-{os.urandom(3).hex()}"
         settings = self.config.override_session(config, session_id) if config else self.config
@@ -466,18 +482,10 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
         return f"Memory({self.root!r}, layout={self.layout!r})"
 
 
+opens_with(open_memory)
+
+
 def _layout_asked_for(config: Mapping[str, Any] | None) -> str:
     """The layout of a new store as the settings or the environment say it; a wrong one is `Config`'s to refuse."""
     asked = (config or {}).get("layout") or os.environ.get("SMP_LAYOUT")
     return str(asked) if asked in NAMES else "jsonl"
-
-
-def _recognise(disk: Disk, root: str) -> str | None:
-    """The layout of a folder without config.json, from what is in it; None if it is not a store."""
-    if not disk.exists(root):
-        return None
-    for name in NAMES:
-        known = layout_named(name)
-        if any(known.exists(disk, root, session) for session in known.session_ids(disk, root)):
-            return name
-    return None

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _OFTEN_WANTED = ("email", "phone")  # kinds that are no secrets to everybody
 _OFF, _PATTERNS = "privacy.redaction.off", "privacy.redaction.patterns"
+_REPLACEMENT = "privacy.redaction.replacement"
 
 
 def redactor_of(config: Config) -> Redactor | None:
@@ -35,7 +36,7 @@ def redactor_always(config: Config) -> Redactor:
 
         from smp.privacy.redact import Redactor
 
-    settings = {"off": config[_OFF], "patterns": config[_PATTERNS]}
+    settings = {"off": config[_OFF], "patterns": config[_PATTERNS], "replacement": config[_REPLACEMENT]}
     key = repr(settings)
     known = _made.get(key)
     if known is None:

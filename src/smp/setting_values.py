@@ -129,6 +129,21 @@ class Names:
         return _json(text) if text.lstrip().startswith("[") else [name.strip() for name in text.split(",")]
 
 
+class Mark:
+    """What stands in place of a secret; `{kind}` in it is the kind of secret."""
+
+    __slots__ = ("allowed",)
+
+    def __init__(self) -> None:
+        self.allowed = "1 to 64 characters on one line, such as [REDACTED] or [REDACTED:{kind}]"
+
+    def accepts(self, value: Any) -> bool:
+        return isinstance(value, str) and len(value.strip()) > 0 and len(value) <= 64 and value.isprintable()
+
+    def parse(self, text: str) -> Any:
+        return text
+
+
 class Patterns:
     """Kinds and regular expressions. Whether they may be used at all, `smp.privacy.own_patterns` says."""
 

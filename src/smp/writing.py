@@ -36,8 +36,11 @@ class Writing:
     def _do(self, wish: Wish, doing: str) -> Any:
         raise NotImplementedError
 
-    def add(self, type: str, data: Mapping[str, Any] | str | None = None, **fields: Any) -> Any:
-        """Add a memory of any type: `add("decision", {"decision": "Use OAuth", "tags": ["auth"]})`."""
+    def add(self, type: str | Mapping[str, Any], data: Mapping[str, Any] | str | None = None, **fields: Any) -> Any:
+        """Add a memory of any type: `add("decision", {"decision": "Use OAuth", "tags": ["auth"]})`, or all in one object."""
+        if data is None and hasattr(type, "keys"):
+            data = dict(type)  # type: ignore[arg-type]
+            type = data.get("type", "")
         kind = kind_of(type)
         return self._add(kind, {**given_fields(kind, data), **fields})
 

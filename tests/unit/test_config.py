@@ -115,7 +115,7 @@ def test_the_defaults():
             "enabled": False,
             "days": {"conversation": 90, "decision": 365, "finding": 180, "preference": 730},
         },
-        "privacy": {"redaction": {"enabled": True, "off": [], "patterns": []}},
+        "privacy": {"redaction": {"enabled": True, "off": [], "patterns": [], "replacement": "[REDACTED:{kind}]"}},
         "context": {"share_users": False},
         "track_access": True,
         "decay": {
@@ -561,9 +561,9 @@ def test_an_unknown_key_is_named_with_the_nearest_known_one(build, path, suggest
     assert (f"Did you mean '{suggestion}'?" if suggestion else "Known settings: layout, ") in str(error)
 
 
-@pytest.mark.parametrize("key", ["root_path", "root_directory", "encoding", "format", "compression", "auto_compact"])
-def test_keys_of_the_seeds_that_mean_nothing_here_are_errors_and_not_ignored(key):
-    assert refused(from_file, f"storage.{key}", "x").key == f"storage.{key}"
+@pytest.mark.parametrize("key", ["root_path", "root_directory", "encoding", "format"])
+def test_keys_of_the_designs_that_mean_nothing_here_are_named_and_not_ignored(key):
+    assert from_file(f"storage.{key}", "x").unused == [(f"file {FILE}", f"storage.{key}")]
 
 
 def test_an_empty_unknown_section_is_an_error_too():

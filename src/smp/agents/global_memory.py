@@ -74,7 +74,14 @@ class GlobalMemory:
         return {record.key: record.value for record in self._records("preference") if record.category == PROFILE}
 
     def _records(self, type: str) -> list[Any]:
-        return self.session.records(type) if self.exists else []
+        """Those of the session `global`, and those in files of the designs whose key it does not have."""
+        from smp.agents.shared_files import shared_records
+
+        own = self.session.records(type) if self.exists else []
+        keys = {(record.category, record.key) for record in own} if type == "preference" else set()
+        shared = shared_records(self._memory.store, type, GLOBAL_SESSION)
+        others = [each for each in shared if type != "preference" or (each.category, each.key) not in keys]
+        return [*others, *own]
 
     # -- writing
 

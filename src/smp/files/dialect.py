@@ -10,6 +10,7 @@ from __future__ import annotations
 from smp.errors import InvalidRecord
 from smp.model import ids
 from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
+from smp.model.foreign_fields import understood
 from smp.model.time import parse
 from smp.model.types import COMMON_ALIASES, KINDS
 
@@ -245,6 +246,11 @@ def _integer(value: object) -> int:
 
 def _check_written_by_hand(kind: str, op: str, data: dict[str, Any]) -> None:
     """What the engine relies on must hold for what people type, too."""
+    if op == PUT:
+        found = understood(KINDS[kind], data)
+        if found is not data:
+            data.clear()
+            data.update(found)
     if op == PUT and not any(data.get(name) not in (None, "") for group in KINDS[kind].required for name in group):
         raise InvalidRecord(f"{KINDS[kind].text}: a {kind} needs it.", field=KINDS[kind].text)
     tags = data.get("tags")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 
 from smp.files.codec import CONFLICT, DAMAGED, EDITED, NOT_KNOWN, SIGNED, TORN, UNSIGNED, Piece, signature
+from smp.files.sha256 import sha256_hex
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _START = b'{"id":"'
 _SIGNATURE = b',"checksum":"'
 _CONFLICTS = (b"<<<<<<<", b"=======", b">>>>>>>", b"|||||||")
+_WHOLE_SUM = len("sha256:") + 64
 _BOM = b"\xef\xbb\xbf"
 
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
@@ -140,7 +142,15 @@ def _whole(text: bytes, start: int, end: int, line: int) -> Piece | None:
         mark = text.rfind(_SIGNATURE)
         if mark >= 0 and signature(text[:mark]) == signed:
             return Piece(start, end, line, SIGNED, fields)
+        if isinstance(signed, str) and len(signed) == _WHOLE_SUM and _is_whole_sum(signed, fields, text[:mark]):
+            return _edited(text, start, end, line, UNSIGNED)  # another program wrote it, and nobody changed it since
     return _edited(text, start, end, line, EDITED if signed is not None else UNSIGNED)
+
+
+def _is_whole_sum(signed: str, fields: Fields, before: bytes) -> bool:
+    """Whether a checksum of 64 digits (design 004) is that of the line, or of its fields sorted by name."""
+    canonical = json.dumps(fields, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+    return signed in ("sha256:" + sha256_hex(before), "sha256:" + sha256_hex(canonical))
 
 
 def _edited(text: bytes, start: int, end: int, line: int, state: str) -> Piece:

@@ -398,6 +398,8 @@ def _without_frame(body: str, is_closed: bool) -> str:
         return body[:-2] if body.endswith("\n\n") else body.removesuffix("\n")
     body = body.strip("\n").rstrip()
     head, newline, last = body.rpartition("\n")
+    if last.startswith("<!--") and last.endswith("-->") and head.rstrip().endswith("\n---"):
+        head, newline, last = head.rstrip().rpartition("\n")  # a comment behind the rule belongs to no turn
     return head.rstrip() if last == "---" and (newline or not head) else body
 
 

@@ -15,6 +15,7 @@ from smp.health.report import NOTE, PROBLEM, Finding, counted, named, several
 from smp.lifecycle.states import PURGED, announces_purge, due_step
 from smp.model.time import to_moment
 from smp.store.clock_notes import evidence
+from smp.store.foreign_archives import foreign_files
 from smp.store.shelf import PACKED, Shelf
 from smp.store.standings import marks_of, times_of
 
@@ -32,6 +33,8 @@ class Archives(Check):
     is_heavy = True
 
     def store(self, subject: Subject) -> Iterator[Finding]:
+        for each in foreign_files(subject.disk, subject.root, subject.store.layout):
+            yield Finding(self.name, NOTE, each.message, each.advice, each.session, path=each.path)
         shelf = Shelf(subject.store)
         archives = [(away.session, away.path, bool(away.said)) for away in shelf.archived()]
         for away in shelf.deleted():

@@ -33,6 +33,7 @@ _MANY_WORDS = 255
 _LONGEST_KEY = 300  # characters of a tag or topic that count
 _LABELS = 2000  # that are known without being made anew
 _LARGEST = 1e300
+_MOST_TURNS = 10**9
 
 
 def facts_number(type_number: int, role: int, words: int, author: int, guarded: bool = False) -> int:
@@ -98,7 +99,7 @@ class Shape:
         self.tags = [] if plain else [key for key in map(label_key, _list(data.get("tags"))) if key]
         self.topic = None if plain else label_key(data.get("topic")) or None
         self.relations = [] if plain or _POINTING.isdisjoint(data) else list(_relations(data, session))
-        self.access = _access(data["access"]) if "access" in data else None
+        self.access = _access(data["access"], created) if "access" in data else None
         self.terms = terms = words_of(trail) if words is None else words
         guarded = "visibility" in data or kind == _STATE
         self.facts = facts = facts_number(kind, _role(data.get("role")), terms.count(" ") + 1, number, guarded)
@@ -163,10 +164,14 @@ def _last_change(trail: Trail) -> int:
     return max(microseconds(trail.first.at), microseconds(next(own, trail.first).at))
 
 
-def _access(said: Any) -> tuple[int, int] | None:
+def _access(said: Any, created: int) -> tuple[int, int] | None:
     """How often and when a memory was used, as its file says; nothing if a person broke it."""
     count, last = (said.get("count"), said.get("last")) if isinstance(said, dict) else (None, None)
-    if type(count) is not int or not 0 < count < 1 << 62 or not isinstance(last, str):
+    if type(count) is not int or not 0 < count < 1 << 62:
+        return None
+    if last is None:  # the designs count uses and do not always say when
+        return count, created
+    if not isinstance(last, str):
         return None
     try:
         return count, microseconds(last)
@@ -275,7 +280,12 @@ def _relations(data: dict[str, Any], session: str) -> Iterator[tuple[str, str, s
             yield from _pointer(relation.get("kind"), relation.get("target"), session)
     for reference in _list(data.get("references")):
         yield from _pointer("references", reference, session)
-    yield from _pointer("turn", data.get("turn_ref"), session)
+    yield from _pointer("turn", turn_id(data.get("turn_ref")), session)
+
+
+def turn_id(said: Any) -> Any:
+    """The id of a turn that is named by its number, as the designs do: 3 is TURN-0003."""
+    return f"TURN-{said:04d}" if type(said) is int and 0 < said < _MOST_TURNS else said
 
 
 def _pointer(kind: Any, target: Any, session: str) -> Iterator[tuple[str, str, str]]:

@@ -85,8 +85,12 @@ class Hits(list[Hit]):
         more: bool = False,
         counts: dict[str, dict[str, int]] | None = None,
         left_out: list[LeftOut] | None = None,
+        aggregations: dict[str, dict[str, Any]] | None = None,
     ) -> None:
         super().__init__(hits)
+        self.aggregations = (
+            aggregations or {}
+        )  # of all that match, by field and operation: {"importance": {"avg": 0.7}}
         self.left_out = left_out or []  # sessions of which nothing is here, because they were put away meanwhile
         self.archived_not_searched = 0  # archived sessions in which nobody looked; include_archived=True does
         self.more = more  # whether there are further ones behind these

@@ -348,7 +348,7 @@ def _secret_span(
 ) -> tuple[int, int] | None:
     group = match.lastgroup or "bare"
     start, end = match.span(group)
-    if end - start < _SHORTEST[strength] or text.startswith("[REDACTED:", start) or before.endswith("D:"):
+    if end - start < _SHORTEST[strength] or text.startswith("[REDACTED", start) or before.endswith("D:"):
         return None
     value, quoted = match.group(group), group != "bare"
     if group == "back" and " " in value:

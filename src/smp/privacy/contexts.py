@@ -64,7 +64,7 @@ def _is_in_address(text: str, at: int) -> bool:
 def _url_password(text: str, match: Match[str]) -> Span | None:
     start, end = match.span(1)
     value = text[start:end]
-    masked = value.startswith(("$", "<", "{", "%", "[REDACTED:")) or not value.strip("*x•.")
+    masked = value.startswith(("$", "<", "{", "%", "[REDACTED")) or not value.strip("*x•.")
     return None if masked else (start, end)
 
 

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 KEY = "privacy.redaction.patterns"
 MOST_PATTERNS, MOST_CHARACTERS, STEPS = 50, 500, 2000
+_DESIGN_PATTERNS = {  # the patterns that design 001 shows, and the same with bounds; they may bear the names of SMP's own kinds
+    r"\b[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Z|a-z]{2,}\b": r"[A-Za-z0-9._%+-]{1,64}+@(?:[A-Za-z0-9-]{1,63}+\.){1,8}+[A-Za-z]{2,63}+",
+    r"\b[A-Za-z0-9]{32,}\b": r"\b[A-Za-z0-9]{32}[A-Za-z0-9]*",
+    r"password[\s:=]+[^\s]+": r"password[\s:=]{1,16}[^\s]+",
+}
 _KIND_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_")
 
 
@@ -37,10 +42,12 @@ def _rule(item: Any, taken: frozenset[str]) -> Rule:
     kind, regex = item["type"], item["regex"]
     if not isinstance(kind, str) or not 0 < len(kind) <= 32 or not _KIND_CHARACTERS.issuperset(kind):
         _refuse(f"{_shown(kind)} is not a type. Use 1 to 32 small letters, digits or _.")
-    if kind in taken:
+    of_design = _DESIGN_PATTERNS.get(regex) if isinstance(regex, str) else None
+    if kind in taken and of_design is None:
         _refuse(f"the type {kind!r} is one of SMP's own rules. Choose another name.")
     if not isinstance(regex, str) or not 0 < len(regex) <= MOST_CHARACTERS:
         _refuse(f"{kind}: a regex has 1 to {MOST_CHARACTERS} characters.")
+    regex = of_design or regex
     literal = _checked_literal(kind, regex)
     return Rule(kind, (literal,) if literal else (), regex, lambda text, match: match.span(), "own")
 
@@ -69,11 +76,20 @@ _UNBOUNDED = 10_000_000
 
 def _steps(parsed: Any) -> int:
     """The most steps from one place in a text: each way to match a part is followed by all that the rest can try."""
-    steps = 1
-    for name, value in reversed(list(parsed)):
+    steps, items = 1, list(parsed)
+    if items and _takes_all(str(items[-1][0]), items[-1][1]):
+        steps += int(items.pop()[1][0])  # what it takes belongs to the match and is not looked at again
+    for name, value in reversed(items):
         ways, length = _cost_of(str(name), value)
         steps = min(length + ways * steps, _UNBOUNDED)
     return int(steps)
+
+
+def _takes_all(name: str, value: Any) -> bool:
+    """Whether a part without an end, such as `[0-9]+`, takes one character after another: at the end of a pattern that cannot fail."""
+    if name not in ("MAX_REPEAT", "POSSESSIVE_REPEAT") or int(value[1]) < _UNBOUNDED or len(value[2]) != 1:
+        return False
+    return str(value[2][0][0]) in ("IN", "LITERAL", "NOT_LITERAL", "CATEGORY", "ANY")
 
 
 def _cost(parsed: Any) -> tuple[int, int]:

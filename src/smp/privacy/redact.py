@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Ranked = tuple[int, Rule]
     Found = tuple[int, int, int, str]  # start, end, rank of its rule, kind
 
-OPENING = "[REDACTED:"
+OPENING, REPLACEMENT = "[REDACTED", "[REDACTED:{kind}]"
 UNTOUCHED = frozenset(
     ["id", "session", "type", "created", "updated", "revision", "schema", "checksum",
      "seq", "author_kind", "agent", "turn_ref", "references", "relations", "access", "visibility",
@@ -100,12 +100,13 @@ NAMES = frozenset([*GROUPS, *(kind for kinds in GROUPS.values() for kind in kind
 class Redactor:
     """The rules that hold for a store. Make one and keep it: it can be used by any number of threads."""
 
-    __slots__ = ("_always", "_beyond_ascii", "_has_own", "_long_words", "_names_matter", "_numbers", "_off", "_triggers", "enabled")  # fmt: skip
+    __slots__ = ("_always", "_beyond_ascii", "_has_own", "_long_words", "_names_matter", "_numbers", "_off", "_replacement", "_triggers", "enabled")  # fmt: skip
 
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
         given = settings or {}
         self.enabled = bool(given.get("enabled", True))
         self._off = _switched_off(given.get("off", ()))
+        self._replacement = str(given.get("replacement", REPLACEMENT))
         rules = [rule for rule in RULES if rule.kind not in self._off]
         own = _own(given.get("patterns", ()))
         self._has_own = bool(own)  # the sieve knows only the rules that SMP brings along
@@ -150,6 +151,9 @@ class Redactor:
 
     # -- text
 
+    def _mark(self, kind: str) -> str:
+        return self._replacement.replace("{kind}", kind)
+
     def _redact(self, text: str, field: str) -> tuple[str, list[Removal]]:
         removals: list[Removal] = []
         for _ in range(_MOST_PASSES):  # what is gone may show that its neighbour is one, too
@@ -159,7 +163,7 @@ class Redactor:
             pieces: list[str] = []
             at = 0
             for start, end, _, kind in _merged(found):
-                pieces += (text[at:start], f"{OPENING}{kind}]")
+                pieces += (text[at:start], self._mark(kind))
                 removals.append(Removal(kind, end - start, field))
                 at = end
             text = "".join([*pieces, text[at:]])
@@ -253,7 +257,7 @@ class Redactor:
         kind = self._kind_by_name(name, value) if name else None
         if kind is not None:
             removals.append(Removal(kind, len(str(value)), field))
-            return f"{OPENING}{kind}]"
+            return self._mark(kind)
         if type(value) is str:
             text, found = self.redact(value, field)
             removals += found
@@ -275,7 +279,7 @@ class Redactor:
                 break
             merged = _merged(found)
             removals += [Removal(kind, end - start, field) for start, end, _, kind in merged]
-            items = structures.cut(items, [(start, end, f"{OPENING}{kind}]") for start, end, _, kind in merged])
+            items = structures.cut(items, [(start, end, self._mark(kind)) for start, end, _, kind in merged])
         return items
 
     def _clean_dict(
@@ -419,7 +423,7 @@ def _outside_placeholders(text: str, found: list[Found]) -> list[Found]:
     """Without what lies inside a placeholder that is there already."""
     import re
 
-    taken = [match.span() for match in re.finditer(r"\[REDACTED:[a-z0-9_]{1,32}\]", text)]
+    taken = [match.span() for match in re.finditer(r"\[REDACTED(?::[a-z0-9_]{1,32})?\]", text)]
     found.sort()
     kept, place = [], 0
     for each in found:

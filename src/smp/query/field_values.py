@@ -152,9 +152,9 @@ def scales_of(asked: Any, field: str) -> list[Scale]:
     span = _span(asked)
     if span:
         scales.append((_moment, *span))
-    level = _level(asked)
+    level = level_of(asked)
     if level is not None:
-        scales.append((_level, level, level))
+        scales.append((level_of, level, level))
     if isinstance(asked, str):
         scales.append((_text, asked, asked))
     return scales
@@ -175,7 +175,7 @@ def _confidence(value: Any) -> float | int | None:
     return CONFIDENCE_WORDS[value] if isinstance(value, str) and value in CONFIDENCE_WORDS else _number(value)
 
 
-def _level(value: Any) -> int | None:
+def level_of(value: Any) -> int | None:
     return _LEVELS.get(value.lower()) if isinstance(value, str) else None
 
 

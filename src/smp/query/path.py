@@ -12,11 +12,24 @@ from __future__ import annotations
 import time
 
 from smp.errors import QueryTimeout
-from smp.index.memories import text_of
+from smp.index.memories import label_key, text_of
 from smp.index.patterns import fits_spelling, is_loose
 from smp.index.words import joined_terms, parse, spelled
 from smp.model.hit import Hit, Hits
-from smp.query.question import FADED_FIRST, IMPORTANCE, NEWEST, OLDEST, PRIORITY, RELEVANCE
+from smp.query.field_values import level_of, with_computed
+from smp.query.question import (
+    ACCESS,
+    FADED_FIRST,
+    IMPORTANCE,
+    LEAST_USED_FIRST,
+    MILDEST_FIRST,
+    NEWEST,
+    OLDEST,
+    PRIORITY,
+    RELEVANCE,
+    SEVERITY,
+    UNIMPORTANT_FIRST,
+)
 from smp.query.ranking import Ranking
 from smp.query.score import CANDIDATES, RARITY
 
@@ -64,8 +77,14 @@ class Query:
         hits = [self._hit(judged, record) for judged, record in page[question.offset : wanted - 1]]
         if question.include_related:
             self._add_related(hits)
-        counts = self._counts()
-        return Hits(hits, more=len(page) >= wanted, counts=counts, left_out=list(self._finder.left_out.values()))
+        counts, left_out = self._counts(), list(self._finder.left_out.values())
+        found = Hits(hits, more=len(page) >= wanted, counts=counts, left_out=left_out)
+        if question.aggregations:
+            from smp.query.aggregation import aggregated
+
+            every = [] if self._conditions.impossible else self._page(_ALL)
+            found.aggregations = aggregated(question.aggregations, [_with_figures(*each) for each in every])
+        return found
 
     # -- which ones
 
@@ -73,7 +92,7 @@ class Query:
         """The first so many hits in the order asked for."""
         if self._question.text:
             return self._by_words(wanted) if self._text else []
-        if self._question.sort in (NEWEST, OLDEST):
+        if self._question.sort in (NEWEST, OLDEST) and not self._question.then:
             return self._by_time(wanted)
         rows = self._finder.select(self._conditions, NEWEST, -1)
         return self._first(self._in_order(self._ranking.of_rows(rows)), wanted)
@@ -126,7 +145,10 @@ class Query:
         return page
 
     def _in_order(self, judged: Iterable[Judged]) -> list[Judged]:
-        return sorted(judged, key=_ORDERS[self._question.sort])
+        if not self._question.then:
+            return sorted(judged, key=_ORDERS[self._question.sort])
+        keys = [_FIRST[each] for each in (self._question.sort, *self._question.then)]
+        return sorted(judged, key=lambda each: (*(key(each) for key in keys), -each.row.created, each.row.doc))
 
     def _first(self, judged: Iterable[Judged], wanted: int) -> Page:
         """The first of these that meet the question as their records stand in the files."""
@@ -170,6 +192,8 @@ class Query:
         question = self._question
         if record.deleted and not question.include_deleted:
             return False
+        if question.topic_in_text and not self._is_about(record):
+            return False
         if self._is_close and not (self._has_right_phrases(record) and self._has_right_words(record)):
             return False
         return not question.where or question.where.admits(record, judged)
@@ -177,12 +201,26 @@ class Query:
     @property
     def _refuses_many(self) -> bool:
         """Whether many candidates may be refused when they are looked at closely."""
-        return self._question.where.refuses_many or self._has_bounds or self._is_close
+        asked = self._question
+        return (
+            asked.where.refuses_many or self._has_bounds or self._is_close or bool(asked.topic_in_text and asked.topics)
+        )
 
     @property
     def _is_picky(self) -> bool:
         """Whether some candidates are refused only when they are looked at closely."""
-        return bool(self._question.where) or self._has_bounds or self._is_close
+        asked = self._question
+        return bool(asked.where) or self._has_bounds or self._is_close or bool(asked.topic_in_text and asked.topics)
+
+    def _is_about(self, record: Record) -> bool:
+        """Whether a topic asked for is the memory's own, one of its tags, or a part of its text (000 §4)."""
+        own = [label_key(each) for each in (record.topic, *record.tags)]
+        text = text_of(record.given).casefold()
+        return not self._question.topics or any(
+            any(each == label_key(topic) or each.startswith(label_key(topic) + ".") for each in own)
+            or topic.casefold() in text
+            for topic in self._question.topics
+        )
 
     def _has_right_phrases(self, record: Record) -> bool:
         """The index knows words, not their order."""
@@ -233,15 +271,41 @@ class Query:
             )
 
 
+def _with_figures(judged: Judged, record: Record) -> dict[str, Any]:
+    facts = judged.facts
+    return with_computed(record.to_dict(), judged.priority, facts.access_count, facts.last_access)
+
+
 def _number(value: Any) -> float:
     return -1.0 if value is None else float(value)
 
 
+def _severity(judged: Judged) -> int:
+    """0 without one; 1 to 5 from info to critical."""
+    level = level_of(judged.row.severity)
+    return 0 if level is None else level + 1
+
+
+def _before(key: Any) -> Any:
+    """An order by a key; of equals the newest first."""
+    return lambda judged: (key(judged), -judged.row.created, judged.row.doc)
+
+
+_FIRST: dict[str, Any] = {
+    RELEVANCE: lambda judged: -judged.relevance,
+    NEWEST: lambda judged: -judged.row.created,
+    OLDEST: lambda judged: judged.row.created,
+    PRIORITY: lambda judged: -judged.priority,
+    FADED_FIRST: lambda judged: judged.priority,
+    IMPORTANCE: lambda judged: -_number(judged.row.importance),
+    UNIMPORTANT_FIRST: lambda judged: _number(judged.row.importance) if judged.row.importance is not None else 2.0,
+    SEVERITY: lambda judged: -_severity(judged),
+    MILDEST_FIRST: lambda judged: _severity(judged) or 6,
+    ACCESS: lambda judged: -judged.facts.access_count,
+    LEAST_USED_FIRST: lambda judged: judged.facts.access_count,
+}
 _ORDERS: dict[str, Any] = {
-    RELEVANCE: lambda judged: (-judged.relevance, -judged.row.created, judged.row.doc),
+    **{name: _before(key) for name, key in _FIRST.items()},
     NEWEST: lambda judged: (-judged.row.created, -judged.row.doc),
     OLDEST: lambda judged: (judged.row.created, judged.row.doc),
-    PRIORITY: lambda judged: (-judged.priority, -judged.row.created, judged.row.doc),
-    FADED_FIRST: lambda judged: (judged.priority, -judged.row.created, judged.row.doc),
-    IMPORTANCE: lambda judged: (-_number(judged.row.importance), -judged.row.created, judged.row.doc),
 }

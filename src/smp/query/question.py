@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 RELEVANCE, NEWEST, OLDEST, PRIORITY, IMPORTANCE = "relevance", "newest", "oldest", "priority", "importance"
-FADED_FIRST = "priority_asc"
+FADED_FIRST, UNIMPORTANT_FIRST = "priority_asc", "importance_asc"
+SEVERITY, MILDEST_FIRST, ACCESS, LEAST_USED_FIRST = "severity", "severity_asc", "access", "access_asc"
 _SORTS = {
     "relevance": RELEVANCE,
     "relevance_desc": RELEVANCE,
@@ -34,8 +35,23 @@ _SORTS = {
     "priority_asc": FADED_FIRST,
     "importance": IMPORTANCE,
     "importance_desc": IMPORTANCE,
+    "importance_asc": UNIMPORTANT_FIRST,
+    "severity": SEVERITY,
+    "severity_desc": SEVERITY,
+    "severity_asc": MILDEST_FIRST,
+    "access": ACCESS,
+    "access_desc": ACCESS,
+    "access_asc": LEAST_USED_FIRST,
 }
-_FIELDS = {"timestamp": "time", "created": "time", "decay.priority": "priority"}
+_FIELDS = {
+    "timestamp": "time",
+    "created": "time",
+    "ts": "time",
+    "decay.priority": "priority",
+    "access_count": "access",
+    "access.count": "access",
+    "decay.access_count": "access",
+}
 COUNTABLE = ("type", "tag", "agent", "day", "session", "topic")
 MODES = ("default", "weighted", "product")
 LIMIT = 10_000
@@ -68,8 +84,15 @@ _OTHER_NAMES = {
     "confidenceFilter": "confidence",
     "aggregations": "count_by",
     "aggregate": "count_by",
+    "max_depth": "depth",
+    "date_filter": "time",
+    "agent_filter": "agents",
+    "confidence_filter": "confidence",
     "now": "at",
 }
+_TAG_PARTS = {"include": "tags", "any": "tags", "all": "all_tags", "exclude": "not_tags", "none": "not_tags"}
+OPERATIONS = ("count", "sum", "avg", "min", "max")
+_COUNTED_FIELDS = {"tags": "tag", "author": "agent", "agent_id": "agent", "date": "day", "session_id": "session"}
 
 
 class Question:
@@ -77,6 +100,7 @@ class Question:
 
     __slots__ = (
         "agents",
+        "aggregations",
         "all_tags",
         "confidence",
         "count_by",
@@ -102,8 +126,10 @@ class Question:
         "sort",
         "tags",
         "text",
+        "then",
         "time",
         "timeout",
+        "topic_in_text",
         "topics",
         "types",
         "where",
@@ -121,6 +147,7 @@ class Question:
         self.not_tags = _several("not_tags", given.pop("not_tags", None))
         self.agents = _several("agents", given.pop("agents", None))
         self.topics = _several("topic", given.pop("topic", None))
+        self.topic_in_text = _flag("topic_in_text", given.pop("topic_in_text", None), False)
         self.time = self._range(given)
         self.confidence = _words_of_confidence(given.pop("confidence", None))
         self.min_confidence = _confidence("min_confidence", given.pop("min_confidence", None))
@@ -138,13 +165,11 @@ class Question:
         self.include_deleted = _flag("include_deleted", given.pop("include_deleted", None), False)
         self.include_related = _flag("include_related", given.pop("include_related", None), False)
         self.sessions = _sessions(given.pop("sessions", None))
-        self.sort = _sort(given.pop("sort", None), self.text)
+        self.sort, *self.then = _sorts(given.pop("sort", None), self.text)
         self.mode = _choice("mode", given.pop("mode", None) or "default", MODES)
         self.limit = _whole("limit", given.pop("limit", None), 20, 0, LIMIT)
         self.offset = _whole("offset", given.pop("offset", None), 0, 0, 10_000_000)
-        self.count_by = [
-            _choice("count_by", name, COUNTABLE) for name in _several("count_by", given.pop("count_by", None))
-        ]
+        self.count_by, self.aggregations = _aggregations(given.pop("count_by", None))
         self.timeout = _seconds(given.pop("timeout", None))
         if given:
             name = next(iter(given))
@@ -175,14 +200,33 @@ class Question:
 
 def _named(asked: Mapping[str, Any]) -> dict[str, Any]:
     given: dict[str, Any] = {}
-    for name, value in asked.items():
-        ours = _OTHER_NAMES.get(name, name)
+    for name, value in _each_part(asked):
+        ours = _OTHER_NAMES.get(name) or _OTHER_NAMES.get(_snake(name), _snake(name))
         if value is None:
             continue
         if ours in given:
             raise InvalidQuery(f"{name}: given twice, also as another name of {ours}.", field=name)
         given[ours] = value
     return given
+
+
+def _each_part(asked: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    """The parts of a question; `tags: {include: […], exclude: […]}` are two of them."""
+    for name, value in asked.items():
+        if name in ("tags", "tag") and isinstance(value, dict):
+            for part, tags in value.items():
+                if part not in _TAG_PARTS:
+                    raise InvalidQuery(f"tags: {part!r} is not one of {', '.join(_TAG_PARTS)}.", field="tags")
+                yield _TAG_PARTS[part], tags
+        else:
+            yield name, value
+
+
+def _snake(name: Any) -> Any:
+    """`minImportance` as `min_importance`."""
+    if not isinstance(name, str) or name.islower():
+        return name
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
 
 
 def _suggestion(name: Any) -> str:
@@ -255,11 +299,35 @@ def _sessions(value: Any) -> list[str] | None:
     return found
 
 
-def _sort(value: Any, text: str) -> str:
+def _sorts(value: Any, text: str) -> list[str]:
+    """The orders asked for, the first one first; the next ones are for those that are equal in it."""
     if value is None:
-        return RELEVANCE if text else NEWEST
-    if isinstance(value, (list, tuple)) and value:
-        value = value[0]
+        return [RELEVANCE if text else NEWEST]
+    return [_sort(each) for each in value] if isinstance(value, (list, tuple)) and value else [_sort(value)]
+
+
+def _aggregations(value: Any) -> tuple[list[str], list[tuple[str, str]]]:
+    """What to count by: names, or fields with an operation, `{"field": "importance", "op": "avg"}`."""
+    items = value if isinstance(value, (list, tuple)) else [value]
+    names = [each for each in items if not isinstance(each, dict)] if value is not None else []
+    counted = [_choice("count_by", name, COUNTABLE) for name in _several("count_by", names)]
+    others: list[tuple[str, str]] = []
+    for each in items:
+        if not isinstance(each, dict):
+            continue
+        field, operation = each.get("field"), each.get("op", each.get("operation", "count"))
+        if not isinstance(field, str) or not field or set(each) - {"field", "op", "operation"}:
+            raise InvalidQuery(f'count_by: {each!r} is not of the form {{"field": …, "op": …}}.', field="count_by")
+        operation = _choice("count_by", operation, OPERATIONS)
+        known = _COUNTED_FIELDS.get(field, field)
+        if operation == "count" and known in COUNTABLE:
+            counted.append(known)
+        else:
+            others.append((field, operation))
+    return list(dict.fromkeys(counted)), others
+
+
+def _sort(value: Any) -> str:
     name = f"{value.get('field')} {value.get('direction', 'desc')}" if isinstance(value, dict) else value
     if isinstance(name, str):
         field, _, direction = name.partition(" ")
@@ -269,7 +337,7 @@ def _sort(value: Any, text: str) -> str:
             return _SORTS[name]
     raise InvalidQuery(
         f"sort: {value!r} is not an order. Use one of {RELEVANCE}, {NEWEST}, {OLDEST}, {PRIORITY}, {FADED_FIRST}, "
-        f"{IMPORTANCE}.",
+        f"{IMPORTANCE}, {UNIMPORTANT_FIRST}, {SEVERITY}, {MILDEST_FIRST}, {ACCESS}, {LEAST_USED_FIRST}.",
         field="sort",
     )
 

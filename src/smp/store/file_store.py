@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from smp.store.indexer import Indexer
 
 CONFIG_FILE = "config.json"
+TOLD = "unused-settings"  # in the user's state: the last report of settings without effect
 _LOOKS = 5
 FLAG = "converting"
 STAGING = os.path.join(PRIVATE, FLAG)  # where a conversion puts the new files
@@ -293,6 +294,21 @@ class FileStore:
         from smp.store.shelf import why_not_here
 
         return why_not_here(self, session)
+
+    def report_unused_settings(self) -> None:
+        """Log which settings of a design have no effect here; once for a store and the keys that it has."""
+        from smp.design_settings import report
+
+        line = report(self.config.unused)
+        try:
+            if self.state.has(TOLD) and self.state.read(TOLD) == line.encode():
+                return
+            self.state.write(TOLD, line.encode())
+        except (OSError, SMPError):
+            pass  # no place for the user's state: it is said again
+        import logging  # rare, and slow to load
+
+        logging.getLogger("smp").warning(line)
 
     # -- durability "interval"
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FALL_BACK = (Unavailable, ImportError, OSError, ValueError)  # what meaning may fail with; then words must do
 _FEW = 5000  # up to so many memories are compared one by one with what is asked for
 _SPARE = 4  # so many times as many are looked at where some may not meet the conditions
-_TURN = TYPE_NUMBERS["conversation"]
+_TURN, _FINDING = TYPE_NUMBERS["conversation"], TYPE_NUMBERS["finding"]
 _TURNS = f"SELECT doc, 0.0, created, facts FROM wanted CROSS JOIN memory ON doc = wanted.no WHERE type = {_TURN}"
 _LAST_WRITTEN = "SELECT wanted.no, last FROM wanted CROSS JOIN session ON session.no = wanted.no"
 _ENDS = f"SELECT s.id, size, m.id FROM session s LEFT JOIN memory m ON m.doc = (no << {POSITION_BITS} | (size - 1))"
@@ -56,14 +56,14 @@ class Finder:
             found = [self._rows.known_number(name) for name in question.agents]
             asked.agents = [number for number in found if number is not None]
         asked.tags, asked.all_tags, asked.not_tags = question.tags, question.all_tags, question.not_tags
-        asked.topics = question.topics
+        asked.topics = [] if question.topic_in_text else question.topics
         if question.time is not None:
             asked.since, asked.until = question.time.start, question.time.end
         asked.min_importance, asked.min_confidence = question.min_importance, question.min_confidence
         asked.confidence, asked.pinned = question.confidence, question.pinned
         asked.include_deleted = bool(question.include_deleted)
         if question.references:
-            asked.docs = {doc for id in question.references for _, doc in self._sources(*_split(id, question.scope))}
+            asked.docs = self._referring(question.references, question.scope, question.depth)
         if question.related_to:
             related = set(self.related(question.related_to, question.scope, question.depth, question.kinds))
             asked.docs = related if asked.docs is None else asked.docs & related
@@ -268,7 +268,29 @@ class Finder:
         own = self._rows.all("SELECT id FROM memory WHERE doc = ?", (doc,))
         if own:
             found += self._sources(self.session_of(doc), own[0][0])
+        return found + self._of_same_turn(doc)
+
+    def _referring(self, names: Iterable[str], scope: str, depth: int) -> set[int]:
+        """Memories that point to one of these, and up to so many steps further those that point to them."""
+        found: set[int] = set()
+        edge = [_split(name, scope) for name in names]
+        for _ in range(depth):
+            new = {doc for session, id in edge for _, doc in self._sources(session, id)} - found
+            found |= new
+            edge = [name for name in (_split(self.ref(doc), "") for doc in new) if self.row(*name) is not None]
         return found
+
+    def _of_same_turn(self, doc: int) -> list[tuple[str, int]]:
+        """The other findings of the turn to which a finding belongs (003 §4.2)."""
+        own = self._rows.all("SELECT session, target FROM relation WHERE source = ? AND kind = 'turn'", (doc,))
+        if not own or self._rows.one("SELECT type FROM memory WHERE doc = ?", (doc,)) != _FINDING:
+            return []
+        found = self._rows.all(
+            "SELECT source FROM relation JOIN memory ON doc = source "
+            "WHERE session = ? AND target = ? AND kind = 'turn' AND type = ? AND source != ?",
+            (*own[0], _FINDING, doc),
+        )
+        return [("same_turn", other) for (other,) in found]
 
     def _sources(self, session: str, id: str) -> list[tuple[str, int]]:
         """Who points to a memory."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import copy
 from weakref import WeakKeyDictionary
 
-from smp.errors import SMPError
+from smp.errors import InvalidQuery, SMPError
 from smp.files.archive_stream import DEFAULT_LIMITS
 from smp.files.disk import identity
 from smp.index.index import Index
@@ -25,8 +25,20 @@ from smp.model.entry import PUT, Entry
 from smp.model.fold import Fold
 from smp.model.hit import Hits
 from smp.model.time import EPOCH, to_text
+from smp.query.field_values import level_of
 from smp.query.path import Query
-from smp.query.question import FADED_FIRST, IMPORTANCE, NEWEST, OLDEST, PRIORITY
+from smp.query.question import (
+    ACCESS,
+    FADED_FIRST,
+    IMPORTANCE,
+    LEAST_USED_FIRST,
+    MILDEST_FIRST,
+    NEWEST,
+    OLDEST,
+    PRIORITY,
+    SEVERITY,
+    UNIMPORTANT_FIRST,
+)
 from smp.query.ranking import Ranking
 from smp.store.away_session import of_archive
 from smp.store.cold_memories import cold_fold, cold_path, present_path
@@ -89,7 +101,9 @@ def with_archived(store: FileStore, question: Question, policy: Policy, ask: Cal
     there = _away(store, wide, policy)
     from heapq import merge  # keeps the order of each: a page must not depend on how many pages there are
 
-    every = list(merge(here, there, key=_ORDERS.get(question.sort, _by_relevance)))
+    if question.aggregations:
+        raise InvalidQuery("aggregations: not possible together with include_archived.", field="aggregations")
+    every = list(merge(here, there, key=_order_of(question)))
     hits = every[question.offset : question.offset + question.limit]
     more = here.more or there.more or len(every) > question.offset + question.limit
     found = {hit.record.session for hit in there}  # what was archived meanwhile was found there
@@ -186,6 +200,24 @@ def _added(one: dict[str, dict[str, int]], other: dict[str, dict[str, int]]) -> 
     return found
 
 
+def _order_of(question: Question) -> Callable[[Hit], tuple[Any, ...]]:
+    """The order of a question over hits; of equals the newest first."""
+    if not question.then:
+        return _ORDERS.get(question.sort, _by_relevance)
+    keys = [_ORDERS.get(each, _by_relevance) for each in (question.sort, *question.then)]
+    return lambda hit: (*(key(hit)[0] for key in keys), -hit.record.created.timestamp())
+
+
+def _severity(hit: Hit) -> int:
+    level = level_of(getattr(hit.record, "severity", None))
+    return 0 if level is None else level + 1
+
+
+def _uses(hit: Hit) -> int:
+    count = hit.record.access.get("count") if isinstance(hit.record.access, dict) else 0
+    return count if type(count) is int else 0
+
+
 def _by_relevance(hit: Hit) -> tuple[Any, ...]:
     return -hit.relevance, -hit.record.created.timestamp()
 
@@ -196,6 +228,14 @@ _ORDERS: dict[str, Callable[[Hit], tuple[Any, ...]]] = {
     PRIORITY: lambda hit: (-hit.priority, -hit.record.created.timestamp()),
     FADED_FIRST: lambda hit: (hit.priority, -hit.record.created.timestamp()),
     IMPORTANCE: lambda hit: (-_number(hit.record.importance), -hit.record.created.timestamp()),
+    UNIMPORTANT_FIRST: lambda hit: (
+        2.0 if hit.record.importance is None else _number(hit.record.importance),
+        -hit.record.created.timestamp(),
+    ),
+    SEVERITY: lambda hit: (-_severity(hit), -hit.record.created.timestamp()),
+    MILDEST_FIRST: lambda hit: (_severity(hit) or 6, -hit.record.created.timestamp()),
+    ACCESS: lambda hit: (-_uses(hit), -hit.record.created.timestamp()),
+    LEAST_USED_FIRST: lambda hit: (_uses(hit), -hit.record.created.timestamp()),
 }
 
 

@@ -30,6 +30,7 @@ from smp.files.layouts.layout import PRIVATE
 from smp.files.lock import SessionLock
 from smp.model import ids
 from smp.model.time import to_moment
+from smp.store.foreign_archives import foreign_archive, how_to_restore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -331,6 +332,10 @@ def why_not_here(store: FileStore, session: str) -> SMPError:
         )
     deleted = shelf.deleted(session)
     hint = f"It was deleted; `smp session undelete {session}` brings it back." if deleted else ""
+    foreign = None if deleted else foreign_archive(store.disk, store.root, session)
+    if foreign is not None:
+        restoring = how_to_restore(foreign, store.root, store.layout, session)
+        hint = f"Another program archived it in {foreign}, which SMP does not read. {restoring}"
     return SessionNotFound(
         f"No session {session} in {store.root}. {hint or '`smp session list` shows those that are there.'}",
         session=session,

@@ -12,6 +12,7 @@ from math import isfinite
 
 from smp.errors import InvalidRecord, SizeLimitExceeded
 from smp.model import ids
+from smp.model.foreign_fields import understood
 from smp.model.time import parse
 from smp.model.types import CONFIDENCE_WORDS, KINDS, Kind, kind_of
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     Planned = tuple[str, str, Check]  # the caller's name of a field, SMP's own, what to ask of it
 
 DEPTH_LIMIT = 28  # every layout has room for them: what is around a field takes up to four levels more
+_BESIDE, _BESIDE_BYTES = ("author", "author_kind", "role", "kind"), 1024  # who said it does not count as content
 INTEGER_BITS_LIMIT = 2000  # 600 digits; Python itself refuses to write and read much longer ones
 _GIVEN_BY_SMP = frozenset(["session", "session_id", "type", "revision", "schema", "checksum", "updated", "updated_by"])
 _NESTED = ("data", "content")  # two of the designs put a type's fields into an inner object
@@ -46,6 +48,7 @@ def draft(kind: Kind, given: Mapping[str, Any], content_limit_bytes: int) -> Dra
     """Check what a caller gives for a new memory."""
     if "data" in given or "content" in given:
         given = _flat(kind, given)
+    given = understood(kind, given)
     data = fields(kind, given, content_limit_bytes)
     memory_id = ids.check(data.pop("id"), "id") if "id" in data else None
     created = data.pop("created") if "created" in data else None
@@ -334,7 +337,10 @@ _CHECKS_OF = {
 
 
 def _check_size(kind: Kind, data: dict[str, Any], limit_bytes: int) -> None:
-    size = _weight({name: value for name, value in data.items() if name not in ("id", "created")})
+    content = {name: value for name, value in data.items() if name not in ("id", "created")}
+    size = sum(map(_weight, content.values()))
+    if size > limit_bytes:
+        size -= min(_BESIDE_BYTES, sum(_weight(content[name]) for name in _BESIDE if name in content))
     if size > limit_bytes:
         raise SizeLimitExceeded(
             f"{kind.text}: this {kind.name} has {size:,} bytes of content; {limit_bytes:,} are allowed per memory "

@@ -7,7 +7,7 @@ import os
 from smp.cli.arguments import assignment
 from smp.cli.render import paint, plural, table, value_text
 from smp.config import DEFAULT_ROOTS, SETTINGS
-from smp.nearest import not_through_a_link
+from smp.nearest import is_store, not_through_a_link, store_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def run_init(call: Call) -> None:
     from smp.memory import open_memory
 
     root = call.root or not_through_a_link(_root_below(call.options.folder, call.options.layout))
-    known = os.path.exists(os.path.join(root, "config.json"))
+    known = is_store(root)
     call.use(open_memory(root, layout=call.options.layout))
     memory = call.memory
     facts: dict[str, Any] = {"root": memory.root, "layout": memory.layout, "created": not known}
@@ -66,9 +66,9 @@ def run_init(call: Call) -> None:
 
 def _root_below(folder: str, layout: str | None) -> str:
     """The store that a folder has already, else where its store belongs."""
-    for root in dict.fromkeys(DEFAULT_ROOTS.values()):
-        if os.path.exists(os.path.join(folder, root, "config.json")):
-            return os.path.join(folder, root)
+    found = store_in(os.path.realpath(folder)) if os.path.isdir(folder) else None
+    if found is not None:
+        return found
     return os.path.join(folder, DEFAULT_ROOTS[layout or "jsonl"])
 
 
@@ -203,6 +203,12 @@ def _settings(call: Call) -> Config:
 def _settings_table(call: Call, rows: list[dict[str, Any]]) -> Iterator[str]:
     cells = [(row["name"], value_text(row["value"]), row["source"], row["about"]) for row in rows]
     yield from table(("setting", "value", "from", "about"), cells, call.screen.width)
+    unused = _settings(call).unused
+    if unused:
+        from smp.design_settings import report
+
+        yield ""
+        yield report(unused)
 
 
 def _known(call: Call, name: str) -> str:

@@ -6,7 +6,15 @@ import json
 
 from smp.files.dialect import Dialect
 from smp.files.json_lines import JsonLines
-from smp.files.layouts.layout import Layout, build_info, context_fields, engine_fields, take
+from smp.files.layouts.layout import (
+    Layout,
+    build_info,
+    context_fields,
+    engine_fields,
+    own_settings,
+    take,
+    without_figures,
+)
 from smp.model.types import KINDS
 
 TYPE_CHECKING = False
@@ -64,7 +72,7 @@ def encode_head(fields: Fields, info: SessionInfo, context_name: str, agents_nam
     fields[context_name] = context_fields(info)
     if info.config:
         fields["config"] = info.config
-    fields.update(info.other)
+    fields.update(without_figures(info.other))
     fields["smp"] = engine_fields(info)
     return (json.dumps(fields, ensure_ascii=False, indent=2) + "\n").encode()
 
@@ -79,6 +87,6 @@ def decode_head(data: bytes, session: str, context_name: str, agents_name: str) 
     agents = take(fields, agents_name, list, [])
     status = take(fields, "status", str, "active")
     context = take(fields, context_name, dict, {})
-    config = take(fields, "config", dict, {})
+    config = own_settings(fields)
     engine = take(fields, "smp", dict, {})
     return build_info(session, created, engine, context, fields, user=user, agents=agents, status=status, config=config)

@@ -23,6 +23,20 @@ if TYPE_CHECKING:
     from smp.model.entry import Entry
 
 PRIVATE = ".smp"  # SMP's own folder: locks, journal, quarantine. Nothing in it is a memory but what was set aside.
+# Figures that the designs keep in a head: SMP computes them when asked, so a head that it writes has none that could be stale.
+FIGURES = frozenset(
+    (
+        "updated_at",
+        "last_accessed",
+        "statistics",
+        "storage",
+        "decay",
+        "total_entries",
+        "total_size_bytes",
+        "last_compaction",
+    )
+)
+OVERRIDES = ("decay_config", "compaction_config", "privacy_config")  # settings of a session in the designs
 OVERVIEWS = "indexes"  # made from the memories for people to read, see `smp.store.overview_files`
 
 
@@ -118,6 +132,16 @@ def engine_fields(info: SessionInfo) -> Fields:
     if info.generation:
         fields.update(generation=info.generation, seq=info.seq, numbers=dict(info.numbers))
     return fields
+
+
+def without_figures(other: Fields) -> Fields:
+    return {name: value for name, value in other.items() if name not in FIGURES}
+
+
+def own_settings(fields: Fields) -> Fields:
+    """The settings in a head: `config`, and what the designs call by other names."""
+    config = take(fields, "config", dict, {})
+    return {**{name: fields.pop(name) for name in OVERRIDES if isinstance(fields.get(name), dict)}, **config}
 
 
 def take(fields: Fields, name: str, kind: type, default: Any) -> Any:

@@ -8,8 +8,17 @@ from __future__ import annotations
 
 import os
 
+from smp.files.agent_state_yaml import AgentStateYaml
 from smp.files.dialect import Dialect
-from smp.files.layouts.layout import Layout, build_info, context_fields, engine_fields, take
+from smp.files.layouts.layout import (
+    Layout,
+    build_info,
+    context_fields,
+    engine_fields,
+    own_settings,
+    take,
+    without_figures,
+)
 from smp.files.markdown_blocks import MarkdownBlocks
 from smp.files.yaml_list import YamlList, load_mapping
 from smp.files.yaml_text import emit_mapping
@@ -24,6 +33,7 @@ if TYPE_CHECKING:
     from smp.model.session_info import SessionInfo
 
 _STATES, _ARTIFACTS = "agent-states", "artifacts"
+_PEOPLE = "participants"  # what else a head says of who takes part
 _LISTS = {
     f"{kind.file}.yaml": kind.name
     for kind in KINDS.values()
@@ -35,7 +45,7 @@ _TITLES = {"decisions.yaml": "Decisions", "findings.yaml": "Findings", "preferen
 
 _TURNS = MarkdownBlocks(label="Turn", time_key="timestamp", body_key="content", id_prefix="TURN")
 _ARTIFACT = MarkdownBlocks(label="Artifact", time_key="timestamp", body_key="content", id_prefix="ART")
-_STATE = YamlList("agent_state")
+_STATE = AgentStateYaml()
 _CODECS = {file: YamlList(file.partition(".")[0]) for file in _LISTS}
 
 
@@ -103,12 +113,14 @@ class MarkdownLayout(Layout):
         return f"{_TITLES.get(file, file.partition('.')[0].capitalize())} of {session}"
 
     def encode_info(self, info: SessionInfo) -> bytes:
-        participants = {"user_id": info.user, "agents": [{"agent_id": name} for name in info.agents]}
+        known = info.other.get(_PEOPLE) or {}
+        agents = [{"agent_id": name, **known.get("agents", {}).get(name, {})} for name in info.agents]
+        participants = {**known, "user_id": info.user, "agents": agents}
         session = {"id": info.id, "created_at": info.created_text, "status": info.status, "participants": participants}
         session["context"] = context_fields(info)
         if info.config:
             session["config"] = info.config
-        session.update(info.other)
+        session.update({name: value for name, value in without_figures(info.other).items() if name != _PEOPLE})
         session["smp"] = engine_fields(info)
         return (
             f"# The head of session {info.id}. SMP format 1; edit it as you like.\n"
@@ -121,13 +133,23 @@ class MarkdownLayout(Layout):
             raise ValueError("the key `session:` is missing")
         fields.pop("id", None)
         people = take(fields, "participants", dict, {})
-        agents = [item.get("agent_id") if isinstance(item, dict) else item for item in take(people, "agents", list, [])]
+        items = take(people, "agents", list, [])
+        agents = [item.get("agent_id") if isinstance(item, dict) else item for item in items]
         created = take(fields, "created_at", str, None)
         status = take(fields, "status", str, "active")
         context = take(fields, "context", dict, {})
-        config = take(fields, "config", dict, {})
+        config = own_settings(fields)
         engine = take(fields, "smp", dict, {})
         user = take(people, "user_id", str, None)
+        details = {item["agent_id"]: _details(item) for item in items if isinstance(item, dict) and _details(item)}
+        if people or details:
+            fields[_PEOPLE] = {**people, "agents": details}
         return build_info(
             session, created, engine, context, fields, user=user, agents=agents, status=status, config=config
         )
+
+
+def _details(agent: dict[str, object]) -> dict[str, object]:
+    """What a head says of an agent, without its name and without figures that could be stale."""
+    skipped = ("agent_id", "message_count", "last_active")
+    return {name: value for name, value in agent.items() if name not in skipped} if "agent_id" in agent else {}

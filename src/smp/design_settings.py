@@ -1,0 +1,162 @@
+"""Settings of the original designs (001 §6, §7 and §9, 003 §9, 004 §7) as SMP's own. Pure.
+
+Each key of a design is either translated, or known and without effect here: such a key stays in the file, `Config.unused` names
+it, and it is reported once. A key whose value says what SMP does anyway (`compression.enabled: false`) is not reported. Where a
+file has a setting under SMP's own name as well, that one holds.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_TYPES = {"conversation": "conversation", "decision": "decision", "finding": "finding", "preference": "preference"}
+_PLURALS = {"decisions": "decision", "findings": "finding", "preferences": "preference"}
+_HALF_LIVES = ("conversation", "decision", "finding", "other")
+_NEVER_HOURS = 10_000_000  # the longest half-life
+
+_SAME = {
+    "privacy.auto_purge": "retention.enabled",
+    "privacy_config.auto_redaction.enabled": "privacy.redaction.enabled",
+    "privacy_config.auto_redaction.patterns": "privacy.redaction.patterns",
+    "privacy_config.auto_redaction.replacement": "privacy.redaction.replacement",
+    "privacy.auto_redaction.enabled": "privacy.redaction.enabled",
+    "privacy.auto_redaction.patterns": "privacy.redaction.patterns",
+    "privacy.auto_redaction.replacement": "privacy.redaction.replacement",
+    "privacy_config.auto_purge.enabled": "retention.enabled",
+    "storage.auto_compact": "compaction.enabled",
+    "compaction_config.auto_compact": "compaction.enabled",
+    "decay.min_decay_factor": "decay.minimum_factor",
+    "decay_config.min_decay_factor": "decay.minimum_factor",
+    "decay_config.minimum_decay_factor": "decay.minimum_factor",
+    "decay_config.enabled": "decay.enabled",
+    "quota_policy.warning_threshold_pct": "storage.warning_percent",
+    "quota_policy.critical_threshold_pct": "storage.critical_percent",
+    **{f"privacy.retention_days.{name}": f"retention.days.{name}" for name in _TYPES},
+    **{
+        f"privacy_config.retention_limits.{name}_days": f"retention.days.{kind}"
+        for name, kind in {**_TYPES, **_PLURALS}.items()
+    },
+    **{f"decay_config.{name}.decay_rate": f"decay.rates.{name}" for name in _TYPES},
+    **{f"decay_config.{name}.half_life_hours": f"decay.half_life_hours.{name}" for name in _TYPES},
+    **{f"decay.type_specific.{name}.half_life_hours": f"decay.half_life_hours.{name}" for name in _TYPES},
+}
+_SHARES = {"storage.compaction_threshold": 1, "compaction_config.threshold": 1, "compaction.keep_percentage": -1}
+_COMPUTED = (
+    *_SHARES,
+    "compaction.trigger_threshold_mb",
+    "quota_policy.max_session_size_bytes",
+    "decay_config.half_life_hours",
+    *(f"decay.type_specific.{name}.decay_enabled" for name in _TYPES),
+)
+# Known, without effect here: the values that say what SMP does anyway, or none.
+_WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
+    "storage.root_path": (".bmad/memory",),
+    "storage.root_directory": ("./memory", "memory"),
+    "storage.format": ("jsonl",),
+    "storage.encoding": ("utf-8",),
+    "storage.compression.enabled": (False,),
+    "storage.compression.algorithm": ("gzip",),
+    "concurrency.lock_retry_interval_ms": (),
+    "concurrency.max_concurrent_writes": (),
+    "concurrency.max_retries": (),
+    "concurrency.retry_backoff_ms": (),
+    "indexing.enabled": (True,),
+    "indexing.update_strategy": ("incremental",),
+    "indexing.rebuild_threshold_writes": (),
+    "indexing.cache_size_mb": (),
+    "decay.update_interval_hours": (),
+    "decay.update_interval_minutes": (),
+    "decay_config.update_interval_hours": (),
+    "compaction.strategy": ("relevance_based",),
+    "privacy.audit_deletions": (True,),
+    "privacy_config.auto_purge.schedule_cron": (),
+    "performance.batch_write_size": (),
+    "performance.batch_write_interval_ms": (),
+    "performance.index_cache_ttl_seconds": (),
+    "performance.lazy_load": (True,),
+    "performance.cache_size": (),
+    "performance.index_in_memory": (),
+    "integrity.enable_checksums": (True,),
+    "integrity.checksum_algorithm": ("sha256",),
+}
+_KEYS = frozenset((*_SAME, *_COMPUTED, *_WITHOUT_EFFECT))
+_SECTIONS = frozenset(key[:at] for key in _KEYS for at, character in enumerate(key) if character == ".")
+
+
+class DesignSettings:
+    """The settings of a design in one file, session or argument, collected key by key."""
+
+    def __init__(self) -> None:
+        self.translated: dict[str, tuple[str, Any]] = {}  # by SMP's name: the design's name, the value
+        self.unused: list[str] = []
+        self._numbers: dict[str, float] = {}
+
+    @staticmethod
+    def knows(path: str) -> bool:
+        return path in _KEYS
+
+    @staticmethod
+    def is_section(path: str) -> bool:
+        return path in _SECTIONS
+
+    def take(self, path: str, value: Any) -> str | None:
+        """Take a key in. Returns what is allowed if the value cannot be understood."""
+        if path in _SAME:
+            self.translated[_SAME[path]] = path, value
+        elif path in _WITHOUT_EFFECT:
+            if value not in _WITHOUT_EFFECT[path]:
+                self.unused.append(path)
+        elif path.endswith(".decay_enabled"):
+            return self._take_switch(path, value)
+        elif isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e12:
+            return "a number above 0"
+        elif path in _SHARES and value > 1:
+            return "a number from 0 to 1"
+        else:
+            self._numbers[path] = value
+        return None
+
+    def _take_switch(self, path: str, value: Any) -> str | None:
+        if not isinstance(value, bool):
+            return "true or false"
+        kind = path.split(".")[2]
+        if not value:
+            self.translated[f"decay.half_life_hours.{kind}"] = path, _NEVER_HOURS
+        return None
+
+    def finish(self, own: dict[str, Any]) -> dict[str, tuple[str, Any]]:
+        """All that was translated, without what is given under SMP's own name."""
+        for path, number in self._numbers.items():
+            for name, value in self._computed(path, number, own):
+                self.translated.setdefault(name, (path, value))
+        halved = [path for name, (path, _) in self.translated.items() if name.startswith("decay.half_life_hours.")]
+        if halved:
+            both = any(
+                name.startswith("decay.rates.") and path.startswith("decay_config.")
+                for name, (path, _) in self.translated.items()
+            )
+            self.translated.setdefault("decay.policy", (halved[0], "boosted" if both else "half-life"))
+        return {name: each for name, each in self.translated.items() if name not in own}
+
+    @staticmethod
+    def _computed(path: str, number: float, own: dict[str, Any]) -> list[tuple[str, Any]]:
+        if path in _SHARES:
+            if _SHARES[path] < 0:
+                return [("storage.gentle_percent", round(100 - 100 * number, 6))]
+            return [("storage.warning_percent", round(100 * number, 6))]
+        if path == "compaction.trigger_threshold_mb":
+            share = 100 * number / float(own.get("storage.max_session_size_mb", 10))
+            return [("storage.warning_percent", round(min(share, 100.0), 6))]
+        if path == "quota_policy.max_session_size_bytes":
+            return [("storage.max_session_size_mb", number / (1024 * 1024))]
+        return [(f"decay.half_life_hours.{name}", number) for name in _HALF_LIVES]
+
+
+def report(unused: list[tuple[str, str]]) -> str:
+    """One line about settings without an effect."""
+    keys = ", ".join(key for _, key in unused)
+    return (
+        f"Settings of a design that have no effect in SMP ({unused[0][0]}): {keys}. They are kept; see docs/designs.md."
+    )
