@@ -1,6 +1,6 @@
 """What are the bytes? A YAML file with one list of entries, such as decisions.yaml.
 
-    # Decisions of this session. SMP format 1; add, edit or remove entries as you like, newest last.
+    # Decisions of this session. SMP format 1; add, edit or remove entries as you like, newest last; ids and times are filled in.
     decisions:
 
       - id: DEC-0001
@@ -71,7 +71,7 @@ class YamlList:
 
     def header(self, title: str) -> bytes:
         title = " ".join(title.split()).rstrip(".")
-        about = f"# {title}. SMP format 1; add, edit or remove entries as you like, newest last."
+        about = f"# {title}. SMP format 1; add, edit or remove entries as you like, newest last; ids and times are filled in."
         return f"{about}\n{self._key}:\n".encode()
 
     def encode(self, fields: Fields) -> bytes:

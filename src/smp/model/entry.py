@@ -28,6 +28,7 @@ class Entry:
         "data",
         "file",
         "id",
+        "lacks",
         "line",
         "op",
         "place",
@@ -74,6 +75,7 @@ class Entry:
         self.state = state
         self.file = file
         self.line = line
+        self.lacks: tuple[str, ...] = ()  # "id", "time": not in the file; typed by hand, see `smp.files.typed_entries`
         self.place = (0, 0)  # where it stands in its file, from byte to byte
 
     @property
@@ -86,7 +88,7 @@ class Entry:
         twin = Entry(self.op, self.type, self.id, self.at, self.data, self.seq, tx=self.tx, by=self.by)
         twin.revision, twin.schema, twin.state = self.revision, self.schema, self.state
         twin.file, twin.line, twin.place = self.file, self.line, self.place
-        twin.uid, twin.uids = self.uid, self.uids
+        twin.uid, twin.uids, twin.lacks = self.uid, self.uids, self.lacks
         return twin
 
     def __repr__(self) -> str:

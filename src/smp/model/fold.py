@@ -160,7 +160,7 @@ class Fold:
             entry = self._renamed(entry)
         self.trails[entry.id] = Trail(entry)
         prefix, number = ids.parts_of(entry.id)
-        if number > self.numbers.get(prefix, 0) and prefix in PREFIXES:
+        if number > self.numbers.get(prefix, 0) and prefix in PREFIXES and "id" not in entry.lacks:
             self.numbers[prefix] = number
         if "idempotency_key" in entry.data or entry.type == "preference":
             self._know_key(entry)
@@ -206,7 +206,7 @@ class Fold:
             file=entry.file,
             line=entry.line,
         )
-        twin.place, twin.uid, twin.uids = entry.place, entry.uid, entry.uids
+        twin.place, twin.uid, twin.uids, twin.lacks = entry.place, entry.uid, entry.uids, entry.lacks
         return twin
 
     def _amend(self, entry: Entry) -> None:

@@ -152,7 +152,9 @@ def _quarantine_problem(path: str) -> Problem:
 
 def repair(session: FileSession) -> Report:
     """Put right what can be, set the rest aside, and say what was done."""
+    session.writer.completed.clear()
     actions: list[str] = session.exclusively("repairing", lambda: _Repair(session).run())
+    actions = session.writer.completed + actions
     report = validate(session)
     return Report(report.problems, report.checked, actions)
 
@@ -260,8 +262,10 @@ class _Repair:
         if "duplicate_id" in problems:
             return self._renumbered(name, piece)
         if piece.state == EDITED:
-            self._act(name, piece.line, f"{piece.fields.get('id')} was edited by hand; signed again as it stands")
             entry = self._entry(name, piece)
+            if entry.lacks:
+                return data  # gets its id when the files are settled
+            self._act(name, piece.line, f"{entry.id} was edited by hand; signed again as it stands")
             if entry.op != PUT:  # a change or a deletion has no room for what SMP does not know
                 self._aside.append((name, data))
             return self._encoded(name, piece, entry)

@@ -469,7 +469,7 @@ class Indexer:
         fresh = [trail.first for trail in fold.trails.values()] + [
             entry for entries in fold.orphans.values() for entry in entries
         ]
-        if any(entry.seq <= known.seq for entry in fresh):
+        if any(entry.seq <= known.seq or entry.lacks for entry in fresh):
             return False
         number = known.number
         if index.rows.has_any(number, list(fold.trails)):

@@ -80,6 +80,8 @@ class RecordReader:
                 entry = layout.dialect.decode(pieces[0].fields, layout.kind_of(file), pieces[0].state, path, 0, 0)
             except (OSError, SMPError):
                 return None
+            if entry.lacks:
+                return None  # its id and time follow from the whole session
             if entry.id != row.id and not row.id.startswith(entry.id + "-dup"):
                 return None
             entry.place = (start, start + length)

@@ -246,7 +246,7 @@ def test_a_whole_file_is_valid_yaml_and_looks_as_documented() -> None:
     )
     text = (HEADER + codec.encode(fields)).decode()
     assert text[: text.rindex("sha256:")] == (
-        "# Decisions of this session. SMP format 1; add, edit or remove entries as you like, newest last.\n"
+        "# Decisions of this session. SMP format 1; add, edit or remove entries as you like, newest last; ids and times are filled in.\n"
         "decisions:\n\n"
         "  - id: DEC-0001\n"
         "    seq: 1\n"

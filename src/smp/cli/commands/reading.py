@@ -84,6 +84,7 @@ def state_of(record: Record) -> str:
     words = [data.get("severity"), record.status if record.type == "finding" else data.get("status")]
     words += ["pinned"] if record.pinned else []
     words += ["edited by hand"] if record.edited else []
+    words += ["typed in by hand"] if record.typed_by_hand else []
     return ", ".join(str(word) for word in words if word)
 
 
@@ -117,6 +118,7 @@ _IN_THE_TITLE = (
     "author_kind",
     "pinned",
     "deleted",
+    "typed_by_hand",
 )
 
 
@@ -125,7 +127,8 @@ def _shown(call: Call, record: Record) -> Iterator[str]:
     pinned = "  " + paint("yellow", "pinned") if record.pinned else ""
     yield f"{paint('bold', record.id)}  {record.type} in session {record.session}{pinned}"
     by = f" by {record.author}" if record.author else ""
-    yield paint("dim", f"{time_text(data['created'])} UTC{by}")
+    typed = ", typed in by hand" if record.typed_by_hand else ""
+    yield paint("dim", f"{time_text(data['created'])} UTC{by}{typed}")
     if record.revision > 1:
         who = f" by {record.updated_by}" if record.updated_by else ""
         yield paint("dim", f"{time_text(data['updated'])} UTC{who}, revision {record.revision}")
