@@ -13,6 +13,7 @@ from smp.edge import with_own_errors
 from smp.errors import InvalidRecord, MemoryNotFound, SessionCorrupt, StorageCorrupt
 from smp.exporting import ExportingSession
 from smp.model.fold import Fold
+from smp.model.record import Records
 from smp.model.report import Report, Stats
 from smp.model.time import parse, to_moment, to_text
 from smp.model.types import kind_of
@@ -235,9 +236,7 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
         record: Record | None = self._files.view(look)
         return record
 
-    def records(
-        self, type: str | None = None, *, last: int | None = None, include_deleted: bool = False
-    ) -> list[Record]:
+    def records(self, type: str | None = None, *, last: int | None = None, include_deleted: bool = False) -> Records:
         """All memories, or those of one type, oldest first; `last=20` gives the newest 20 without reading a large session."""
         kind = kind_of(type).name if type is not None else None
         if last is not None and not hasattr(last, "__index__"):
@@ -250,7 +249,7 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
             found: list[Record] = self._files.view_tail(kind, last, look)
         else:
             found = self._files.view(look)
-        return found
+        return Records(found, self._files.unreadable())
 
     def __iter__(self) -> Any:
         return iter(self.records())
@@ -297,6 +296,7 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
                 "files": sizes,
                 "quota_bytes": quota,
                 "utilisation": round(total / quota, 4),
+                "problems": len(self._files.unreadable()),
             }
         )
 

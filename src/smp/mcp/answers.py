@@ -33,6 +33,7 @@ class Recalled(Answer):
     recalled: str
     items: list[Item]
     next_offset: int | None = None
+    problems: list[str] | None = None
     end: str
 
 
@@ -48,6 +49,7 @@ class Text(Answer):
     recalled: str
     text: str
     cut: bool | None = None
+    problems: list[str] | None = None
     end: str
 
 

@@ -52,7 +52,8 @@ def recall(caller: Caller, given: arguments.Recall) -> Reply:
     lines = [_line(item) for item in items] or ["Nothing found."]
     if after is not None:
         lines.append(f"(more: offset {after})")
-    return recalled({"items": items, "next_offset": after}, "\n".join(lines))
+    problems, remarks = caller.desk.problem_lines(hits.problems)
+    return recalled({"items": items, "next_offset": after, "problems": problems}, "\n".join([*lines, *remarks]))
 
 
 def get(caller: Caller, given: arguments.Get) -> Reply:
@@ -98,9 +99,11 @@ def context(caller: Caller, given: arguments.Context) -> Reply:
         max_tokens=given.max_tokens,
         counter=_as_json,
     )
-    reply = recalled({"text": inside(made.text)}, "Nothing to recall.")
+    problems, remarks = caller.desk.problem_lines(made.problems)
+    reply = recalled({"text": inside(made.text), "problems": problems}, "Nothing to recall.")
     if made.text:
         reply.text = made.text  # it is fenced already
+    reply.text = "\n".join([reply.text, *remarks])
     return reply
 
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp.model.record import Record
+    from smp.model.report import Problem
 
 
 class Hit:
@@ -85,8 +86,10 @@ class Hits(list[Hit]):
         more: bool = False,
         counts: dict[str, dict[str, int]] | None = None,
         left_out: list[LeftOut] | None = None,
+        problems: list[Problem] | None = None,
     ) -> None:
         super().__init__(hits)
+        self.problems = problems or []  # entries of the sessions asked for that could not be read
         self.left_out = left_out or []  # sessions of which nothing is here, because they were put away meanwhile
         self.more = more  # whether there are further ones behind these
         self.counts = counts or {}  # of all that match, by what was asked for: {"type": {"decision": 3}}

@@ -14,10 +14,12 @@ from smp.model.types import CONFIDENCE_WORDS, SCHEMA
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
     from typing import Any
 
     from smp.model.entry import Entry
+    from smp.model.report import Problem
 
 
 class Field:
@@ -210,6 +212,16 @@ class Record:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id} r{self.revision}: {self.text[:60]!r})"
+
+
+class Records(list[Record]):
+    """Memories of a session; `problems` names entries that could not be read and are missing here."""
+
+    problems: list[Problem]
+
+    def __init__(self, records: Iterable[Record] = (), problems: list[Problem] | None = None) -> None:
+        super().__init__(records)
+        self.problems = problems or []
 
 
 _TEXT_FIELDS = (

@@ -65,7 +65,11 @@ class Query:
         if question.include_related:
             self._add_related(hits)
         counts = self._counts()
-        return Hits(hits, more=len(page) >= wanted, counts=counts, left_out=list(self._finder.left_out.values()))
+        finder = self._finder
+        problems = finder.problems(question.sessions)
+        return Hits(
+            hits, more=len(page) >= wanted, counts=counts, left_out=list(finder.left_out.values()), problems=problems
+        )
 
     # -- which ones
 

@@ -26,7 +26,7 @@ from smp.index.index import Index, current_folder, discard
 from smp.index.rows import Busy, Unusable
 from smp.model import ids
 from smp.model.fold import Trail
-from smp.store import meanings
+from smp.store import meanings, unreadable
 from smp.store.finder import Finder
 from smp.store.looks import Looks
 from smp.store.record_reader import RecordReader
@@ -406,6 +406,7 @@ class Indexer:
         if not store.layout.exists(store.disk, store.root, name):
             if known is not None:
                 index.remove(known)
+                unreadable.keep(index, name, (), grown=False)
             self._looks.forget(name)
             self._indexed.discard(name)
             return 0
@@ -428,6 +429,9 @@ class Indexer:
             known.whole = not reader.fold.orphans
             known.seq = 0
             size = 0
+            unreadable.keep(index, name, reader.problems(), grown=False)
+        else:
+            unreadable.keep(index, name, reader.problems(), grown=True)
         known.seq = max(known.seq, reader.fold.seq)
         known.files = dict(reader.cursors())
         index.rows.save_session(known)

@@ -63,6 +63,8 @@ def _answer(call: Call, ask: Ask, words: str) -> None:
     data: dict[str, Any] = {"hits": [hit.to_dict() for hit in hits], "more": hits.more, "counts": hits.counts}
     if hits.left_out:
         data["left_out"] = [each._asdict() for each in hits.left_out]
+    if hits.problems:
+        data["problems"] = [each.to_dict() for each in hits.problems]
     call.answer(data, _told(call, hits, asked, ask, words))
 
 
