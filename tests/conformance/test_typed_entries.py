@@ -272,3 +272,15 @@ def test_conversion_keeps_typed_entries(tmp_path: Path, layout: str) -> None:
     memory = smp.open(tmp_path)
     memory = memory.convert("jsonl" if layout != "jsonl" else "markdown")
     assert memory.session("s1").get("DEC-0004").decision == TEXT
+
+
+def test_signed_entry_that_lost_its_id_is_damage_and_not_a_new_memory(tmp_path: Path, layout: str) -> None:
+    filled(tmp_path, layout)
+    path = decisions_file(tmp_path, layout)
+    text = path.read_text()
+    mark = "- id: DEC-0002" if layout == "markdown" else '"id":"DEC-0002"'
+    path.write_text(text.replace(mark, mark.replace("id", "ie")))
+    session = opened(tmp_path)
+    assert texts(session) == ["Use OAuth", "Use Python"]
+    (problem,) = [each for each in session.validate().problems if each.severity == "error"]
+    assert "checksum" in problem.message

@@ -152,6 +152,12 @@ class Dialect:
         if not trusted:
             if op == PUT:
                 lacks = tuple(name for name, value in (("id", memory_id), ("time", at)) if value is None or value == "")
+                if lacks and state != "unsigned":  # SMP wrote it with both: it is damaged, not a new memory
+                    raise InvalidRecord(
+                        f"{lacks[0]}: missing in an entry with a checksum. Write it again, or remove the checksum if the "
+                        "entry is new.",
+                        field=lacks[0],
+                    )
             memory_id = "" if "id" in lacks else ids.check(memory_id, "id", ids.LIMIT + 8)
             at = "" if "time" in lacks else parse(at, self.time)
             _check_written_by_hand(kind_name, op, data)

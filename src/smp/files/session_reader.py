@@ -20,8 +20,8 @@ import threading
 import time
 
 from smp.errors import InvalidRecord, StorageCorrupt
+from smp.files import corrections, typed_entries
 from smp.files import notes as notes_file
-from smp.files import typed_entries
 from smp.files.codec import CONFLICT, EDITED, SIGNED, TORN, UNSIGNED
 from smp.files.disk import identity
 from smp.files.journal import Journal, Plan
@@ -287,7 +287,9 @@ class SessionReader:
             if piece.fields is None:
                 code = "conflict" if piece.state == CONFLICT else "damaged"
                 severity = "warning" if piece.state == CONFLICT else "error"
-                state.problems.append(Problem(self._shown(name), piece.line, code, piece.message, severity))
+                text = data[piece.start - start : piece.end - start]
+                message = piece.message if code == "conflict" else corrections.advice(text, piece.line, piece.message)
+                state.problems.append(Problem(shown, piece.line, code, message, severity))
                 continue
             if heads and piece.fields.get("type") == "session":
                 state.heads.append(piece.fields)

@@ -156,12 +156,11 @@ def _completed_text(reader: SessionReader, name: str, entry: Entry, text: bytes)
     codec, dialect = reader.layout.codec_of(name), reader.layout.dialect
     entry = entry.copy()
     entry.uid = entry.uid or _uid(text)
-    if entry.state == "unsigned":
-        fields = {"id": entry.id} if "id" in entry.lacks else {}
-        fields |= {dialect.time: entry.at} if "time" in entry.lacks else {}
-        new = _inserted(text, fields | {"uid": entry.uid}, entry)
-        if _reads_as(reader, name, new, entry):
-            return new
+    fields = {"id": entry.id} if "id" in entry.lacks else {}
+    fields |= {dialect.time: entry.at} if "time" in entry.lacks else {}
+    new = _inserted(text, fields | {"uid": entry.uid}, entry)
+    if _reads_as(reader, name, new, entry):
+        return new
     entry.lacks, entry.schema = (), entry.schema or 1
     fields = dialect.encode(entry, reader.session)
     fields.pop("seq", None)  # it goes on standing, in order, where it stands in the file

@@ -262,10 +262,8 @@ class _Repair:
         if "duplicate_id" in problems:
             return self._renumbered(name, piece)
         if piece.state == EDITED:
+            self._act(name, piece.line, f"{piece.fields.get('id')} was edited by hand; signed again as it stands")
             entry = self._entry(name, piece)
-            if entry.lacks:
-                return data  # gets its id when the files are settled
-            self._act(name, piece.line, f"{entry.id} was edited by hand; signed again as it stands")
             if entry.op != PUT:  # a change or a deletion has no room for what SMP does not know
                 self._aside.append((name, data))
             return self._encoded(name, piece, entry)
