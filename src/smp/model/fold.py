@@ -93,8 +93,11 @@ class Trail:
             twin.append(entry)
         return twin
 
-    def history(self) -> list[dict[str, Any]]:
-        """Who did what, when: each change with its field's value before and after."""
+    def history(self, *, with_edits: bool = True) -> list[dict[str, Any]]:
+        """Who did what, when: each change with its field's value before and after.
+
+        An entry that a person edited in the file has no `by`, because its author did not write it as it stands.
+        """
         steps: list[dict[str, Any]] = []
         now: dict[str, Any] = {}
         revision = 0
@@ -110,6 +113,8 @@ class Trail:
                 now.update(entry.data)
             else:
                 step["reason"] = entry.data.get("reason")
+            if with_edits and entry.state == "edited":
+                step["by"], step["edited_by_hand"] = None, True
             steps.append({"revision": revision, **step})
         return steps
 

@@ -17,7 +17,7 @@ from smp.files.journal import QUARANTINE
 from smp.files.layouts.layout import PRIVATE
 from smp.files.session_reader import SessionReader
 from smp.files.set_aside import MISSING
-from smp.model import ids
+from smp.model import ids, overlaid
 from smp.model.entry import PUT
 from smp.model.report import Problem, Report
 from smp.model.session_info import SessionInfo
@@ -49,6 +49,7 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
     if all(problem.code != "torn" for problem in problems):  # else it is known what is missing
         problems += _missing_problems(reader, max(fold.seq, _seq_in_head(session)), stored_until)
     segment = segment_of(session)
+    problems += [each for trail in fold.trails.values() for each in overlaid.problems_of(trail)]
     problems += _reference_problems(fold, {row.id for row in segment.rows()})
     problems += segment.verify()
     problems += _quarantine_problems(session)

@@ -105,6 +105,17 @@ def run_show(call: Call) -> None:
     """
     record = call.record(call.options.id, include_deleted=call.options.deleted)
     call.answer(record.to_dict(), _shown(call, record))
+    if record.edited:
+        _tell_of_overlaid(call, record)
+
+
+def _tell_of_overlaid(call: Call, record: Record) -> None:
+    """Name hand edits of this memory that have no effect."""
+    from smp.model.overlaid import problems_of
+
+    trail = call.memory.store.session(record.session).view(lambda fold: fold.trails.get(record.id))
+    for problem in problems_of(trail) if trail is not None and not call.options.json else ():
+        call.screen.line(paint("yellow", problem.message))
 
 
 _IN_THE_TITLE = (
@@ -182,7 +193,8 @@ def story(memory_id: str, steps: list[dict[str, Any]]) -> Iterator[str]:
         verb = _VERBS.get(step["op"], step["op"])
         who = f" by {step['by']}" if step["by"] else ""
         revision = f", revision {step['revision']}" if step["op"] in ("put", "change") else ""
-        yield f"{paint('cyan', time_text(step['at']) + ' UTC')}  {verb}{who}{revision}"
+        edited = ", edited by hand since" if step.get("edited_by_hand") else ""
+        yield f"{paint('cyan', time_text(step['at']) + ' UTC')}  {verb}{who}{revision}{edited}"
         if step.get("reason"):
             yield f"  reason: {step['reason']}"
         for name, change in step.get("changes", {}).items():
