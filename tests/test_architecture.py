@@ -41,7 +41,8 @@ MAY_BE_LONGER = {
     "files/disk.py": 490,
     "memory.py": 484,
     "privacy/redact.py": 470,
-    "files/session_writer.py": 520,
+    "files/session_reader.py": 470,
+    "files/session_writer.py": 530,
     "store/indexer.py": 530,
     "contract/writing.py": 560,
 }

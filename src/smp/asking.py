@@ -299,7 +299,7 @@ class Asking:
         hits = self._answer(question)
         others = [hit for hit in hits if record is None or hit.record.ref != record.ref]
         more = hits.more or len(others) > end
-        page = Hits(others[first:end], more=more, counts=hits.counts, left_out=hits.left_out)
+        page = Hits(others[first:end], more=more, counts=hits.counts, left_out=hits.left_out, problems=hits.problems)
         page.archived_not_searched = hits.archived_not_searched
         if track:
             self._note_access(page.records, self._asked_at())

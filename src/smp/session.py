@@ -14,6 +14,7 @@ from smp.errors import InvalidRecord, MemoryNotFound, SessionCorrupt, SessionExi
 from smp.exporting import ExportingSession
 from smp.model import ids
 from smp.model.fold import Fold
+from smp.model.record import Records
 from smp.model.report import Report, Stats
 from smp.model.time import parse, to_moment, to_text
 from smp.model.types import kind_of
@@ -245,9 +246,7 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
         record: Record | None = self._files.view(look)
         return record
 
-    def records(
-        self, type: str | None = None, *, last: int | None = None, include_deleted: bool = False
-    ) -> list[Record]:
+    def records(self, type: str | None = None, *, last: int | None = None, include_deleted: bool = False) -> Records:
         """All memories, or those of one type, oldest first; `last=20` gives the newest 20 without reading a large session."""
         kind = kind_of(type).name if type is not None else None
         if last is not None and not hasattr(last, "__index__"):
@@ -260,7 +259,7 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
             found: list[Record] = self._files.view_tail(kind, last, look)
         else:
             found = self._files.view(look)
-        return found
+        return Records(found, self._files.unreadable())
 
     def __iter__(self) -> Any:
         return iter(self.records())
@@ -311,6 +310,7 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
                 "files": sizes,
                 "quota_bytes": quota,
                 "utilisation": round(total / quota, 4),
+                "problems": len(self._files.unreadable()),
             }
         )
 

@@ -22,6 +22,7 @@ from smp.asking import Asking
 from smp.edge import with_own_errors
 from smp.errors import InvalidRecord, MemoryNotFound, SessionNotFound
 from smp.model import ids
+from smp.model.record import Records
 from smp.model.time import to_text
 from smp.write.batch import id_of
 
@@ -139,16 +140,14 @@ class AgentMemory(AgentWriting, Asking):
         record = self._session.find(id)
         return record if record is not None and self._viewer.sees(record) else None
 
-    def records(
-        self, type: str | None = None, *, last: int | None = None, include_deleted: bool = False
-    ) -> list[Record]:
+    def records(self, type: str | None = None, *, last: int | None = None, include_deleted: bool = False) -> Records:
         """All memories, or those of one type, oldest first."""
         found = self._session.records(type, last=last, include_deleted=include_deleted)
-        seen = [record for record in found if self._viewer.sees(record)]
+        seen = Records((record for record in found if self._viewer.sees(record)), found.problems)
         if last is None or len(seen) == len(found):
             return seen
         every = self._session.records(type, include_deleted=include_deleted)
-        return [record for record in every if self._viewer.sees(record)][-last:]
+        return Records([record for record in every if self._viewer.sees(record)][-last:], every.problems)
 
     def history(self, id: Any) -> list[dict[str, Any]]:
         """What happened to a memory. Revisions that were written while it was hidden are named, without their content."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from smp.agents.reach import Reach
     from smp.agents.seen import SeenFinder
     from smp.memory import Memory
+    from smp.model.report import Problem
     from smp.session import SessionMemory
 
 MAX_TOKENS = 1500
@@ -63,6 +64,7 @@ class Context:
         self.asked = asked  # agent, task, topic, session
         self.at = at
         self.archived_not_searched = 0  # archived sessions from which nothing is recalled
+        self.problems: list[Problem] = []  # entries of the sessions gathered from that could not be read
 
     @property
     def ids(self) -> list[str]:
@@ -70,7 +72,7 @@ class Context:
         return [item.record.ref for item in self.items]
 
     def to_dict(self) -> dict[str, Any]:
-        return {
+        data = {
             **self.asked,
             "at": self.at,
             "tokens": self.tokens,
@@ -79,6 +81,7 @@ class Context:
             "text": self.text,
             **({"archived_not_searched": self.archived_not_searched} if self.archived_not_searched else {}),
         }
+        return {**data, "problems": [each.to_dict() for each in self.problems]} if self.problems else data
 
     def __str__(self) -> str:
         return self.text
@@ -133,19 +136,21 @@ def context(
         reach = Reach(memory.store, name)
     now = memory.now() if at is None else to_moment(parse(at, "at"))
     wanted = Wanted(checked_agent, checked_task, checked_topic, name, turns, now, memory._policy(), reach)
-    text, chosen, home = _recalled(memory, wanted, max_tokens, counter)
+    problems: list[Problem] = []
+    text, chosen, home = _recalled(memory, wanted, max_tokens, counter, problems)
     if track_access and chosen:
         memory._note_access([item.record for item in chosen], memory.now())
     asked = {"agent": checked_agent, "task": checked_task, "topic": checked_topic, "session": home}
     made = Context(text, chosen, (counter or count_tokens)(text), max_tokens, asked, to_text(now))
     made.archived_not_searched = memory.store.archived_count()
+    made.problems = problems
     return made
 
 
 def _recalled(
-    memory: Memory, wanted: Wanted, max_tokens: int, counter: Callable[[str], int] | None
+    memory: Memory, wanted: Wanted, max_tokens: int, counter: Callable[[str], int] | None, problems: list[Problem]
 ) -> tuple[str, list[Item], str | None]:
-    """The text, what is in it, and the session whose ids need no session before them."""
+    """The text, what is in it, and the session whose ids need no session before them. `problems` gets unreadable entries."""
     from smp.agents.fitting import count_tokens, fitted
     from smp.agents.gathering import Gathering
     from smp.agents.seen import SeenStore
@@ -159,6 +164,7 @@ def _recalled(
     def look(finder: SeenFinder) -> tuple[str, list[Item], str | None]:
         gathering = Gathering(finder, wanted)
         gathering.gather()
+        problems[:] = finder.problems(None, wanted.reach.allows if wanted.reach is not None else None)
         if counter is None:
             text, chosen = fitted(gathering.items(), _head(wanted, gathering.home), max_tokens, count_tokens)
         else:  # somebody else's code, which may be slow or fail: not while others wait for the index

@@ -56,7 +56,10 @@ class Call:
         """The store, which must be there: a mistyped folder must not become a new one."""
         if self._memory is None:
             from smp.memory import open_memory
+            from smp.store import unreadable
 
+            unreadable.caller_tells = True
+            unreadable.take_met()
             self._memory = open_memory(self.root, create=False)
             self._tell_of_trust(self._memory)
         return self._memory
@@ -191,6 +194,15 @@ class Call:
     def remark(self, text: str) -> None:
         """Something that a person should know and a program need not."""
         Screen(sys.stderr, may_color=not self.options.no_color).line(text)
+
+    def tell_of_unreadable(self) -> None:
+        """Say on stderr, in one line, that entries of the files could not be read."""
+        if self._memory is not None:
+            from smp.store import unreadable
+
+            problems = unreadable.take_met()
+            if problems:
+                self.remark(unreadable.told(problems))
 
     def waiting(self, text: str) -> Waiting:
         """A block that may take long, and what a person reads meanwhile."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 INTERRUPTED, CLOSED_PIPE, INTERNAL = 130, 141, 70
 _TAKE_A_VALUE = ("--root", "--session", "--author")
 _HELP = ("-h", "--help")
+_REPORT_PROBLEMS = ("validate", "repair", "doctor")  # their answer names each problem
 _OTHER_WORDS = {"search": ["query"], "find": ["query"], "ask": ["query"], "grep": ["query"], "follow": ["watch"]}
 
 _GLOBAL_OPTIONS = """\
@@ -83,7 +84,10 @@ def _run(words: list[str]) -> int:
     _set_up_log(options)
     with Call(options) as call:
         try:
-            return run(call) or 0
+            code = run(call) or 0
+            if name not in _REPORT_PROBLEMS:
+                call.tell_of_unreadable()
+            return code
         except MemoryNotFound as error:
             raise call.with_hint(error) from error
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 
-from smp.files.codec import DAMAGED, UNSIGNED, Piece
+from smp.files.codec import DAMAGED, UNSIGNED, Piece, Stored
 from smp.files.yaml_list import YamlList, load_mapping
 from smp.model import ids
 
@@ -35,10 +35,10 @@ class AgentStateYaml(YamlList):
     def __init__(self) -> None:
         super().__init__(_KEY)
 
-    def _pieces(self, data: bytes) -> list[Piece]:
+    def _pieces(self, data: bytes, stored: Stored) -> list[Piece]:
         found = _MAPPING.search(data)
         if found is None:
-            return super()._pieces(data)
+            return super()._pieces(data, stored)
         start = found.start("body")
         item = _ITEM.search(data, start)
         end = item.start() if item is not None else len(data)
@@ -46,7 +46,8 @@ class AgentStateYaml(YamlList):
         pieces = [
             _state(own + b"\n", start, start + len(own) + 1 if start + len(own) < len(data) else start + len(own))
         ]
-        for piece in super()._pieces(data[end:]) if item is not None else ():
+        rest = (stored[0], stored[1] - end)
+        for piece in super()._pieces(data[end:], rest) if item is not None else ():
             piece.start, piece.end = piece.start + end, piece.end + end
             pieces.append(piece)
         return pieces

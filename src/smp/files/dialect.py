@@ -145,7 +145,10 @@ class Dialect:
     # -- from the file
 
     def decode(self, fields: Fields, kind_hint: str | None, state: str, file: str, line: int, last_seq: int) -> Entry:
-        """The entry in these fields. Raises InvalidRecord naming what is wrong with a hand-written one."""
+        """The entry in these fields. Raises InvalidRecord naming what is wrong with a hand-written one.
+
+        A new memory that a person typed in may have no id and no time: `Entry.lacks` says so, and the reader gives both.
+        """
         trusted = state == "signed"
         kind_name = kind_hint or str(fields.get("type", ""))
         if kind_name not in KINDS:
@@ -154,12 +157,20 @@ class Dialect:
             kind_name = "conversation"  # 000 and 004 do not say it; the memory itself knows better
             fields = {"deleted": True, **fields}
         memory_id = fields.get("id")
-        if not trusted:
-            memory_id = ids.check(memory_id, "id", ids.LIMIT + 8)
         seq = fields.get("seq")
         op, at, by, data = self._parts(fields, kind_name)
+        lacks: tuple[str, ...] = ()
         if not trusted:
-            at = parse(at, self.time)
+            if op == PUT:
+                lacks = tuple(name for name, value in (("id", memory_id), ("time", at)) if value is None or value == "")
+                if lacks and state != "unsigned":  # SMP wrote it with both: it is damaged, not a new memory
+                    raise InvalidRecord(
+                        f"{lacks[0]}: missing in an entry with a checksum. Write it again, or remove the checksum if the "
+                        "entry is new.",
+                        field=lacks[0],
+                    )
+            memory_id = "" if "id" in lacks else ids.check(memory_id, "id", ids.LIMIT + 8)
+            at = "" if "time" in lacks else parse(at, self.time)
             _check_written_by_hand(kind_name, op, data)
         entry = Entry(
             op,
@@ -177,6 +188,8 @@ class Dialect:
             file=file,
             line=line,
         )
+        if lacks:
+            entry.lacks = lacks
         if "uids" in fields and isinstance(fields["uids"], dict):
             entry.uids = {id: _uid(uid) for id, uid in fields["uids"].items()}
         return entry

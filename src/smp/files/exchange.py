@@ -170,13 +170,19 @@ def read(format: str, data: bytes, name: str) -> list[Exported]:
             else:
                 session = sessions[-1]
                 last = session.entries[-1].seq if session.entries else 0
-                session.entries.append(dialect.decode(fields, None, UNSIGNED, name, line, last + 1))
+                session.entries.append(_complete(dialect.decode(fields, None, UNSIGNED, name, line, last + 1)))
                 _check_follows(last, session.entries[-1].seq)
             sessions[-1].edited += state == EDITED
         except InvalidRecord as error:
             _refuse(name, line, error.message)
     _check_whole(sessions, wanted, name, data)
     return sessions
+
+
+def _complete(entry: Entry) -> Entry:
+    if entry.lacks:
+        raise InvalidRecord(f"{entry.lacks[0]}: missing; each entry of an export has one.", field=entry.lacks[0])
+    return entry
 
 
 def _check_follows(last: int, seq: int) -> None:

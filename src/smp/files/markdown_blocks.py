@@ -105,20 +105,20 @@ class MarkdownBlocks:
         name = re.escape(label)
         words = "|".join([word for _, word in _CHANGES])
         self._heading = re.compile(
-            rf"## {name} (?:([0-9]+)|(\S+)(?=(?:{words})? - ))({words})?"
+            rf"## {name}(?: (?:([0-9]+)|(\S+)(?=(?:{words})? - ))({words})?)?"
             rf"(?: - ([^\n]*?))?(?: <!-- ([0-9]{{1,15}}) -->)?[ \t]*\r?(?:\n|\Z)".encode()
         )
-        structural = rf"\\*(?:## {name} |<!-- end |---[ \t]*$|([<|>])\1{{6}}(?: |$)|={{7}}[ \t]*$)"
+        structural = rf"\\*(?:## {name}(?: |$)|<!-- end |---[ \t]*$|([<|>])\1{{6}}(?: |$)|={{7}}[ \t]*$)"
         self._to_escape = re.compile(f"^(?={structural})", re.MULTILINE)
         self._escaped = re.compile(rf"^\\(?={structural})", re.MULTILINE)
-        self._in_structural = (f"## {label} ", "<!-- end ", "---", "<<<<<<<", "|||||||", ">>>>>>>", "=======")
+        self._in_structural = (f"## {label}", "<!-- end ", "---", "<<<<<<<", "|||||||", ">>>>>>>", "=======")
 
     def header(self, title: str) -> bytes:
         title, word = " ".join(title.split()), self._label.lower()
         one = f"an {word}" if word[0] in "aeiou" else f"a {word}"
         return (
             f"# {title}\n<!-- SMP format 1. Times are UTC. Add, edit or remove {word}s: {one} is a line "
-            f'"## {self._label}" with a number, below it the text; SMP adds the time. -->\n\n---\n'
+            f'"## {self._label}", below it the text; SMP adds number and time. -->\n\n---\n'
         ).encode()
 
     # --------------------------------------------------------------------------------------------------- writing
@@ -227,7 +227,7 @@ class MarkdownBlocks:
         return headings
 
     def _next_heading(self, data: bytes, start: int, limit: int) -> re.Match[bytes] | None:
-        mark = b"\n" + self._heading_start
+        mark = b"\n" + self._heading_start.rstrip()
         at = data.find(mark, start, limit)
         while at >= 0:
             found = self._heading.match(data, at + 1)
@@ -298,7 +298,7 @@ class MarkdownBlocks:
         fields: Fields = {}
         if number:
             fields["id"] = f"{self._id_prefix}-{number.decode():0>4}"
-        elif name.decode() != _NO_ID:
+        elif name and name.decode() != _NO_ID:
             fields["id"] = name.decode()
         text = shown.decode().strip() if shown and not word else ""
         if text not in ("", _NO_TIME):

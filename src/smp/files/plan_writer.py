@@ -10,7 +10,7 @@ import os
 
 from smp.errors import DurabilityUnknown, StorageError, StorageFull
 from smp.files import notes as notes_file
-from smp.files import set_aside
+from smp.files import set_aside, typed_entries
 from smp.files.disk import TEMPORARY, identity
 from smp.files.journal import Plan, is_part
 from smp.files.session_reader import FileState
@@ -39,6 +39,7 @@ class PlanWriter:
     _files: dict[str, OpenFile]
     _stored: list[tuple[Batch, dict[str, bytes]]]
     _unterminated: set[str]
+    completed: list[str]  # what was done to typed entries, for the report of a repair
 
     if TYPE_CHECKING:
 
@@ -158,6 +159,17 @@ class PlanWriter:
         for name in contents:
             self._notes.forget(name)
         return identities
+
+    def _complete_typed(self) -> bool:
+        """Write ids and times into entries that a person typed without them; False if there is nothing to do."""
+        if not self._reader.has_typed:
+            return False
+        contents, done = typed_entries.completed(self._reader, leave=self._files)
+        if not contents:
+            return False
+        self.rewrite(contents)
+        self.completed += done
+        return True
 
     def _refuse_if_changed(self, names: Iterable[str]) -> None:
         for name in names:

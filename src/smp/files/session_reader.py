@@ -20,6 +20,7 @@ import threading
 import time
 
 from smp.errors import InvalidRecord, StorageCorrupt
+from smp.files import corrections, typed_entries
 from smp.files import notes as notes_file
 from smp.files.codec import CONFLICT, EDITED, SIGNED, TORN, UNSIGNED
 from smp.files.disk import identity
@@ -47,7 +48,18 @@ _LARGE_BYTES = 1 << 18
 class FileState:
     """What we know of one file."""
 
-    __slots__ = ("end", "entries", "epoch", "heads", "identity", "line", "noted_epoch", "problems", "unterminated")
+    __slots__ = (
+        "end",
+        "entries",
+        "epoch",
+        "heads",
+        "identity",
+        "line",
+        "noted_epoch",
+        "problems",
+        "typed",
+        "unterminated",
+    )
 
     def __init__(self) -> None:
         self.identity: list[int] = []
@@ -57,6 +69,7 @@ class FileState:
         self.line = 1
         self.entries: list[Entry] = []
         self.problems: list[Problem] = []
+        self.typed: list[Entry] = []  # of `entries`, those without an id or a time
         self.heads: list[dict[str, Any]] = []  # heads of the session that stand in the log itself
         self.unterminated = False  # the last line is whole but has no line end
 
@@ -211,7 +224,9 @@ class SessionReader:
             self.vanished, self.vanished_from = {}, lineage
         there = {entry.key for state in self.states.values() for entry in state.entries}
         for name, entries in before.items():
-            self.vanished.setdefault(name, []).extend(entry for entry in entries if entry.key not in there)
+            self.vanished.setdefault(name, []).extend(
+                entry for entry in entries if entry.key not in there and not entry.lacks
+            )
 
     def _look_again(self, name: str, found: list[int], plan: Plan | None) -> tuple[list[int], int | None]:
         """A writer may be between its write and its notes; to wait for it is cheaper than to read a large file anew."""
@@ -257,6 +272,8 @@ class SessionReader:
             if paused:
                 gc.enable()
         state.identity = found
+        if state.typed:
+            typed_entries.give_times(state)
         return state.entries[count:]
 
     def decode(self, name: str, data: bytes, state: FileState) -> None:
@@ -280,7 +297,9 @@ class SessionReader:
             if piece.fields is None:
                 code = "conflict" if piece.state == CONFLICT else "damaged"
                 severity = "warning" if piece.state == CONFLICT else "error"
-                state.problems.append(Problem(self._shown(name), piece.line, code, piece.message, severity))
+                text = data[piece.start - start : piece.end - start]
+                message = piece.message if code == "conflict" else corrections.advice(text, piece.line, piece.message)
+                state.problems.append(Problem(shown, piece.line, code, message, severity))
                 continue
             if heads and piece.fields.get("type") == "session":
                 state.heads.append(piece.fields)
@@ -304,30 +323,33 @@ class SessionReader:
         if cut is not None:
             end = min(end, starts[cut])
             del state.entries[mark + cut :]
+            state.typed = [entry for entry in state.typed if entry.place[0] < end]
         settled = data[: end - start]
         state.unterminated = bool(settled) and not settled.endswith(b"\n") if settled else state.unterminated
         state.line += settled.count(b"\n")
         state.end = end
 
     def _note_state(self, name: str, piece_state: str, entry: Entry, state: FileState) -> None:
-        if piece_state == EDITED:
-            problem = Problem(
-                self._shown(name), entry.line, "edited", f"{entry.id} was edited by hand.", "note", entry.id
-            )
-            state.problems.append(problem)
+        notes: list[tuple[str, str, str]] = []
+        if entry.lacks:
+            state.typed.append(entry)
+        elif piece_state == EDITED:
+            notes.append(("edited", f"{entry.id} was edited by hand.", "note"))
         elif piece_state == UNSIGNED:
-            problem = Problem(
-                self._shown(name), entry.line, "unsigned", f"{entry.id} was written by hand.", "note", entry.id
-            )
-            state.problems.append(problem)
+            notes.append(("unsigned", f"{entry.id} was written by hand.", "note"))
         if entry.schema > SCHEMA:
             message = (
                 f"{entry.id} was written by a newer SMP (schema {entry.schema}); what this one does not know is kept."
             )
-            state.problems.append(Problem(self._shown(name), entry.line, "newer_schema", message, "warning", entry.id))
+            notes.append(("newer_schema", message, "warning"))
+        for code, message, severity in notes:
+            state.problems.append(Problem(self._shown(name), entry.line, code, message, severity, entry.id))
 
     def _refold(self, fresh: list[Entry], rebuild: bool, plan: Plan | None) -> None:
-        if rebuild or self._overlaid or self._is_behind:
+        typed = self.has_typed
+        if rebuild or self._overlaid or self._is_behind or typed:
+            if typed:
+                typed_entries.give_ids(self)
             self.fold = self._new_fold()
             self._is_behind = False
             fresh = [entry for state in self.states.values() for entry in state.entries]
@@ -413,7 +435,9 @@ class SessionReader:
             other = FileState()
             self.decode(file, self.disk.read(os.path.join(self.folder, file)), other)
             entries += other.entries
-        if any(entry.tx for entry in entries) or any(problem.severity == "error" for problem in state.problems):
+        if any(entry.tx or entry.lacks for entry in entries) or any(
+            problem.severity == "error" for problem in state.problems
+        ):
             return None  # whether the transaction is whole only the whole session can tell
         fold = self._new_fold()
         fold.add(entries)
@@ -436,7 +460,13 @@ class SessionReader:
         return self.layout.is_own_file(name, self.session)
 
     def problems(self) -> list[Problem]:
-        return [problem for state in self.states.values() for problem in state.problems] + self.fold.problems
+        found = [problem for state in self.states.values() for problem in state.problems] + self.fold.problems
+        return found + [typed_entries.problem(entry) for state in self.states.values() for entry in state.typed]
+
+    @property
+    def has_typed(self) -> bool:
+        """Whether entries were typed by hand without an id or a time."""
+        return any(state.typed for state in self.states.values())
 
     def size_bytes(self) -> int:
         return sum(state.identity[1] for state in self.states.values())

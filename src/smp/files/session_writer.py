@@ -65,6 +65,7 @@ class SessionWriter(PlanWriter):
         self._looked: dict[str, list[int]] = {}  # files that were read under this lock, and what they looked like then
         self._unterminated: set[str] = set()  # of those, the ones whose last line has no end
         self._known = KnownEntries(reader)
+        self.completed = []
         self.changes = 0  # grows with every write that this process knows of, its own and others'
 
     @property
@@ -155,9 +156,9 @@ class SessionWriter(PlanWriter):
                 fold = None
                 if batch.needs_trails:
                     fold = self._reader.fold if looked_at == self.changes else self._reader.catch_up()
-                    if fold.names.unsettled:  # what is written now may refer to them
+                    if fold.names.unsettled or self._reader.has_typed:  # what is written now may refer to them
                         self.settle()
-                        fold = self._reader.fold
+                        fold = self._reader.catch_up()
                 ledger = Ledger(notes.seq, notes.numbers.copy(), fold)
                 try:
                     entries = batch.resolve(ledger)
@@ -367,7 +368,7 @@ class SessionWriter(PlanWriter):
         """Read the files, set torn ends aside, and note what is there."""
         with self._reader.mutex:
             for attempt in range(_TRIES):
-                if self._settle(patient=attempt == 0) and not self._write_names():
+                if self._settle(patient=attempt == 0) and not self._complete_typed() and not self._write_names():
                     return
                 time.sleep(0.001 * attempt)
         raise set_aside.being_changed(self._reader.folder)

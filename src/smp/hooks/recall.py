@@ -60,8 +60,10 @@ class Reader(Asking):
         from smp.files.disk import Disk
         from smp.files.layouts import layout_named
         from smp.files.system import RealSystem
+        from smp.store import unreadable
         from smp.store.file_store import FileStore
 
+        unreadable.caller_tells = True  # in the note at the start of a session; a hook prints nothing else
         self.viewer = Viewer(None)
         path, system = os.path.join(root, "config.json"), RealSystem(root)
         stored = json.loads(Disk(system).read(path).decode("utf-8-sig"))
@@ -163,6 +165,8 @@ def _at_start(reader: Reader, event: Event, note: Note, session: str) -> Recalle
     if not given.isdisjoint(chosen):
         text, chosen = _laid_out([_named(item) for item in found.items if item.record.ref not in given], tokens)
     remarks = [] if goes_on else [_how_to_remember(session) if reader.config["hooks.record"] else ""]
+    if found.problems and not goes_on:
+        remarks.append(_what_cannot_be_read(found))
     if event.source in ("", "startup", "clear"):
         remarks.append(_what_was_left(reader))
     return Recalled("\n\n".join(part for part in (text, *remarks) if part), chosen)
@@ -173,6 +177,12 @@ def _how_to_remember(session: str) -> str:
         f"SMP records this conversation as session {session}. Write down what is decided, found or learned, and name the session, "
         f'because others may be at work: smp decide "…" --session {session} (also smp note, smp add learning; over MCP: session).'
     )
+
+
+def _what_cannot_be_read(found: Context) -> str:
+    from smp.store.unreadable import told
+
+    return f"SMP: {told(found.problems, to_agent=True)}"
 
 
 def _what_was_left(reader: Reader) -> str:

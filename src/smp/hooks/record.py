@@ -58,9 +58,11 @@ def record(
     is_behind: nobody waits for it. is_awaited: the caller asked to wait (`--wait`). Neither: the host waits, because it must.
     """
     from smp.memory import open_memory
+    from smp.store import unreadable
 
     seconds = _BEHIND_SECONDS if is_behind else _AWAITED_SECONDS if is_awaited else _HERE_SECONDS
     settings = {"concurrency": {"lock_timeout_ms": int(seconds * 1000)}}
+    unreadable.caller_tells = True  # in the note at the start of a session; nothing else is printed
     with open_memory(root, config=settings, create=False, trust=False) as memory:
         with notes.Notes(memory.store.state, seconds) as kept:
             _Recording(event, memory, kept, given, notices).run()

@@ -34,6 +34,7 @@ class Recalled(Answer):
     items: list[Item]
     next_offset: int | None = None
     not_searched: int | None = None
+    problems: list[str] | None = None
     end: str
 
 
@@ -50,6 +51,7 @@ class Text(Answer):
     text: str
     cut: bool | None = None
     not_searched: int | None = None
+    problems: list[str] | None = None
     end: str
 
 

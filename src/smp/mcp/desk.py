@@ -1,7 +1,8 @@
 """Per-request context of the MCP server: the caller, its rights, the store and the default session.
 
-Guarantees: nothing is remembered between calls. A session that a call does not name is the one that the server was started
-with, else the one that was written last; a write is refused if several were written in the last hour, and starts one if there is none. What a caller may not see
+Guarantees: nothing is remembered between calls but which unreadable entries were named. A session that a call does not name is
+the one that the server was started with, else the one that was written last; a write is refused if several were written in the last hour,
+and starts one if there is none. What a caller may not see
 (`smp.agents.visibility`) is not handed out and not told apart from what does not exist. Every write goes through an
 `AgentMemory` of the caller, so that the rights are those of `smp.agents.agent_writing`.
 """
@@ -16,6 +17,7 @@ from smp.agents.visibility import Viewer, Visible
 from smp.asking import Asking
 from smp.current_session import current_session
 from smp.errors import InvalidRecord, MemoryNotFound, SessionNotFound
+from smp.store.unreadable import told
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -24,11 +26,13 @@ if TYPE_CHECKING:
     from smp.memory import Memory
     from smp.model.hit import Hits
     from smp.model.record import Record
+    from smp.model.report import Problem
     from smp.model.session_info import SessionInfo
     from smp.query.question import Question
     from smp.session import SessionMemory
     from smp.store.file_store import FileStore
 
+_MOST_PROBLEMS = 3  # unreadable entries that an answer names
 ALL = "*"  # in the place of a session: all of them
 
 
@@ -42,6 +46,16 @@ class Desk:
         self.default_session = session
         self.author = author
         self.may_erase = may_erase
+        self._told: set[tuple[str, int]] = set()  # problems that were put into the text of an answer
+
+    def problem_lines(self, problems: list[Problem]) -> tuple[list[str] | None, list[str]]:
+        """Unreadable entries for an answer's data, and a line for its text about those that were not told before."""
+        if not problems:
+            return None, []
+        fresh = [each for each in problems if (each.path, each.line) not in self._told]
+        self._told.update((each.path, each.line) for each in fresh)
+        lines = [told([each], to_agent=True) for each in problems[:_MOST_PROBLEMS]]
+        return lines, [f"({told(fresh, to_agent=True)})"] if fresh else []
 
     def caller(self, client: str | None) -> Caller:
         """Whoever calls now; `client` is what the program at the other end calls itself."""

@@ -53,8 +53,9 @@ def recall(caller: Caller, given: arguments.Recall) -> Reply:
     if after is not None:
         lines.append(f"(more: offset {after})")
     lines += _not_searched(hits.archived_not_searched)
+    problems, remarks = caller.desk.problem_lines(hits.problems)
     data = {"items": items, "next_offset": after, "not_searched": hits.archived_not_searched or None}
-    return recalled(data, "\n".join(lines))
+    return recalled({**data, "problems": problems}, "\n".join([*lines, *remarks]))
 
 
 def _not_searched(archived: int) -> list[str]:
@@ -107,9 +108,12 @@ def context(caller: Caller, given: arguments.Context) -> Reply:
     )
     archived = made.archived_not_searched
     nothing = "\n".join(["Nothing to recall.", *_not_searched(archived)])
-    reply = recalled({"text": inside(made.text), "not_searched": archived or None}, nothing)
+    problems, remarks = caller.desk.problem_lines(made.problems)
+    data = {"text": inside(made.text), "not_searched": archived or None, "problems": problems}
+    reply = recalled(data, nothing)
     if made.text:
         reply.text = made.text  # it is fenced already
+    reply.text = "\n".join([reply.text, *remarks])
     return reply
 
 

@@ -29,6 +29,7 @@ class Entry:
         "data",
         "file",
         "id",
+        "lacks",
         "line",
         "op",
         "part",
@@ -76,6 +77,7 @@ class Entry:
         self.state = state
         self.file = file
         self.line = line
+        self.lacks: tuple[str, ...] = ()  # "id", "time": not in the file; typed by hand, see `smp.files.typed_entries`
         self.place = (0, 0)  # where it stands in its file, from byte to byte
         self.part: int | None = None  # its position in a folded entry, see `smp.files.folded`
 
@@ -93,7 +95,7 @@ class Entry:
         twin = Entry(self.op, self.type, self.id, self.at, self.data, self.seq, tx=self.tx, by=self.by)
         twin.revision, twin.schema, twin.state = self.revision, self.schema, self.state
         twin.file, twin.line, twin.place, twin.part = self.file, self.line, self.place, self.part
-        twin.uid, twin.uids = self.uid, self.uids
+        twin.uid, twin.uids, twin.lacks = self.uid, self.uids, self.lacks
         return twin
 
     def __repr__(self) -> str:

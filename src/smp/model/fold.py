@@ -102,8 +102,11 @@ class Trail:
             twin.append(entry)
         return twin
 
-    def history(self) -> list[dict[str, Any]]:
-        """Who did what, when: each change with its field's value before and after. Uses are no part of it."""
+    def history(self, *, with_edits: bool = True) -> list[dict[str, Any]]:
+        """Who did what, when: each change with its field's value before and after. Uses are no part of it.
+
+        An entry that a person edited in the file has no `by`, because its author did not write it as it stands.
+        """
         steps: list[dict[str, Any]] = []
         now: dict[str, Any] = {}
         revision = 0
@@ -121,6 +124,8 @@ class Trail:
                 now.update(entry.data)
             else:
                 step["reason"] = entry.data.get("reason")
+            if with_edits and entry.state == "edited":
+                step["by"], step["edited_by_hand"] = None, True
             steps.append({"revision": revision, **step})
         return steps
 
@@ -192,7 +197,7 @@ class Fold:
             return
         self.trails[entry.id] = Trail(entry)
         prefix, number = ids.parts_of(entry.id)
-        if number > self.numbers.get(prefix, 0) and prefix in PREFIXES:
+        if number > self.numbers.get(prefix, 0) and prefix in PREFIXES and "id" not in entry.lacks:
             self.numbers[prefix] = number
         if "idempotency_key" in entry.data or entry.type == "preference":
             self._know_key(entry)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp.model.record import Record
+    from smp.model.report import Problem
 
 
 class Hit:
@@ -86,11 +87,13 @@ class Hits(list[Hit]):
         counts: dict[str, dict[str, int]] | None = None,
         left_out: list[LeftOut] | None = None,
         aggregations: dict[str, dict[str, Any]] | None = None,
+        problems: list[Problem] | None = None,
     ) -> None:
         super().__init__(hits)
         self.aggregations = (
             aggregations or {}
         )  # of all that match, by field and operation: {"importance": {"avg": 0.7}}
+        self.problems = problems or []  # entries of the sessions asked for that could not be read
         self.left_out = left_out or []  # sessions of which nothing is here, because they were put away meanwhile
         self.archived_not_searched = 0  # archived sessions in which nobody looked; include_archived=True does
         self.more = more  # whether there are further ones behind these

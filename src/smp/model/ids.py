@@ -63,7 +63,12 @@ def _is_mark(char: str) -> bool:
 
 def new_uid() -> str:
     """A random identity of a memory. It only has to tell apart memories that got the same id in two clones of a store."""
-    return urandom(4).hex().translate(_LETTERS)
+    return letters(urandom(4).hex())
+
+
+def letters(digits: str) -> str:
+    """Hexadecimal digits as a uid is written."""
+    return digits.translate(_LETTERS)
 
 
 def uid_of_number(number: int) -> str:

@@ -1,7 +1,8 @@
 """What does a memory look like to a caller? A read-only record with the fields of its type as attributes.
 
 Every record has: id, session, type, created, updated, author, author_kind, turn_ref, topic, tags, confidence,
-importance, pinned, references, relations, access, visibility, trust, revision, schema, seq, edited, deleted.
+importance, pinned, references, relations, access, visibility, trust, revision, schema, seq, edited, typed_by_hand,
+deleted.
 The fields of its type and any field SMP does not know are attributes too; `to_dict()` gives them all as plain JSON
 values under the same names. Changing what a record hands out changes nothing in the store.
 """
@@ -13,10 +14,12 @@ from smp.model.types import CONFIDENCE_WORDS, SCHEMA
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
     from typing import Any
 
     from smp.model.entry import Entry
+    from smp.model.report import Problem
 
 
 class Field:
@@ -78,6 +81,7 @@ class Record:
         "seq",
         "session",
         "type",
+        "typed_by_hand",
         "updated_by",
     )
 
@@ -93,6 +97,7 @@ class Record:
         self._updated = last.at
         self.updated_by = last.by
         self.edited = first.state == "edited" or last.state == "edited"
+        self.typed_by_hand = first.state == "unsigned"  # by a person or another program, not written by SMP
         self.deletion = deletion
         self._data = data
         self._notices: tuple[tuple[str, ...], dict[str, int]] | None = None
@@ -173,6 +178,12 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain JSON values, in a stable order."""
+        known = self._fields()
+        if self.typed_by_hand:
+            known["typed_by_hand"] = True
+        return known
+
+    def _fields(self) -> dict[str, Any]:
         known: dict[str, Any] = {
             "id": self.id,
             "session": self.session,
@@ -209,13 +220,23 @@ class Record:
         return self.to_dict().get(name, default)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Record) and self.to_dict() == other.to_dict()
+        return isinstance(other, Record) and self._fields() == other._fields()
 
     def __hash__(self) -> int:
         return hash((self.session, self.id, self.revision))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id} r{self.revision}: {self.text[:60]!r})"
+
+
+class Records(list[Record]):
+    """Memories of a session; `problems` names entries that could not be read and are missing here."""
+
+    problems: list[Problem]
+
+    def __init__(self, records: Iterable[Record] = (), problems: list[Problem] | None = None) -> None:
+        super().__init__(records)
+        self.problems = problems or []
 
 
 _TEXT_FIELDS = (

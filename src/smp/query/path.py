@@ -78,7 +78,8 @@ class Query:
         if question.include_related:
             self._add_related(hits)
         counts, left_out = self._counts(), list(self._finder.left_out.values())
-        found = Hits(hits, more=len(page) >= wanted, counts=counts, left_out=left_out)
+        problems = self._finder.problems(question.sessions)
+        found = Hits(hits, more=len(page) >= wanted, counts=counts, left_out=left_out, problems=problems)
         if question.aggregations:
             from smp.query.aggregation import aggregated
 

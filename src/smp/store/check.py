@@ -18,7 +18,7 @@ from smp.files.journal import QUARANTINE
 from smp.files.layouts.layout import PRIVATE
 from smp.files.session_reader import SessionReader
 from smp.files.set_aside import MISSING
-from smp.model import ids
+from smp.model import ids, overlaid
 from smp.model.entry import PUT
 from smp.model.report import Problem, Report
 from smp.model.session_info import SessionInfo
@@ -50,6 +50,7 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
     if all(problem.code != "torn" for problem in problems):  # else it is known what is missing
         problems += _missing_problems(reader, max(fold.seq, _seq_in_head(session)), stored_until)
     segment = segment_of(session)
+    problems += [each for trail in fold.trails.values() for each in overlaid.problems_of(trail)]
     problems += _reference_problems(fold, {row.id for row in segment.rows()})
     problems += segment.verify()
     problems += _quarantine_problems(session)
@@ -198,9 +199,11 @@ def _quarantine_problem(path: str) -> Problem:
 
 def repair(session: FileSession) -> Report:
     """Put right what can be, set the rest aside, and say what was done."""
+    session.writer.completed.clear()
     doubled = session.view(lambda fold: {name: put.id for name, put in fold.names.unsettled.items()})
     actions: list[str] = session.exclusively("repairing", lambda: _Repair(session).run())
     actions = [f"{id} was taken twice; the later memory is {name} now" for name, id in doubled.items()] + actions
+    actions = session.writer.completed + actions
     report = validate(session)
     return Report(report.problems, report.checked, actions)
 

@@ -30,6 +30,7 @@ from smp.files.lock import SessionLock
 from smp.files.session_reader import SessionReader
 from smp.files.session_writer import SessionWriter
 from smp.model.session_info import FORMAT, SessionInfo
+from smp.store import unreadable
 from smp.store.group_commit import GroupCommit
 
 TYPE_CHECKING = False
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from smp.config import Config
     from smp.model.fold import Fold
-    from smp.model.report import Report
+    from smp.model.report import Problem, Report
     from smp.store.file_store import FileStore
     from smp.store.port import Batch
 
@@ -210,7 +211,13 @@ class FileSession:
         self._store.check_open()
         with self.reader.mutex:
             fold = self.reader.catch_up()
+            self.unreadable()
             return look(fold if fold.trails else self._fold_in_place())
+
+    def unreadable(self) -> list[Problem]:
+        """Entries that cannot be read, as of the last read of this process; each is logged once."""
+        found = [problem for state in list(self.reader.states.values()) if state.problems for problem in state.problems]
+        return unreadable.met(unreadable.errors(found)) if found else []
 
     def _fold_in_place(self) -> Fold:
         """The memories of a session that seems to have none: it may be put away and brought back just now."""

@@ -10,17 +10,19 @@ from smp.index.patterns import is_loose
 from smp.index.rows import POSITION_BITS, TYPE_NUMBERS, Row
 from smp.index.select import Conditions, Selection, counted
 from smp.index.wanted import Found, Wanted, candidates
+from smp.store import unreadable
 from smp.store.pending_accesses import together
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
     from smp.index.index import Index
     from smp.index.words import TextQuery
     from smp.model.hit import LeftOut
     from smp.model.record import Record
+    from smp.model.report import Problem
     from smp.query.question import Question
     from smp.store.indexer import Indexer
     from smp.store.pending_accesses import Use
@@ -45,6 +47,13 @@ class Finder:
         self._index = self.index = index
         self._rows = index.rows
         self.left_out: dict[str, LeftOut] = {}  # sessions that were put away while this answers
+
+    def problems(self, sessions: Iterable[str] | None, allows: Callable[[str], bool] | None = None) -> list[Problem]:
+        """Entries of these sessions (None: all) that cannot be read; `allows` says which sessions the answer is about."""
+        found = unreadable.kept(self._rows, sessions)
+        return unreadable.met(
+            [each for name, problems in found.items() if allows is None or allows(name) for each in problems]
+        )
 
     # -- what is asked for, in the index's numbers
 

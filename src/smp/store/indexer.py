@@ -28,7 +28,7 @@ from smp.index.rows import Busy, Unusable
 from smp.model import ids
 from smp.model.fold import Trail
 from smp.model.naming import Names
-from smp.store import meanings
+from smp.store import meanings, unreadable
 from smp.store.finder import Finder
 from smp.store.looks import Looks
 from smp.store.pending_accesses import PendingAccesses
@@ -416,6 +416,7 @@ class Indexer:
         if not store.layout.exists(store.disk, store.root, name):
             if known is not None:
                 index.remove(known)
+                unreadable.keep(index, name, (), grown=False)
             self._looks.forget(name)
             self._indexed.discard(name)
             return 0
@@ -439,6 +440,9 @@ class Indexer:
             known.names = reader.fold.names.to_list() if reader.fold.names else []
             known.seq = 0
             size = 0
+            unreadable.keep(index, name, reader.problems(), grown=False)
+        else:
+            unreadable.keep(index, name, reader.problems(), grown=True)
         known.seq = max(known.seq, reader.fold.seq)
         known.files = dict(reader.cursors())
         index.rows.save_session(known)
@@ -480,7 +484,7 @@ class Indexer:
         fresh = [trail.first for trail in fold.trails.values()] + [
             entry for entries in fold.orphans.values() for entry in entries
         ]
-        if any(entry.seq <= known.seq for entry in fresh):
+        if any(entry.seq <= known.seq or entry.lacks for entry in fresh):
             return False
         number = known.number
         if index.rows.has_any(number, list(fold.trails)):

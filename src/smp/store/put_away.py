@@ -108,7 +108,7 @@ def with_archived(store: FileStore, question: Question, policy: Policy, ask: Cal
     more = here.more or there.more or len(every) > question.offset + question.limit
     found = {hit.record.session for hit in there}  # what was archived meanwhile was found there
     left_out = [each for each in here.left_out if each.session not in found]
-    return Hits(hits, more=more, counts=_added(here.counts, there.counts), left_out=left_out)
+    return Hits(hits, more=more, counts=_added(here.counts, there.counts), left_out=left_out, problems=here.problems)
 
 
 def _away(store: FileStore, question: Question, policy: Policy) -> Hits:

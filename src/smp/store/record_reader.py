@@ -88,6 +88,8 @@ class RecordReader:
                 )
             except (OSError, SMPError):
                 return None
+            if any(entry.lacks for entry in entries):
+                return None  # its id and time follow from the whole session
             for entry in entries:
                 entry.place = (start, start + length)
             for entry in map(names.resolved, entries) if names is not None else entries:

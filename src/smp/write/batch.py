@@ -8,7 +8,7 @@ missing memory refuses the whole batch.
 from __future__ import annotations
 
 from smp.agents.fence import without_recalled
-from smp.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound, SMPError
+from smp.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound, SessionCorrupt, SMPError
 from smp.model import ids
 from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_revision
 from smp.model.fold import Trail
@@ -346,6 +346,14 @@ class Work:
         if (trail.deletion is not None) is not deleted:
             state = "is not deleted" if deleted else "is deleted; restore it first"
             raise MemoryNotFound(f"{name} in session {self.session} {state}.", id=name, session=self.session)
+        if trail.first.lacks:  # the writer gives typed entries their ids before, where it can
+            raise SessionCorrupt(
+                f"{name} was typed in by hand and has no id in {trail.first.file} line {trail.first.line} yet; the file holds "
+                "the marks of an unfinished merge. Settle it by hand or with `smp repair` first. Nothing was changed.",
+                id=name,
+                session=self.session,
+                path=trail.first.file,
+            )
         return trail
 
     def record(self, name: str) -> Record:

@@ -82,6 +82,7 @@ GROUPS: tuple[tuple[str, dict[str, tuple[str, str]]], ...] = (
             "doctor": ("doctor", "Look a whole store over, and put right what is safe to"),
             "validate": ("checking", "Read everything and report what is wrong, with file and line"),
             "repair": ("checking", "Put right what can be, and set the rest aside"),
+            "quarantine": ("quarantine", "Look at what was set aside, and put it back"),
             "maintain": ("maintenance", "Run what is due: compaction, archiving, purging, checks"),
             "compact": ("keeping", "Make room: move what has faded to a cold segment"),
             "tidy": ("tidying", "Fold changes into their entries, so that files show what holds"),

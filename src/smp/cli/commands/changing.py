@@ -29,6 +29,7 @@ def edit_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--from", dest="file", metavar="FILE", help="take the fields from a file, as your editor left it"
     )
+    parser.add_argument("--adopt", action="store_true", help="make values that were edited in the file, and that a later change overlays, the newest")  # fmt: skip
 
 
 def run_edit(call: Call) -> None:
@@ -42,10 +43,18 @@ def run_edit(call: Call) -> None:
       smp edit DEC-0001
       smp edit DEC-0001 rationale="Simpler for clients" importance=0.9 tags=auth,security
       smp edit DEC-0001 impact=null --expect-revision 3
+      smp edit DEC-0001 --adopt
     """
     session, memory_id = call.place(call.options.id)
     options = call.options
     before = session.get(memory_id)
+    if options.adopt:
+        if options.changes or options.file:
+            raise UserError("--adopt takes the values from the file; give no others. See: smp edit --help")
+        changes = _overlaid(call, session, memory_id)
+        after = change(session, memory_id, changes, options.expect_revision) if changes else before
+        call.answer(after.to_dict(), [_edited(before, after)])
+        return
     if options.changes and options.file:
         raise UserError("Give FIELD=VALUE or --from, not both. See: smp edit --help")
     if options.changes:
@@ -55,6 +64,14 @@ def run_edit(call: Call) -> None:
 
         after = edit_in_editor(session, before, options.file, options.expect_revision)
     call.written(after, _edited(before, after))
+
+
+def _overlaid(call: Call, session: SessionMemory, memory_id: str) -> dict[str, Any]:
+    """The values that a person edited in the file and that a later change overlays."""
+    from smp.model.overlaid import overlaid_in
+
+    trail = call.memory.store.session(session.id).view(lambda fold: fold.trails.get(memory_id))
+    return {each.field: each.value for each in overlaid_in(trail)} if trail is not None else {}
 
 
 def change(session: SessionMemory, memory_id: str, changes: dict[str, Any], expected_revision: int | None) -> Record:

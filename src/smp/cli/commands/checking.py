@@ -66,7 +66,7 @@ def _findings(reports: dict[str, Report]) -> Iterator[str]:
     if not reports:
         yield "There is no session to check."
     elif not all(report.ok for report in reports.values()):
-        yield "What can be put right: smp repair --dry-run"
+        yield "Correct the lines named above in an editor; nothing is lost by it. `smp repair` sets aside what you leave (smp quarantine)."
 
 
 def _problem_line(problem: Problem) -> str:

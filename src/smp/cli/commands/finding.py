@@ -65,6 +65,8 @@ def _answer(call: Call, ask: Ask, words: str) -> None:
         data["left_out"] = [each._asdict() for each in hits.left_out]
     if hits.archived_not_searched:
         data["archived_not_searched"] = hits.archived_not_searched
+    if hits.problems:
+        data["problems"] = [each.to_dict() for each in hits.problems]
     call.answer(data, _told(call, hits, asked, ask, words))
 
 

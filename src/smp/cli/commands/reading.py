@@ -84,6 +84,7 @@ def state_of(record: Record) -> str:
     words = [data.get("severity"), record.status if record.type == "finding" else data.get("status")]
     words += ["pinned"] if record.pinned else []
     words += ["edited by hand"] if record.edited else []
+    words += ["typed in by hand"] if record.typed_by_hand else []
     return ", ".join(str(word) for word in words if word)
 
 
@@ -104,6 +105,17 @@ def run_show(call: Call) -> None:
     """
     record = call.record(call.options.id, include_deleted=call.options.deleted)
     call.answer(record.to_dict(), _shown(call, record))
+    if record.edited:
+        _tell_of_overlaid(call, record)
+
+
+def _tell_of_overlaid(call: Call, record: Record) -> None:
+    """Name hand edits of this memory that have no effect."""
+    from smp.model.overlaid import problems_of
+
+    trail = call.memory.store.session(record.session).view(lambda fold: fold.trails.get(record.id))
+    for problem in problems_of(trail) if trail is not None and not call.options.json else ():
+        call.screen.line(paint("yellow", problem.message))
 
 
 _IN_THE_TITLE = (
@@ -117,6 +129,7 @@ _IN_THE_TITLE = (
     "author_kind",
     "pinned",
     "deleted",
+    "typed_by_hand",
 )
 
 
@@ -125,7 +138,8 @@ def _shown(call: Call, record: Record) -> Iterator[str]:
     pinned = "  " + paint("yellow", "pinned") if record.pinned else ""
     yield f"{paint('bold', record.id)}  {record.type} in session {record.session}{pinned}"
     by = f" by {record.author}" if record.author else ""
-    yield paint("dim", f"{time_text(data['created'])} UTC{by}")
+    typed = ", typed in by hand" if record.typed_by_hand else ""
+    yield paint("dim", f"{time_text(data['created'])} UTC{by}{typed}")
     if record.revision > 1:
         who = f" by {record.updated_by}" if record.updated_by else ""
         yield paint("dim", f"{time_text(data['updated'])} UTC{who}, revision {record.revision}")
@@ -179,7 +193,8 @@ def story(memory_id: str, steps: list[dict[str, Any]]) -> Iterator[str]:
         verb = _VERBS.get(step["op"], step["op"])
         who = f" by {step['by']}" if step["by"] else ""
         revision = f", revision {step['revision']}" if step["op"] in ("put", "change") else ""
-        yield f"{paint('cyan', time_text(step['at']) + ' UTC')}  {verb}{who}{revision}"
+        edited = ", edited by hand since" if step.get("edited_by_hand") else ""
+        yield f"{paint('cyan', time_text(step['at']) + ' UTC')}  {verb}{who}{revision}{edited}"
         if step.get("reason"):
             yield f"  reason: {step['reason']}"
         for name, change in step.get("changes", {}).items():

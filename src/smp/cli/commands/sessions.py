@@ -196,7 +196,8 @@ def run_stats(call: Call) -> None:
 
 def _figure_lines(figures: dict[str, Any]) -> Iterator[str]:
     deleted = f", {figures['deleted']:,} deleted" if figures["deleted"] else ""
-    yield f"{paint('bold', figures['session'])}: {plural(figures['memories'], 'memory')}{deleted}"
+    unread = f", {plural(figures['problems'], 'entry')} unreadable (smp validate)" if figures["problems"] else ""
+    yield f"{paint('bold', figures['session'])}: {plural(figures['memories'], 'memory')}{deleted}{unread}"
     if figures["first"]:
         yield paint("dim", f"from {time_text(figures['first'])} to {time_text(figures['last'])} UTC")
     for title, counts, shown in (("By type", figures["by_type"], _counted), ("By file", figures["files"], size_text)):

@@ -97,6 +97,10 @@ class Layout:
         """The type that all entries of this file have, None if each says its own."""
         return None
 
+    def id_in_name(self, file: str) -> str:
+        """The id of the only memory that a file of this name holds; empty if it can hold several."""
+        return ""
+
     def title_of(self, file: str, session: str) -> str:
         return session
 

@@ -103,6 +103,9 @@ class MarkdownLayout(Layout):
             return "artifact"
         return _LISTS.get(file, "agent_state")
 
+    def id_in_name(self, file: str) -> str:
+        return os.path.basename(file)[:-3] if file.startswith(_ARTIFACTS) else ""
+
     def title_of(self, file: str, session: str) -> str:
         if file == _CONVERSATION:
             return f"Conversation {session}"
