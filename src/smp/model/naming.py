@@ -94,7 +94,7 @@ def names_of(entries: Iterable[Entry], floor: dict[str, int]) -> Names:
     firsts: dict[Key, Entry] = {}
     for id, those in puts.items():
         if len(those) > 1 and len(typed := _typed(those)) > 1:
-            names.typed[id] = digest_of(typed[0])
+            names.typed[id] = typed[0]
         for put in those:
             firsts.setdefault((id, names.uid_of(put)), put)
     _assign(names, firsts, {key: said for key, said in claims.items() if key in firsts}, floor)
@@ -143,13 +143,9 @@ class _FreeIds:
         return f"{id}-{number}"
 
 
-def _typed(puts: list[Entry]) -> list[Entry]:
-    """The puts without a uid that differ. The states of one agent are one memory."""
-    found: list[Entry] = []
-    for put in puts:
-        if not put.uid and put.type != "agent_state" and not any(is_same_put(put, other) for other in found):
-            found.append(put)
-    return found
+def _typed(puts: list[Entry]) -> list[str]:
+    """The digests of the puts without a uid that differ. The states of one agent are one memory."""
+    return list(dict.fromkeys(digest_of(put) for put in puts if not put.uid and put.type != "agent_state"))
 
 
 def is_same_put(put: Entry, other: Entry) -> bool:
