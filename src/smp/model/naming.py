@@ -126,6 +126,7 @@ class _FreeIds:
     def __init__(self, taken: set[str], floor: dict[str, int]) -> None:
         self._taken = taken
         self._numbers = dict(floor)
+        self._suffixes: dict[str, int] = {}
         for prefix, number in map(ids.parts_of, taken):
             if prefix in PREFIXES and number > self._numbers.get(prefix, 0):
                 self._numbers[prefix] = number
@@ -136,10 +137,11 @@ class _FreeIds:
         if prefix in PREFIXES and number:
             self._numbers[prefix] = self._numbers.get(prefix, 0) + 1
             return ids.numbered(prefix, self._numbers[prefix])
-        number = 2
+        number = self._suffixes.get(id, 2)
         while f"{id}-{number}" in self._taken:
             number += 1
         self._taken.add(f"{id}-{number}")
+        self._suffixes[id] = number + 1  # a file may repeat an id very often
         return f"{id}-{number}"
 
 
