@@ -106,9 +106,9 @@ def _assign(names: Names, firsts: dict[Key, Entry], claims: dict[Key, list[str]]
     for key in firsts:
         wanted.setdefault(claims[key][-1] if key in claims else key[0], []).append(key)
 
-    def age(key: Key) -> tuple[bool, str, str, str]:
+    def age(key: Key) -> tuple[bool, str, int, str, str]:
         put = firsts[key]  # a typed entry may have any time; it does not take an id from a memory that was stored
-        return not put.uid, put.at[:-1], key[1], key[0]
+        return not put.uid, put.at[:-1], put.seq if put.uid else 0, key[1], key[0]
 
     final = {key: claims[key][-1] for key in claims}
     losers = [key for keys in wanted.values() if len(keys) > 1 for key in sorted(keys, key=age)[1:]]
