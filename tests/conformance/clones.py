@@ -9,7 +9,7 @@ import smp
 from smp.files.layouts import layout_named
 
 SESSION = "s1"
-_NOT_MEMORIES = ("config.json", "manifest.json", "metadata.yaml")
+_NOT_MEMORIES = ("config.json", "manifest.json", "metadata.json", "metadata.yaml")
 
 
 def memory_files(root: Path) -> dict[str, bytes]:

@@ -320,3 +320,33 @@ def test_one_line_edited_on_two_branches_is_an_error_that_names_both_lines(tmp_p
         assert problem.severity == "error"
         assert f"{root / name}:" in problem.message
     assert [said(opened(root).get("FIND-0001")) for root in (ours, theirs)] == ["Ours edits it"] * 2
+
+
+def test_session_made_in_two_clones_has_the_memories_of_both(tmp_path: Path, layout: str) -> None:
+    sides = []
+    for name in ("a", "b"):
+        with smp.open(tmp_path / name, layout=layout) as memory:
+            session = memory.create_session(SESSION)
+            assert session.info.uid
+            session.add("turn", content=f"{name} says", author=name)
+            turn = session.add("turn", content=f"{name} goes on", author=name)
+            session.add("decision", decision=f"{name} decides", author=name, turn_ref=turn.id)
+        sides.append(tmp_path / name)
+    for number, order in enumerate(permutations(sides)):
+        session = opened(united({}, list(order), tmp_path / f"merged{number}", layout))
+        assert len(session.records()) == 6
+        for name in "ab":
+            assert by_text(session, f"{name} decides").turn_ref == by_text(session, f"{name} goes on").id
+        assert serious(session) == []
+        assert ("united_session" in {each.code for each in session.validate().problems}) is (layout == "single")
+
+
+def test_snapshot_of_an_earlier_time_has_the_ids_that_are_shown_now(tmp_path: Path, layout: str) -> None:
+    for root in merged(tmp_path, layout, write_a, write_b):
+        session = opened(root)
+        moment = session.get("FIND-0003").created
+        session.update("FIND-0003", finding="B: corrected", by="c")
+        assert said(session.as_of(moment).get("FIND-0003")) == "B: typo"
+        steps = session.history("FIND-0003")
+        assert [step["op"] for step in steps] == ["put", "change", "change", "change"]
+        assert steps[2]["changes"]["id"]["to"] == "FIND-0003"

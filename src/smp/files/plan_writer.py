@@ -54,15 +54,18 @@ class PlanWriter:
     def _write_names(self) -> bool:
         """Make the ids permanent under which memories are shown whose id was given out twice; False if all are."""
         renames = self._reader.fold.renames(self._notes.seq)
+        parts: dict[str, bytes] = {}
         for entry in renames:
             name, data = self._reader.layout.encode(entry, self._reader.session)
+            parts[name] = parts.get(name, b"") + data
+            self._notes.seq = entry.seq
+        for name, data in parts.items():
             try:
                 file = self._files.get(name) or self._open(name)
             except Stale:
                 return True  # another program changed it since it was settled: look again
             file.append(self._start_of(name, file) + data)
             file.sync()
-            self._notes.seq = entry.seq
             self._notes.size += len(data)
             self._unterminated.discard(name)
             self._remember_growth(name, file.identity[1])

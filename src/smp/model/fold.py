@@ -249,7 +249,7 @@ class Fold:
             self.orphans.setdefault(entry.id, []).append(entry)
             return
         entry.type = trail.first.type  # a deletion written by hand may not say it
-        if entry.seq <= trail.entries[-1].seq and any(_is_copy(entry, other) for other in trail.entries[1:]):
+        if entry.seq <= trail.entries[-1].seq and _has_copy(trail.entries, entry):
             message = f"this change of {entry.id} stands here twice, word for word; it counts once."
             self._report(entry, "duplicate_entry", message, "note")
             return
@@ -296,6 +296,16 @@ class Fold:
 def after(time: str, other: str) -> bool:
     """Compare two canonical times; without their `Z`, text order is time order."""
     return time[:-1] > other[:-1]
+
+
+def _has_copy(entries: list[Entry], entry: Entry) -> bool:
+    """Whether the same entry is among those with its number; a late arrival is compared when all are in order."""
+    place = len(entries) - 1
+    while place > 0 and entries[place].seq >= entry.seq:
+        if _is_copy(entry, entries[place]):
+            return True
+        place -= 1
+    return False
 
 
 def _is_copy(entry: Entry, other: Entry) -> bool:

@@ -94,7 +94,7 @@ def names_of(entries: Iterable[Entry], floor: dict[str, int]) -> Names:
     firsts: dict[Key, Entry] = {}
     for id, those in puts.items():
         if len(those) > 1 and len(typed := _typed(those)) > 1:
-            names.typed[id] = digest_of(typed[0])
+            names.typed[id] = typed[0]
         for put in those:
             firsts.setdefault((id, names.uid_of(put)), put)
     _assign(names, firsts, {key: said for key, said in claims.items() if key in firsts}, floor)
@@ -106,9 +106,9 @@ def _assign(names: Names, firsts: dict[Key, Entry], claims: dict[Key, list[str]]
     for key in firsts:
         wanted.setdefault(claims[key][-1] if key in claims else key[0], []).append(key)
 
-    def age(key: Key) -> tuple[bool, str, str, str]:
+    def age(key: Key) -> tuple[bool, str, int, str, str]:
         put = firsts[key]  # a typed entry may have any time; it does not take an id from a memory that was stored
-        return not put.uid, put.at[:-1], key[1], key[0]
+        return not put.uid, put.at[:-1], put.seq if put.uid else 0, key[1], key[0]
 
     final = {key: claims[key][-1] for key in claims}
     losers = [key for keys in wanted.values() if len(keys) > 1 for key in sorted(keys, key=age)[1:]]
@@ -126,6 +126,7 @@ class _FreeIds:
     def __init__(self, taken: set[str], floor: dict[str, int]) -> None:
         self._taken = taken
         self._numbers = dict(floor)
+        self._suffixes: dict[str, int] = {}
         for prefix, number in map(ids.parts_of, taken):
             if prefix in PREFIXES and number > self._numbers.get(prefix, 0):
                 self._numbers[prefix] = number
@@ -136,20 +137,17 @@ class _FreeIds:
         if prefix in PREFIXES and number:
             self._numbers[prefix] = self._numbers.get(prefix, 0) + 1
             return ids.numbered(prefix, self._numbers[prefix])
-        number = 2
+        number = self._suffixes.get(id, 2)
         while f"{id}-{number}" in self._taken:
             number += 1
         self._taken.add(f"{id}-{number}")
+        self._suffixes[id] = number + 1  # a file may repeat an id very often
         return f"{id}-{number}"
 
 
-def _typed(puts: list[Entry]) -> list[Entry]:
-    """The puts without a uid that differ. The states of one agent are one memory."""
-    found: list[Entry] = []
-    for put in puts:
-        if not put.uid and put.type != "agent_state" and not any(is_same_put(put, other) for other in found):
-            found.append(put)
-    return found
+def _typed(puts: list[Entry]) -> list[str]:
+    """The digests of the puts without a uid that differ. The states of one agent are one memory."""
+    return list(dict.fromkeys(digest_of(put) for put in puts if not put.uid and put.type != "agent_state"))
 
 
 def is_same_put(put: Entry, other: Entry) -> bool:

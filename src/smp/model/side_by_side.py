@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from smp.model.fold import Trail
 
 _UPKEEP = frozenset(["access", "id"])
+_MANY = 2000  # changes of one memory that are looked at, the newest ones
 
 
 def is_upkeep(entry: Entry) -> bool:
@@ -30,17 +31,21 @@ def conflicting_changes(trail: Trail) -> Iterator[Problem]:
     changes = [entry for entry in trail.entries[1:] if is_revision(entry)]
     if all(_has_seen_all(entry, number) for number, entry in enumerate(changes)):
         return
-    seen = _seen(changes)
+    skipped = max(0, len(changes) - _MANY)
+    changes = changes[skipped:]
+    seen = _seen(changes, skipped)
     writers: dict[str, list[int]] = {}
     for number, entry in enumerate(changes):
         for field in entry.data if entry.op == CHANGE else ():
             if field not in _UPKEEP:
                 writers.setdefault(field, []).append(number)
     for field, those in writers.items():
-        known = set().union(*(seen[number] for number in those))
+        known = 0
+        for number in those:
+            known |= seen[number]
         last = changes[those[-1]]
         for number in those[:-1]:
-            if number not in known and not same(changes[number].data[field], last.data[field]):
+            if not known >> number & 1 and not same(changes[number].data[field], last.data[field]):
                 yield _problem(trail, field, changes[number], last)
                 break
 
@@ -50,16 +55,16 @@ def _has_seen_all(entry: Entry, before: int) -> bool:
     return entry.revision > before + 1 or not entry.revision
 
 
-def _seen(changes: list[Entry]) -> list[set[int]]:
-    """For each change, those before it that its writer surely knew. The put is revision 1."""
-    seen: list[set[int]] = []
+def _seen(changes: list[Entry], skipped: int) -> list[int]:
+    """For each change, those before it that its writer surely knew, as a set of bits. The put is revision 1."""
+    seen: list[int] = []
+    ways: dict[int, int] = {}  # revision -> what all changes of that revision have seen, each with itself
     for number, entry in enumerate(changes):
-        if _has_seen_all(entry, number):
-            seen.append(set(range(number)))
-            continue
-        parents = [each for each in range(number) if changes[each].revision == entry.revision - 1]
-        ways = [{each, *seen[each]} for each in parents]
-        seen.append(set.intersection(*ways) if ways else set())
+        knows_all = _has_seen_all(entry, skipped + number)
+        known = (1 << number) - 1 if knows_all else ways.get(entry.revision - 1, 0)
+        seen.append(known)
+        own = known | 1 << number
+        ways[entry.revision] = ways.get(entry.revision, own) & own
     return seen
 
 

@@ -126,7 +126,7 @@ def _check_entry(entry: Entry) -> None:
 def _check_together(carried: Exported, name: str) -> None:
     fold = Fold()
     fold.add(numbered(carried.entries))
-    for problem in fold.problems:
+    for problem in sorted(fold.problems, key=lambda problem: problem.line):
         raise InvalidFormat(
             f"{name}:{problem.line}: {problem.message} Nothing was imported.", path=name, line=problem.line
         )
