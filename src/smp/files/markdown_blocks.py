@@ -82,6 +82,7 @@ _CHANGES = (("deleted", " deleted"), ("restored", " restored"), ("updated", " ch
 _CUT_OFF = "the write of this entry was cut off"
 
 _END = re.compile(rb"<!-- end (\S+) ((?:[^\n]* )?)(sha256:[0-9a-f]{16}) -->[ \t]*\r?(?:\n|\Z)")
+_BEGIN_MARK = re.compile(rb" <!-- ([0-9]{1,15}) -->[ \t]*\r?\Z")
 _END_START, _END_STOP = b"<!-- end ", b" -->\n"
 _RULE = re.compile(rb"^---[ \t]*\r?$", re.MULTILINE)
 _ABOUT = b"<!-- SMP format "
@@ -102,8 +103,7 @@ class MarkdownBlocks:
         name = re.escape(label)
         words = "|".join([word for _, word in _CHANGES])
         self._heading = re.compile(
-            rf"## {name} (?:([0-9]+)|(\S+)(?=(?:{words})? - ))({words})?"
-            rf"(?: - ([^\n]*?))?(?: <!-- ([0-9]{{1,15}}) -->)?[ \t]*\r?(?:\n|\Z)".encode()
+            rf"## {name} (?:([0-9]+)|(\S+)(?=(?:{words})? - ))({words})?(?: - ([^\n]*)|[ \t]*\r?)(?:\n|\Z)".encode()
         )
         structural = rf"\\*(?:## {name} |<!-- end |---[ \t]*$|([<|>])\1{{6}}(?: |$)|={{7}}[ \t]*$)"
         self._to_escape = re.compile(f"^(?={structural})", re.MULTILINE)
@@ -251,7 +251,8 @@ class MarkdownBlocks:
         if closed is not None:
             machine = closed[1].partition(" ")[2]  # behind the name
             return self._entry(closed[0], heading, trimmed, EDITED, "its end comment is damaged", machine)
-        seq = int(heading[5] or 0)
+        mark = _BEGIN_MARK.search(heading[4] or b"")
+        seq = int(mark[1]) if mark else 0
         if seq > highest:
             if is_last and not was_whole(seq, start, stored):
                 return Piece(start, stop, 0, TORN, None, _CUT_OFF)
@@ -291,13 +292,13 @@ class MarkdownBlocks:
 
     def _heading_fields(self, heading: re.Match[bytes]) -> Fields:
         """Id and time as the heading gives them; lines below it overrule them."""
-        number, name, word, shown, _ = heading.groups()
+        number, name, word, shown = heading.groups()
         fields: Fields = {}
         if number:
             fields["id"] = f"{self._id_prefix}-{number.decode():0>4}"
         elif name.decode() != _NO_ID:
             fields["id"] = name.decode()
-        text = shown.decode().strip() if shown and not word else ""
+        text = shown.partition(b" <!-- ")[0].decode().strip() if shown and not word else ""
         if text not in ("", _NO_TIME):
             time = _SHOWN_TIME.fullmatch(text)
             fields[self._time_key] = f"{time[1]}T{time[2]}{'' if time[3] else ':00'}Z" if time else text
