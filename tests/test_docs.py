@@ -154,8 +154,8 @@ def run_commands(text_of_commands: str, folder: Path, monkeypatch: pytest.Monkey
     ("pattern", "count"),
     [
         (r'^(\{"id".*),"checksum":"(sha256:\w{16})"\}$', 13 + 14 + 13),
-        (r"^(  - id: (?:(?!^    checksum: ).)*\n)    checksum: (sha256:\w{16})$", 4 + 2 + 1 + 1),
-        (r"^(## (?:Turn|Artifact) (?:(?!^<!-- end ).)*\n)<!-- end \S+ (sha256:\w{16}) -->$", 4 + 1),
+        (r"^(  - id: (?:(?!^    smp: ).)*\n    smp: [^\n]*?)(sha256:\w{16})$", 1 + 4 + 2 + 1 + 1),
+        (r"^(## (?:Turn|Artifact) (?:(?!^<!-- end ).)*\n<!-- end [^\n]*?)(sha256:\w{16}) -->$", 4 + 1),
     ],
     ids=["jsonl", "yaml", "md"],
 )

@@ -56,7 +56,10 @@ def split(fields: Fields) -> tuple[Fields, str]:
 
 def join(fields: Fields, text: str) -> Fields:
     """The fields with those that the text holds. `fields` is changed."""
-    first, *others = [part.strip() for part in f" {text} ".split(_NEXT)]
+    if " / " not in text:
+        _put_back(fields, text)
+        return fields
+    first, *others = f" {text}".split(_NEXT)
     _put_back(fields, first)
     steps = fields.get("history")
     if others and type(steps) is list and len(steps) == len(others):
@@ -70,7 +73,10 @@ def highest_seq(fields: Fields | None) -> int:
     """The largest number of an entry and the steps that are folded into it."""
     if not fields:
         return 0
-    steps = fields.get("history")
+    if "history" not in fields:
+        seq = fields.get("seq")
+        return seq if type(seq) is int else 0
+    steps = fields["history"]
     parts = [fields, *(step for step in steps if type(step) is dict)] if type(steps) is list else [fields]
     return max([seq for part in parts if type(seq := part.get("seq")) is int], default=0)
 
@@ -117,27 +123,25 @@ def _taken_fraction(fields: Fields) -> str:
 
 
 def _put_back(fields: Fields, text: str) -> None:
-    found = {}
-    for token in text.split(" "):
-        name, sign, value = token.partition("=")
-        if sign:
-            found[name] = value
-    seq, schema = _number(found.get("seq")), found.get("schema")
-    if seq is not None:
-        fields["seq"] = seq
-        if schema != "-":
-            number = _number(schema)
-            fields["schema"] = 1 if number is None else number
-    for name in ("tx", "uid"):
-        if name in found:
-            fields[name] = found[name]
-    if found.get("hand") in _STATES:
-        fields["hand"] = found["hand"]
-    references = [item.partition(":") for item in found.get("refs", "").split(",")]
-    if all(id and uid for id, _, uid in references):
-        fields["uids"] = {id: uid for id, _, uid in references}
-    if "us" in found:
-        _put_fraction_back(fields, found["us"])
+    schema: int | None = 1
+    for token in text.split():
+        name, _, value = token.partition("=")
+        if name in ("uid", "tx"):
+            fields[name] = value
+        elif name == "us":
+            _put_fraction_back(fields, value)
+        elif name == "seq":
+            if (seq := _number(value)) is not None:
+                fields["seq"] = seq
+        elif name == "schema":
+            schema = _number(value)
+        elif name == "refs":
+            references = [item.partition(":") for item in value.split(",")]
+            fields["uids"] = {id: uid for id, _, uid in references if id and uid}
+        elif name == "hand" and value in _STATES:
+            fields["hand"] = value
+    if schema is not None and "seq=" in text:
+        fields["schema"] = schema
 
 
 def _put_fraction_back(fields: Fields, fraction: str) -> None:

@@ -40,8 +40,6 @@ end counts as cut.
 
 from __future__ import annotations
 
-import functools
-import json
 import re
 from typing import Any
 
@@ -59,13 +57,23 @@ from smp.files.codec import (
     was_whole,
 )
 from smp.files.machine_line import before_damaged_closing, highest_seq, join, split
+from smp.files.markdown_values import (
+    HIGH,
+    OWN_LINES,
+    TIME,
+    TITLE_LIMIT,
+    key_of,
+    title_of,
+    to_json,
+    value_of,
+    value_text,
+)
 from smp.files.yaml_list import read_both_sides
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp.files.codec import Stored
 
-_TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)Z")
 _SHOWN_TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}(:[0-9]{2}(?:\.[0-9]{1,6})?)?)( ?UTC|Z)?")
 _NUMBERED_ID = re.compile(r"[A-Za-z]+-0*([0-9]+)")
 _SIMPLE_ID = re.compile(r"[A-Za-z0-9_.-]{1,100}")
@@ -73,24 +81,14 @@ _NO_ID, _NO_TIME = "?", "undated"
 _CHANGES = (("deleted", " deleted"), ("restored", " restored"), ("updated", " changed"))
 _CUT_OFF = "the write of this entry was cut off"
 
-_TITLE = re.compile(r"[A-Za-z][A-Za-z0-9 _-]*")
-_TITLE_LIMIT = 100
 _END = re.compile(rb"<!-- end (\S+) ((?:[^\n]* )?)(sha256:[0-9a-f]{16}) -->[ \t]*\r?(?:\n|\Z)")
+_BEGIN_MARK = re.compile(rb" <!-- ([0-9]{1,15}) -->[ \t]*\r?\Z")
 _END_START, _END_STOP = b"<!-- end ", b" -->\n"
 _RULE = re.compile(rb"^---[ \t]*\r?$", re.MULTILINE)
 _ABOUT = b"<!-- SMP format "
 _ENTRY_TAIL = b"\n---\n"
 
-_SNAKE_CASE = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
-_OWN_LINES = frozenset(("extra", "encoding", "body"))
-# Classes by what they exclude: a class of wide ranges takes `re` ten milliseconds to compile, at every start.
-_HIGH = "\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff"
-_NOT_IN_LINE = re.compile(f"[\x00-\x1f{_HIGH}]")
-_NOT_IN_BODY = re.compile(f"[\x00-\x08\x0b-\x1f{_HIGH}]")
-_JSON_WORDS = frozenset(("true", "false", "null"))
-_JSON_FIRST = '[{"-0123456789'
-_WORD = re.compile(r"[^\W\d][\w.:/@+-]*")
-_LIST_OF_WORDS = re.compile(rf"\[{_WORD.pattern}(?:, {_WORD.pattern})*\]")
+_NOT_IN_BODY = re.compile(f"[\x00-\x08\x0b-\x1f{HIGH}]")
 
 
 class MarkdownBlocks:
@@ -105,8 +103,7 @@ class MarkdownBlocks:
         name = re.escape(label)
         words = "|".join([word for _, word in _CHANGES])
         self._heading = re.compile(
-            rf"## {name}(?: (?:([0-9]+)|(\S+)(?=(?:{words})? - ))({words})?)?"
-            rf"(?: - ([^\n]*?))?(?: <!-- ([0-9]{{1,15}}) -->)?[ \t]*\r?(?:\n|\Z)".encode()
+            rf"## {name}(?: (?:([0-9]+)|(\S+)(?=(?:{words})? - ))({words})?)?(?: - ([^\n]*)|[ \t]*\r?)(?:\n|\Z)".encode()
         )
         structural = rf"\\*(?:## {name}(?: |$)|<!-- end |---[ \t]*$|([<|>])\1{{6}}(?: |$)|={{7}}[ \t]*$)"
         self._to_escape = re.compile(f"^(?={structural})", re.MULTILINE)
@@ -130,7 +127,7 @@ class MarkdownBlocks:
         extra: Fields = {}
         body = shown.get(self._body_key)
         for key, value in shown.items():
-            title = _title(key)
+            title = title_of(key)
             if key == self._body_key:
                 if not isinstance(value, str):
                     extra[key] = value
@@ -138,11 +135,11 @@ class MarkdownBlocks:
                 extra[key] = value
             elif key == "id":
                 if value is None or value != self._id_in_heading(number):
-                    lines.insert(1, f"**Id:** {_value_text(value)}")
+                    lines.insert(1, f"**Id:** {value_text(value)}")
             elif key != self._time_key or not _is_time(value):
-                lines.append(f"**{title}:** {_value_text(value)}")
+                lines.append(f"**{title}:** {value_text(value)}")
         if extra:
-            lines.append(f"**Extra:** {_json(extra)}")
+            lines.append(f"**Extra:** {to_json(extra)}")
         block = "\n".join(lines + self._body_lines(body, len(lines) > 1)).encode()
         block += b"<!-- end %b %b" % (_end_name(fields), machine.encode() + b" " if machine else b"")
         return b"\n%b%b -->\n\n---\n" % (block, signature(block).encode())
@@ -167,7 +164,7 @@ class MarkdownBlocks:
             return ["**Body:** none", "", ""]
         lines = [] if has_fields else ["**Body:** text"]
         if _NOT_IN_BODY.search(body):
-            return [*lines, "**Encoding:** json", "", _json(body), "", ""]
+            return [*lines, "**Encoding:** json", "", to_json(body), "", ""]
         for mark in self._in_structural:  # much faster than the pattern, and seldom there
             if mark in body:
                 body = self._to_escape.sub(r"\\", body)
@@ -254,7 +251,8 @@ class MarkdownBlocks:
         if closed is not None:
             machine = closed[1].partition(" ")[2]  # behind the name
             return self._entry(closed[0], heading, trimmed, EDITED, "its end comment is damaged", machine)
-        seq = int(heading[5] or 0)
+        mark = _BEGIN_MARK.search(heading[4] or b"")
+        seq = int(mark[1]) if mark else 0
         if seq > highest:
             if is_last and not was_whole(seq, start, stored):
                 return Piece(start, stop, 0, TORN, None, _CUT_OFF)
@@ -281,10 +279,10 @@ class MarkdownBlocks:
         lines, body = _split_meta(rest)
         own = {}
         for key, text in lines:
-            if key in _OWN_LINES:
+            if key in OWN_LINES:
                 own[key] = text
             else:
-                fields[key] = _value(text)
+                fields[key] = value_of(text)
         if own:
             _take_own_lines(fields, own)
         body = _without_frame(body, is_closed)
@@ -294,13 +292,13 @@ class MarkdownBlocks:
 
     def _heading_fields(self, heading: re.Match[bytes]) -> Fields:
         """Id and time as the heading gives them; lines below it overrule them."""
-        number, name, word, shown, _ = heading.groups()
+        number, name, word, shown = heading.groups()
         fields: Fields = {}
         if number:
             fields["id"] = f"{self._id_prefix}-{number.decode():0>4}"
         elif name and name.decode() != _NO_ID:
             fields["id"] = name.decode()
-        text = shown.decode().strip() if shown and not word else ""
+        text = shown.partition(b" <!-- ")[0].decode().strip() if shown and not word else ""
         if text not in ("", _NO_TIME):
             time = _SHOWN_TIME.fullmatch(text)
             fields[self._time_key] = f"{time[1]}T{time[2]}{'' if time[3] else ':00'}Z" if time else text
@@ -308,7 +306,7 @@ class MarkdownBlocks:
 
     def _body_text(self, body: str, is_json: bool) -> str:
         if is_json:
-            decoded = _value(body)
+            decoded = value_of(body)
             return decoded if isinstance(decoded, str) else body
         return self._escaped.sub("", body) if "\\" in body else body
 
@@ -326,7 +324,7 @@ def _shown_time(time: Any) -> str:
 
 
 def _is_time(value: Any) -> bool:
-    return isinstance(value, str) and _TIME.fullmatch(value) is not None
+    return isinstance(value, str) and TIME.fullmatch(value) is not None
 
 
 def _end_name(fields: Fields) -> bytes:
@@ -385,7 +383,7 @@ def _split_meta(rest: str) -> tuple[list[tuple[str, str]], str]:
     texts = meta.split("\n")
     for text in texts:
         title, colon, value = text.partition(":**")
-        key = _key(title) if colon and len(title) <= _TITLE_LIMIT + 2 else ""
+        key = key_of(title) if colon and len(title) <= TITLE_LIMIT + 2 else ""
         if not key:  # the text begins here, without a blank line before it
             return lines, "\n".join(texts[len(lines) :]) + blank + body
         lines.append((key, value.strip(" \t")))
@@ -405,81 +403,9 @@ def _without_frame(body: str, is_closed: bool) -> str:
 
 def _take_own_lines(fields: Fields, own: dict[str, str]) -> None:
     """Extra's fields; and as ordinary fields those lines of people that only share the name of ours."""
-    extra = _value(own.get("extra", "{}"))
+    extra = value_of(own.get("extra", "{}"))
     fields.update(extra if isinstance(extra, dict) else {"extra": extra})
     if own.get("encoding", "json") != "json":
-        fields["encoding"] = _value(own["encoding"])
+        fields["encoding"] = value_of(own["encoding"])
     if own.get("body", "none") not in ("none", "text"):
-        fields["body"] = _value(own["body"])
-
-
-# ---------------------------------------------------------------------------------------------- names and values
-@functools.lru_cache(maxsize=1024)
-def _title(key: str) -> str | None:
-    """`memory_refs` -> `Memory-Refs`; None for a name that would not come back, or that is one of our own lines."""
-    if len(key) > _TITLE_LIMIT or not _SNAKE_CASE.fullmatch(key) or key in _OWN_LINES:
-        return None
-    return "-".join([word.capitalize() for word in key.split("_")])
-
-
-@functools.lru_cache(maxsize=1024)
-def _key(starred_title: str) -> str:
-    """`**Memory-Refs` -> `memory_refs`; nothing for what is no such line."""
-    title = starred_title[2:]
-    if not starred_title.startswith("**") or not _TITLE.fullmatch(title):
-        return ""
-    return title.lower().replace("-", "_").replace(" ", "_")
-
-
-def _value_text(value: Any) -> str:
-    if isinstance(value, str) and _stands_plain(value):
-        return value
-    if type(value) is int:
-        return int.__repr__(value)
-    if isinstance(value, list) and value and _are_words(value):
-        return f"[{', '.join(value)}]"
-    return _json(value)
-
-
-def _stands_plain(text: str) -> bool:
-    if not text or text in _JSON_WORDS or text != text.strip() or _NOT_IN_LINE.search(text):
-        return False
-    return text[0] not in _JSON_FIRST or _TIME.fullmatch(text) is not None
-
-
-def _are_words(values: list[Any]) -> bool:
-    for value in values:
-        if not isinstance(value, str) or value in _JSON_WORDS or not _WORD.fullmatch(value):
-            return False
-    return True
-
-
-def _json(value: Any) -> str:
-    return _NOT_IN_LINE.sub(lambda found: f"\\u{ord(found[0]):04x}", _encoder.encode(value))
-
-
-def _value(text: str) -> Any:
-    """What a value's text means; what is not JSON, nor a list of words, is the text itself."""
-    if text and text[0] not in _JSON_FIRST and text not in _JSON_WORDS:
-        return text
-    if text.startswith("[") and _LIST_OF_WORDS.fullmatch(text):
-        words = text[1:-1].split(", ")
-        if _JSON_WORDS.isdisjoint(words):
-            return words
-    try:
-        return _decoder.decode(text)
-    except (ValueError, RecursionError):
-        pass
-    if text.startswith("[") and text.endswith("]"):
-        words = [word.strip() for word in text[1:-1].split(",")]
-        if all(words):
-            return words
-    return text
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is not JSON")
-
-
-_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-_decoder = json.JSONDecoder(parse_constant=_refuse)
+        fields["body"] = value_of(own["body"])

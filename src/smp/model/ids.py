@@ -7,7 +7,6 @@ given under the session's lock and never twice.
 from __future__ import annotations
 
 from functools import lru_cache
-from os import urandom
 
 from smp.errors import InvalidRecord
 
@@ -59,11 +58,6 @@ def is_word(text: str) -> bool:
 def _is_mark(char: str) -> bool:
     """A sign that belongs to the letter before it: vowels of Hindi, Tamil or Thai, accents that stand alone."""
     return not char.isascii() and not char.isalnum() and ("a" + char).isidentifier()  # `unicodedata` takes long to load
-
-
-def new_uid() -> str:
-    """A random identity of a memory. It only has to tell apart memories that got the same id in two clones of a store."""
-    return letters(urandom(4).hex())
 
 
 def letters(digits: str) -> str:

@@ -34,6 +34,7 @@ from smp.files.marks import Marks
 from smp.files.user_state import state_of
 from smp.model import ids
 from smp.store.file_session import FileSession
+from smp.write.uids import new_uid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class FileStore:
         self.check_current()
         self.check_in_place()
         self._check_name(info.id)
-        info.uid = info.uid or ids.new_uid()
+        info.uid = info.uid or new_uid()
         try:
             if self.layout.info_file:
                 self._create_folder(info)

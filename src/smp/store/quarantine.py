@@ -21,6 +21,7 @@ from smp.files.set_aside import MISSING
 from smp.model import ids
 from smp.model.entry import PUT
 from smp.model.types import KINDS, PREFIXES
+from smp.write.uids import new_uid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -179,4 +180,4 @@ class _PutBack:
                 id=entry.id,
             )
         if entry.type != "agent_state" and not entry.uid:
-            entry.uid = ids.new_uid()
+            entry.uid = new_uid()

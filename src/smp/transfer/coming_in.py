@@ -19,6 +19,7 @@ from smp.redacting import check_settings, redactor_of
 from smp.store.placing import place
 from smp.transfer.going_out import format_named, numbered
 from smp.write import validate
+from smp.write.uids import new_uid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _check_together(carried: Exported, name: str) -> None:
 def stored(store: FileStore, carried: Exported) -> FileSession:
     """A session of what came in, or of a copy made here."""
     info = carried.info
-    info.uid = ids.new_uid()
+    info.uid = new_uid()
     info.generation = max(info.generation, 1)  # so that the head keeps the numbers
     return place(store, info, carried.entries, store.config.override_session(info.config, info.id).quota_bytes)
 

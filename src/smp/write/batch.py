@@ -112,7 +112,7 @@ class Add(Wish):
             self.memory_id = work.next_id(draft.kind.prefix)
         else:
             work.own_id_used(self.memory_id)
-        uid = "" if draft.kind.name == "agent_state" else ids.new_uid()
+        uid = "" if draft.kind.name == "agent_state" else new_uid()
         work.put(Entry(PUT, draft.kind.name, self.memory_id, draft.created or work.now, draft.data, uid=uid))
 
     def resolve_alone(self, session: str, now: str, ledger: Ledger) -> Entry:
@@ -120,7 +120,7 @@ class Add(Wish):
         draft = self.draft
         kind, data = draft.kind, draft.data
         self.memory_id = name = ids.numbered(kind.prefix, ledger.next_number(kind.prefix))
-        entry = Entry(PUT, kind.name, name, draft.created or now, data, ledger.next_seq(), uid=ids.new_uid())
+        entry = Entry(PUT, kind.name, name, draft.created or now, data, ledger.next_seq(), uid=new_uid())
         self.record = CLASSES[kind.name](session, entry, data, entry, 1, None)
         return entry
 

@@ -229,13 +229,8 @@ def test_a_file_looks_as_documented() -> None:
     text = (HEADER + codec.encode(fields)).decode()
     assert text[: text.index("sha256:")] + text[text.index(" -->\n\n---", 200) :] == (
         "# Conversation\n"
-<<<<<<< HEAD
         "<!-- SMP format 1. Times are UTC. Add, edit or remove turns: a turn is a line "
-        '"## Turn" with a number, below it the text; SMP adds the time. -->\n\n'
-=======
-        "<!-- SMP format 1. Times are UTC. You may edit, add or remove turns; number and time are filled in; "
-        'a turn ends before the next "## Turn" line. -->\n\n'
->>>>>>> w-hand
+        '"## Turn", below it the text; SMP adds number and time. -->\n\n'
         "---\n\n"
         "## Turn 1 - 2026-01-11 14:30:00 <!-- 1 -->\n"
         "**Speaker:** user\n"
@@ -268,13 +263,7 @@ def test_another_label_leaves_turns_alone() -> None:
     data = artifacts.header("Artifact") + artifacts.encode({"id": "ART-0001", "seq": 1, "content": FILE.decode()})
     assert artifacts.decode(data)[0].fields == {"id": "ART-0001", "seq": 1, "content": FILE.decode()}
     assert b"\n## Turn 1 - " in data  # no escape where none is needed
-<<<<<<< HEAD
-    assert b'remove artifacts: an artifact is a line "## Artifact" with a number' in data
-=======
-    assert (
-        b'remove artifacts; number and time are filled in; an artifact ends before the next "## Artifact" line' in data
-    )
->>>>>>> w-hand
+    assert b'remove artifacts: an artifact is a line "## Artifact", below it' in data
 
 
 def test_what_is_not_json_is_not_written() -> None:
