@@ -12,7 +12,7 @@ import os
 import threading
 import weakref
 
-from smp.config import with_facts_outside
+from smp.config_file import with_facts_outside
 from smp.errors import (
     DurabilityUnknown,
     LayoutMismatch,
