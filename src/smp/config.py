@@ -120,7 +120,7 @@ _BY_PATH = {setting.path: setting for setting in SETTINGS}
 _BY_VARIABLE = {setting.variable: setting for setting in SETTINGS}
 _SECTIONS = {path[:at] for path in _BY_PATH for at, character in enumerate(path) if character == "."}
 _OTHER_NAMES = {"privacy.auto_redaction": "privacy.redaction.enabled"}  # as a design has it
-_WRAPPER = "memory_config"  # the design of the jsonl layout puts all settings inside it
+WRAPPER = "memory_config"  # the design of the jsonl layout puts all settings inside it
 _VERSION, _KNOWN_VERSION = "version", "1.0"  # how the designs number their config file; says nothing to us
 
 
@@ -287,7 +287,7 @@ def _collect(mapping: Any, prefix: str, source: str, flat: Values, may_wrap: boo
             if path in flat:
                 raise InvalidConfig(f"The setting '{path}' is given twice ({source}).", key=path, source=source)
             flat[path] = _checked(_BY_PATH[path], value, source)
-        elif path == _WRAPPER and may_wrap:
+        elif path == WRAPPER and may_wrap:
             _collect(value, "", source, flat)
         elif path in _SECTIONS:
             _collect(value, path, source, flat)
@@ -313,41 +313,6 @@ def _of_a_design(path: str, value: Any, source: str, flat: Values) -> bool:
     if allowed is not None:
         _bad_value(path, value, source, allowed)
     return True
-
-
-def with_facts_outside(stored: dict[str, Any]) -> dict[str, Any]:
-    """A config file whose layout and format are found at once, also if it has one object around all of it."""
-    inner = stored.get(_WRAPPER)
-    if not isinstance(inner, dict):
-        return stored
-    facts = {name: inner[name] for name in ("layout", "format", "converting") if name in inner and name not in stored}
-    return {**facts, **stored, _WRAPPER: {name: value for name, value in inner.items() if name not in facts}}
-
-
-def with_setting(stored: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
-    """The settings of a file with one of them changed or, for None, taken out."""
-    from copy import deepcopy
-
-    changed: dict[str, Any] = deepcopy(stored)
-    inner = changed[_WRAPPER] if isinstance(changed.get(_WRAPPER), dict) else changed
-    _take_out(inner, name)
-    if value is not None:
-        *sections, last = name.split(".")
-        for section in sections:
-            inner = inner.setdefault(section, {})
-        inner[last] = value
-    return changed
-
-
-def _take_out(settings: dict[str, Any], name: str, prefix: str = "") -> None:
-    """Take a setting out, in whatever way it is written: nested, with dots, under another name."""
-    for key, value in list(settings.items()):
-        if usual_name(prefix + key) == name:
-            del settings[key]
-        elif isinstance(value, dict):
-            _take_out(value, name, f"{prefix}{key}.")
-            if not value:
-                del settings[key]
 
 
 def _from_environment(environ: Mapping[str, str], stated: Flat) -> Flat:

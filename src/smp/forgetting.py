@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from smp.criteria import age, asked_for, is_one
 from smp.errors import InvalidQuery, InvalidRecord, MemoryNotFound
 from smp.model.time import parse, to_moment, to_text
 
@@ -95,8 +96,8 @@ class Forgetting:
         With one id the record is returned; with several, with criteria or as a preview a `Deletion`: its `count` and
         `ids` are those of what was deleted or, as a preview, would be.
         """
-        id, criteria = _asked_for(id, criteria)
-        if _is_one(id) and not criteria and not preview:
+        id, criteria = asked_for(id, criteria)
+        if is_one(id) and not criteria and not preview:
             session, name = self._place_of(id)
             return session._delete_one(name, reason, by)
         return self._delete_several(id, reason, by, preview, criteria)
@@ -128,8 +129,8 @@ class Forgetting:
         """Bring memories back, deleted ones and those that compaction took out. With one id the record is returned, else a
         `Restoration`. Of a session those from the trash come together or not at all, then those from the cold segment.
         """
-        id, criteria = _asked_for(id, criteria)
-        if _is_one(id) and not criteria and not preview:
+        id, criteria = asked_for(id, criteria)
+        if is_one(id) and not criteria and not preview:
             session, name = self._place_of(id)
             return session._restore_one(name, reason, by)
         return self._restore_several(id, reason, by, preview, criteria)
@@ -206,7 +207,7 @@ class Forgetting:
         done = Purged()
 
         def look_at(session: SessionMemory) -> None:
-            kept = _kept(session.config) if older_than is None else _age(older_than, moment)
+            kept = _kept(session.config) if older_than is None else age(older_than, moment)
 
             def note(names: list[str]) -> bool:
                 return store.audit.note("purge", at=to_text(moment), by=by, session=session.id, ids=names)
@@ -235,7 +236,7 @@ class Forgetting:
         from smp.store.erasing import check_there, erase
         from smp.store.put_away import SUMMARY_ID
 
-        id, criteria = _asked_for(id, criteria)
+        id, criteria = asked_for(id, criteria)
         store, now = self._asked_store(), self._asked_at()
         store.check_open()
         reason = cleaned_reason(self._asked_config(), reason)
@@ -431,37 +432,8 @@ class SessionForgetting(Forgetting):
             )
 
 
-def _asked_for(id: Any, criteria: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Ids and criteria; both may be in one object, as in `delete({"ids": ["DEC-0001"]})` and `delete({"tags": ["old"]})`."""
-    if hasattr(id, "keys") and not hasattr(id, "ref"):
-        id, criteria = None, {**id, **criteria}
-    if criteria.get("ids") is not None:
-        if id is not None:
-            raise InvalidQuery("ids: given twice, also as id.", field="ids")
-        ids = criteria["ids"]
-        id = [ids] if _is_one(ids) else list(ids)
-    return id, {name: value for name, value in criteria.items() if name != "ids"}
-
-
-def _age(older_than: Any, now: datetime) -> timedelta:
-    """How long something must have been in the trash: a number of days, or since a date."""
-    if isinstance(older_than, (int, float)) and not isinstance(older_than, bool):
-        return timedelta(days=older_than)
-    date = older_than.isoformat() if hasattr(older_than, "isoformat") else older_than
-    since = now - to_moment(parse(date, "older_than"))
-    if since < timedelta(0):
-        raise InvalidRecord(
-            "older_than: this date is in the future; give one that is past, or days.", field="older_than"
-        )
-    return since
-
-
 def _each(id: Any) -> Iterable[Any]:
-    return [id] if _is_one(id) else id
-
-
-def _is_one(id: Any) -> bool:
-    return id is not None and not isinstance(id, (list, tuple, set, frozenset))
+    return [id] if is_one(id) else id
 
 
 def _kept(config: Config) -> timedelta:

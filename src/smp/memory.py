@@ -7,7 +7,8 @@ import os
 
 from smp.agents import GLOBAL_SESSION
 from smp.asking import Asking
-from smp.config import Config, with_facts_outside, with_setting
+from smp.config import Config
+from smp.config_file import layout_asked_for, with_facts_outside, with_setting
 from smp.edge import with_own_errors
 from smp.errors import (
     FormatTooNew,
@@ -23,7 +24,7 @@ from smp.errors import (
 )
 from smp.exporting import Importing
 from smp.files.disk import Disk
-from smp.files.layouts import NAMES, layout_named
+from smp.files.layouts import layout_named
 from smp.files.layouts.layout import PRIVATE
 from smp.files.lock import SessionLock
 from smp.files.system import RealSystem
@@ -33,13 +34,15 @@ from smp.model import ids
 from smp.model.session_info import FORMAT, SessionInfo
 from smp.model.time import parse, system_clock, system_text, to_text
 from smp.nearest import find_root, is_store, layout_in_config, recognise
+from smp.nearest_session import opens_with
 from smp.recalling import RecallingStore
 from smp.redacting import check_settings, note_head, without_secrets
-from smp.session import SessionMemory, opens_with
+from smp.session import SessionMemory
 from smp.store.file_store import FLAG, FileStore, conversion_has_left_something
 from smp.store.left_out import each_there
 from smp.write import near_names, validate
 from smp.write.admit import admit
+from smp.write.session_call import understood
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -130,7 +133,7 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
             is_new = stored is None and recognise(disk, root) is None
             if is_new and not create:
                 raise StoreNotFound(f"There is no store in {root}. `smp init` makes one.", path=root)
-            name = self._layout_name(disk, stored, layout_name, _layout_asked_for(config))
+            name = self._layout_name(disk, stored, layout_name, layout_asked_for(config))
             self.config = Config.build(
                 {**(stored or {}), "layout": name},
                 os.path.join(root, CONFIG_FILE),
@@ -323,19 +326,10 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
     ) -> SessionMemory:
         """Create a session; what else you say about it (`phase="review"`) is kept as its context."""
         now = self.now()
+        given: Any = (id, user, agents, project, tags, config)
         if context or not (id is None or isinstance(id, str)):
-            from smp.write.session_call import understood
-
-            named: dict[str, Any] = {
-                "id": id,
-                "user": user,
-                "agents": agents,
-                "project": project,
-                "tags": tags,
-                "config": config,
-            }
-            named, context = understood(named, context)
-            id, user, agents, project, tags, config = named.values()
+            given, context = understood(given, context)
+        id, user, agents, project, tags, config = given
         fields = validate.session_fields(user, agents, project, tags, context)
         session_id = ids.check(id, "id") if id is not None else f"session-{now:%Y-%m-%d}-{os.urandom(3).hex()}"
         settings = self.config.override_session(config, session_id) if config else self.config
@@ -483,9 +477,3 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
 
 
 opens_with(open_memory)
-
-
-def _layout_asked_for(config: Mapping[str, Any] | None) -> str:
-    """The layout of a new store as the settings or the environment say it; a wrong one is `Config`'s to refuse."""
-    asked = (config or {}).get("layout") or os.environ.get("SMP_LAYOUT")
-    return str(asked) if asked in NAMES else "jsonl"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from smp.agents.global_memory import GlobalMemory
     from smp.agents.party import Party
     from smp.memory import Memory
+    from smp.model.record import Record
     from smp.session import SessionMemory
 
 
@@ -89,6 +90,12 @@ class RecallingStore(Recalling):
 
 class RecallingSession(Recalling):
     """What only a session has: its agents."""
+
+    def get_context(self, limit: int = 20) -> list[Record]:
+        """The memories with the highest priority, so many of them. `context` gives text for a prompt instead."""
+        session: Any = self
+        found: list[Record] = session.query(sort="priority", limit=limit).records
+        return found
 
     def agent(self, name: str) -> AgentMemory:
         """This session as one agent may see it; what it writes is attributed to it."""

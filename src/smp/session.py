@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 
 from smp.asking import Asking
 from smp.edge import with_own_errors
-from smp.errors import InvalidRecord, MemoryNotFound, SessionCorrupt, SessionExists, SessionNotFound, StorageCorrupt
+from smp.errors import InvalidRecord, MemoryNotFound, SessionCorrupt, StorageCorrupt
 from smp.exporting import ExportingSession
-from smp.model import ids
 from smp.model.fold import Fold
 from smp.model.record import Records
 from smp.model.report import Report, Stats
 from smp.model.time import parse, to_moment, to_text
 from smp.model.types import kind_of
+from smp.nearest_session import in_nearest_store
 from smp.recalling import RecallingSession
 from smp.redacting import note_head, without_secrets
 from smp.store.file_store import last_written_ns
@@ -68,15 +68,12 @@ class _Once(Generic[T]):
 
 @with_own_errors
 class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession):
-    """One session of a store. Made by `Memory.create_session` and `Memory.session`.
-
-    `SessionMemory("review")` opens the session of that id in the nearest store, and creates it if there is none.
-    """
+    """One session of a store, from `Memory.create_session`, `Memory.session`, or by its id in the nearest store: `SessionMemory("x")`."""
 
     def __init__(self, memory: Memory | str, files: FileSession | None = None, author: str | None = None) -> None:
         self._is_own = files is None  # whether the store was opened for this session alone
         if files is None:
-            memory, files = _in_nearest_store(memory)
+            memory, files = in_nearest_store(memory)
         self._memory: Memory = memory  # type: ignore[assignment]
         self._files = files
         self._author = validate.optional_text("author", author)
@@ -264,10 +261,6 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
     def __iter__(self) -> Any:
         return iter(self.records())
 
-    def get_context(self, limit: int = 20) -> list[Record]:
-        """The memories with the highest priority, so many of them. `context` gives text for a prompt instead."""
-        return self.query(sort="priority", limit=limit).records
-
     def history(self, id: Any) -> list[dict[str, Any]]:
         """What happened to a memory, oldest first: revision, op, at, by, and each field's value before and after."""
 
@@ -422,28 +415,6 @@ class Snapshot:
 
     def __repr__(self) -> str:
         return f"Snapshot({self.session} at {to_text(self.time)}, {len(self)} memories)"
-
-
-_opening: list[Callable[[], Memory]] = []  # how a store is opened; `smp.memory` says it
-
-
-def opens_with(opening: Callable[[], Memory]) -> None:
-    """Say how `SessionMemory(id)` opens the nearest store: a session does not know stores."""
-    _opening[:] = [opening]
-
-
-def _in_nearest_store(session: Any) -> tuple[Memory, FileSession]:
-    """A session of the nearest store by its id, made if need be."""
-    name = ids.check(session, "session_id")
-    memory = _opening[0]()
-    try:
-        found = memory.session(name)
-    except SessionNotFound:
-        try:
-            found = memory.create_session(name)
-        except SessionExists:  # another process was quicker
-            found = memory.session(name)
-    return memory, found._files
 
 
 def _records(fold: Fold, session: str, kind: str | None, include_deleted: bool, last: int | None) -> list[Record]:

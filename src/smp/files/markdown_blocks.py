@@ -394,10 +394,8 @@ def _without_frame(body: str, is_closed: bool) -> str:
     """The body without the blank line and newline that `encode` puts after it, or without what people put there."""
     if is_closed:
         return body[:-2] if body.endswith("\n\n") else body.removesuffix("\n")
-    body = body.strip("\n").rstrip()
+    body = re.sub(r"\n---\s*\n<!--[^\n]*-->\Z", "\n---", body.strip("\n").rstrip())  # a comment behind the rule
     head, newline, last = body.rpartition("\n")
-    if last.startswith("<!--") and last.endswith("-->") and head.rstrip().endswith("\n---"):
-        head, newline, last = head.rstrip().rpartition("\n")  # a comment behind the rule belongs to no turn
     return head.rstrip() if last == "---" and (newline or not head) else body
 
 

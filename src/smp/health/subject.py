@@ -13,7 +13,8 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
-from smp.config import Config, with_facts_outside
+from smp.config import Config
+from smp.config_file import with_facts_outside
 from smp.errors import FormatTooNew, InvalidConfig, SMPError, StorageError
 from smp.files.disk import Disk
 from smp.files.layouts import NAMES, layout_named

@@ -93,7 +93,7 @@ class Query:
         """The first so many hits in the order asked for."""
         if self._question.text:
             return self._by_words(wanted) if self._text else []
-        if self._question.sort in (NEWEST, OLDEST) and not self._question.then:
+        if self._question.sort in (NEWEST, OLDEST) and not self._question.then_by:
             return self._by_time(wanted)
         rows = self._finder.select(self._conditions, NEWEST, -1)
         return self._first(self._in_order(self._ranking.of_rows(rows)), wanted)
@@ -146,9 +146,9 @@ class Query:
         return page
 
     def _in_order(self, judged: Iterable[Judged]) -> list[Judged]:
-        if not self._question.then:
+        if not self._question.then_by:
             return sorted(judged, key=_ORDERS[self._question.sort])
-        keys = [_FIRST[each] for each in (self._question.sort, *self._question.then)]
+        keys = [_FIRST[each] for each in (self._question.sort, *self._question.then_by)]
         return sorted(judged, key=lambda each: (*(key(each) for key in keys), -each.row.created, each.row.doc))
 
     def _first(self, judged: Iterable[Judged], wanted: int) -> Page:

@@ -126,7 +126,7 @@ class Question:
         "sort",
         "tags",
         "text",
-        "then",
+        "then_by",
         "time",
         "timeout",
         "topic_in_text",
@@ -165,7 +165,7 @@ class Question:
         self.include_deleted = _flag("include_deleted", given.pop("include_deleted", None), False)
         self.include_related = _flag("include_related", given.pop("include_related", None), False)
         self.sessions = _sessions(given.pop("sessions", None))
-        self.sort, *self.then = _sorts(given.pop("sort", None), self.text)
+        self.sort, *self.then_by = _sorts(given.pop("sort", None), self.text)
         self.mode = _choice("mode", given.pop("mode", None) or "default", MODES)
         self.limit = _whole("limit", given.pop("limit", None), 20, 0, LIMIT)
         self.offset = _whole("offset", given.pop("offset", None), 0, 0, 10_000_000)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 
-from smp.config import with_facts_outside
+from smp.config_file import with_facts_outside
 from smp.errors import SessionCorrupt, StorageCorrupt, StorageError, StorageFull, StorageReadOnly, from_os_error
 from smp.files.cold_segment import FILE as COLD
 from smp.files.journal import Journal, Plan

@@ -13,7 +13,7 @@ import threading
 import weakref
 
 from smp import event_log
-from smp.config import with_facts_outside
+from smp.config_file import with_facts_outside
 from smp.errors import (
     DurabilityUnknown,
     LayoutMismatch,
@@ -31,10 +31,10 @@ from smp.files.access_log import SESSION_USES, AccessLog
 from smp.files.disk import TEMPORARY, Disk, identity
 from smp.files.layouts.layout import PRIVATE
 from smp.files.marks import Marks
+from smp.files.uids import new_uid
 from smp.files.user_state import state_of
 from smp.model import ids
 from smp.store.file_session import FileSession
-from smp.write.uids import new_uid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -202,9 +202,9 @@ def _added(one: dict[str, dict[str, int]], other: dict[str, dict[str, int]]) -> 
 
 def _order_of(question: Question) -> Callable[[Hit], tuple[Any, ...]]:
     """The order of a question over hits; of equals the newest first."""
-    if not question.then:
+    if not question.then_by:
         return _ORDERS.get(question.sort, _by_relevance)
-    keys = [_ORDERS.get(each, _by_relevance) for each in (question.sort, *question.then)]
+    keys = [_ORDERS.get(each, _by_relevance) for each in (question.sort, *question.then_by)]
     return lambda hit: (*(key(hit)[0] for key in keys), -hit.record.created.timestamp())
 
 

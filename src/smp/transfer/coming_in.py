@@ -12,6 +12,7 @@ import os
 from smp.errors import InvalidFormat, InvalidRecord, SessionExists, SMPError, from_os_error
 from smp.files import exchange
 from smp.files.disk import Disk
+from smp.files.uids import new_uid
 from smp.model import ids
 from smp.model.entry import CHANGE, PUT, Entry
 from smp.model.fold import Fold
@@ -19,7 +20,6 @@ from smp.redacting import check_settings, redactor_of
 from smp.store.placing import place
 from smp.transfer.going_out import format_named, numbered
 from smp.write import validate
-from smp.write.uids import new_uid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

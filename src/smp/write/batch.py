@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from smp.agents.fence import without_recalled
 from smp.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound, SessionCorrupt, SMPError
+from smp.files.uids import new_uid
 from smp.model import ids
 from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_revision
 from smp.model.fold import Trail

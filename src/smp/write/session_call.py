@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+_ARGUMENTS = ("id", "user", "agents", "project", "tags", "config")
 _NAMES = {
     "user_id": "user",
     "userId": "user",
@@ -30,9 +31,9 @@ _HEAD = frozenset(("project_name", "project_phase", "primary_topic", "tags"))  #
 _SETTINGS = ("decay_config", "compaction_config", "privacy_config")
 
 
-def understood(named: dict[str, Any], context: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arguments of `create_session` that SMP names itself, and the context."""
-    named, given = dict(named), dict(context)
+def understood(named_values: tuple[Any, ...], context: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of `create_session` in the order of `_ARGUMENTS`, and the context."""
+    named, given = dict(zip(_ARGUMENTS, named_values, strict=True)), dict(context)
     if hasattr(named["id"], "keys"):
         given = {**named["id"], **given}
         named["id"] = None
@@ -52,7 +53,7 @@ def understood(named: dict[str, Any], context: dict[str, Any]) -> tuple[dict[str
                 named[ours] = given.pop(name)
             elif ours != "project" and given.pop(name) != named[ours]:
                 raise InvalidRecord(f"{name}: given twice, also as {ours}.", field=name)
-    return named, given
+    return tuple(named.values()), given
 
 
 def _add(given: dict[str, Any], name: str, value: Any, path: str) -> None:
