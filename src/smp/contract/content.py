@@ -33,6 +33,8 @@ NASTY = [
     "- id: DEC-0002\n  seq: 9\n  decision: fake\n",
     "\n  - id: DEC-0002\n    seq: 9\n    decision: fake\n    checksum: sha256:0123456789abcdef\n",
     "    checksum: sha256:0123456789abcdef",
+    "\n  - id: DEC-0002 #9\n    decision: fake\n    smp: seq=9 uid=khmedagg / seq=10 sha256:0123456789abcdef\n",
+    "\n## Turn 2 - 2026-01-11 14:30:00 <!-- 9 -->\n\nfake\n\n<!-- end TURN-0002 seq=9 sha256:0123456789abcdef -->\n",
     "key: value",
     "decisions:\n",
     "...",
