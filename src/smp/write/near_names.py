@@ -33,7 +33,7 @@ _SHORT, _LONG = 5, 7  # below: only plural and singular; from _LONG on two edits
 def warnings(kind: Kind, data: Mapping[str, Any]) -> tuple[str, ...]:
     """What is odd about the fields of a memory, each in a sentence."""
     found = of_names(kind, tuple(data))
-    if CLOSED.isdisjoint(data):
+    if CLOSED.isdisjoint(data) or all(data[name] in known for name, (known, _) in _CLOSED.items() if name in data):
         return found
     return (*found, *(text for name in _CLOSED if (text := _of_value(name, data.get(name)))))
 

@@ -33,7 +33,7 @@ _NAME_BYTES = 25  # of a field, more than enough
 class Form:
     """What callers of one kind of memory give who use these names."""
 
-    __slots__ = ("has_author", "has_role", "has_tags", "may_warn", "names", "of_texts", "values")
+    __slots__ = ("has_author", "has_role", "has_tags", "may_warn", "names", "names_warn", "of_texts", "values")
 
     def __init__(self, kind: Kind, plan: list[validate.Planned], texts: list[str]) -> None:
         self.names = [target for _, target, _ in plan]  # SMP's own, in the order of writing
@@ -42,7 +42,8 @@ class Form:
         self.has_tags = "tags" in self.names
         self.has_role = "role" in self.names
         self.has_author = "author" in self.names
-        self.may_warn = bool(near_names.of_names(kind, tuple(self.names))) or not CLOSED.isdisjoint(self.names)
+        self.names_warn = bool(near_names.of_names(kind, tuple(self.names)))
+        self.may_warn = self.names_warn or not CLOSED.isdisjoint(self.names)
 
 
 def fields(
