@@ -64,7 +64,7 @@ def _flat(groups: dict[str, Any]) -> Any:
 
 
 def _take_access(data: dict[str, Any]) -> None:
-    """How often and when a memory was used; the figures go into one field, so that there is no second, stale one."""
+    """How often and when a memory was used, in SMP's own field; those of the design stay as they were given."""
     inner = data.get("decay")
     decay: dict[str, Any] = inner if isinstance(inner, dict) else {}
     said = data if "access_count" in data else decay
@@ -72,12 +72,3 @@ def _take_access(data: dict[str, Any]) -> None:
     if type(count) is not int or count < 0 or not (last is None or isinstance(last, str)):
         return
     data["access"] = {"count": count, "last": last}
-    if said is data:
-        data.pop("access_count")
-        data.pop("last_accessed", None)
-        return
-    rest = {name: value for name, value in decay.items() if name not in ("access_count", "last_accessed")}
-    if rest:
-        data["decay"] = rest
-    else:
-        del data["decay"]

@@ -338,7 +338,7 @@ _CHECKS_OF = {
 
 def _check_size(kind: Kind, data: dict[str, Any], limit_bytes: int) -> None:
     content = {name: value for name, value in data.items() if name not in ("id", "created")}
-    size = sum(map(_weight, content.values()))
+    size = sum(map(_weight, content.values())) + sum(len(name) for name in content if name not in kind.rank)
     if size > limit_bytes:
         size -= min(_BESIDE_BYTES, sum(_weight(content[name]) for name in _BESIDE if name in content))
     if size > limit_bytes:
