@@ -18,7 +18,7 @@ from smp.write import validate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Any, Protocol
 
     from smp.model.ledger import Ledger
@@ -325,13 +325,6 @@ class Work:
 
     def trail(self, name: str) -> Trail | None:
         return self._own.get(name) or self._ledger.trail(name)
-
-    def newest_of(self, type: str) -> Iterator[Trail]:
-        """The memories of a type that are not deleted, in the reverse order of their creation."""
-        names = [*reversed(self._own), *(name for name in self._ledger.newest() if name not in self._own)]
-        for trail in filter(None, map(self.trail, names)):
-            if trail.first.type == type and trail.deletion is None:
-                yield trail
 
     def known(self, name: str, *, deleted: bool = False) -> Trail:
         trail = self.trail(name)
