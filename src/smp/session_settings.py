@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smp.config import with_setting
+from smp.config_file import with_setting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

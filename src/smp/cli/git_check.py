@@ -10,7 +10,8 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp.config import Config, with_facts_outside
+from smp.config import Config
+from smp.config_file import with_facts_outside
 from smp.errors import InvalidRecord, UserError
 from smp.files.disk import TEMPORARY
 from smp.files.layouts import NAMES, layout_named

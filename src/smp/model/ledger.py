@@ -4,8 +4,6 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from smp.model.fold import Fold, Trail
 
 
@@ -43,10 +41,6 @@ class Ledger:
 
     def trail(self, memory_id: str) -> Trail | None:
         return self.fold.trails.get(memory_id) if self.fold else None
-
-    def newest(self) -> Iterable[str]:
-        """The ids of the session's memories, in the reverse order in which they were read."""
-        return reversed(self.fold.trails) if self.fold else ()
 
     def idempotent(self, key: str) -> str | None:
         return self.fold.idempotent.get(key) if self.fold else None

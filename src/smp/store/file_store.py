@@ -31,10 +31,10 @@ from smp.files.access_log import SESSION_USES, AccessLog
 from smp.files.disk import TEMPORARY, Disk, identity
 from smp.files.layouts.layout import PRIVATE
 from smp.files.marks import Marks
-from smp.files.uids import new_uid
 from smp.files.user_state import state_of
 from smp.model import ids
 from smp.store.file_session import FileSession
+from smp.uids import new_uid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from smp.files.journal import QUARANTINE
 from smp.files.layouts import NAMES, layout_named
 from smp.files.session_reader import FileState, SessionReader
 from smp.files.set_aside import MISSING
-from smp.files.uids import new_uid
 from smp.model import ids
 from smp.model.entry import PUT
 from smp.model.types import KINDS, PREFIXES
+from smp.uids import new_uid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

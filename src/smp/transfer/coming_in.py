@@ -12,13 +12,13 @@ import os
 from smp.errors import InvalidFormat, InvalidRecord, SessionExists, SMPError, from_os_error
 from smp.files import exchange
 from smp.files.disk import Disk
-from smp.files.uids import new_uid
 from smp.model import ids
 from smp.model.entry import CHANGE, PUT, Entry
 from smp.model.fold import Fold
 from smp.redacting import check_settings, redactor_of
 from smp.store.placing import place
 from smp.transfer.going_out import format_named, numbered
+from smp.uids import new_uid
 from smp.write import validate
 
 TYPE_CHECKING = False

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from smp.agents.fence import without_recalled
 from smp.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound, SessionCorrupt, SMPError
-from smp.files.uids import new_uid
 from smp.model import ids
 from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_revision
 from smp.model.fold import Trail
 from smp.model.naming import POINTING, targets_of
 from smp.model.record import CLASSES, same
 from smp.model.types import KINDS, PREFIXES
+from smp.uids import new_uid
 from smp.write import near_names, validate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Any, Protocol
 
     from smp.model.ledger import Ledger
@@ -332,13 +332,6 @@ class Work:
 
     def trail(self, name: str) -> Trail | None:
         return self._own.get(name) or self._ledger.trail(name)
-
-    def newest_of(self, type: str) -> Iterator[Trail]:
-        """The memories of a type that are not deleted, in the reverse order of their creation."""
-        names = [*reversed(self._own), *(name for name in self._ledger.newest() if name not in self._own)]
-        for trail in filter(None, map(self.trail, names)):
-            if trail.first.type == type and trail.deletion is None:
-                yield trail
 
     def known(self, name: str, *, deleted: bool = False) -> Trail:
         trail = self.trail(name)
