@@ -30,6 +30,7 @@ from smp.files.memory_system import MemorySystem  # noqa: E402
 from smp.model.entry import PUT, Entry  # noqa: E402
 from smp.model.types import COMMON_FIELDS, KINDS  # noqa: E402
 from smp.store.overview_files import FILES, FOLDER, write_overviews  # noqa: E402
+from smp.testing import fixed_uids  # noqa: E402
 
 DOCUMENTS = ("README.md", "docs/FORMAT.md", "docs/api.md", "docs/agents.md", "docs/health.md")
 SESSION = "checkout-review"
@@ -311,7 +312,12 @@ EXAMPLES: dict[str, Callable[[], str]] = {
 
 def renewed(text: str) -> str:
     """A document with its examples as the code makes them now."""
-    return _MARKS.sub(lambda found: f"{found[1]}\n{EXAMPLES[found[2]]()}\n{found[3]}", text)
+
+    def made(found: re.Match[str]) -> str:
+        with fixed_uids():
+            return f"{found[1]}\n{EXAMPLES[found[2]]()}\n{found[3]}"
+
+    return _MARKS.sub(made, text)
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ from time import time_ns
 from smp.contract import StoreContract
 from smp.files.memory_system import Entry, File, Folder, MemorySystem, Node
 from smp.files.system import Data
-from smp.testing_clocks import FrozenClock, MachineClock
+from smp.testing_clocks import FrozenClock, MachineClock, fixed_uids
 
 __all__ = [
     "CrashState",
@@ -40,6 +40,7 @@ __all__ = [
     "MachineClock",
     "PowerLoss",
     "StoreContract",
+    "fixed_uids",
 ]
 
 _Write = tuple[int, bytes | None]  # bytes at an offset, or a new size

@@ -1,8 +1,16 @@
-"""Clocks for tests: one that moves only when told, and the two clocks of a machine. Use them from `smp.testing`."""
+"""Clocks and identities for tests: a clock that moves only when told, the two clocks of a machine, uids in a fixed order.
+
+Use them from `smp.testing`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import count
+
+from smp import uids
 
 _START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -58,3 +66,14 @@ class MachineClock(FrozenClock):
 
     def boot_id(self) -> str:
         return f"boot-{self._boots}"
+
+
+@contextmanager
+def fixed_uids() -> Iterator[None]:
+    """Give memories and sessions the same uids in every run."""
+    numbers, original = count(1), uids.random_bytes
+    uids.random_bytes = lambda size: (next(numbers) * 2654435761 % 256**size).to_bytes(size, "big")
+    try:
+        yield
+    finally:
+        uids.random_bytes = original

@@ -5,10 +5,12 @@ A uid only has to tell apart memories that got the same id in two clones of a st
 
 from __future__ import annotations
 
-from os import urandom
+import os
 
 from smp.model.ids import letters
 
+random_bytes = os.urandom
+
 
 def new_uid() -> str:
-    return letters(urandom(4).hex())
+    return letters(random_bytes(4).hex())

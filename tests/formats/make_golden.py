@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1] / "src"))
 
 import smp  # noqa: E402
-from smp.testing import FrozenClock  # noqa: E402
+from smp.testing import FrozenClock, fixed_uids  # noqa: E402
 
 LAYOUTS = ("jsonl", "markdown", "single", "log")
 VERSION = "v1"
@@ -28,6 +28,11 @@ VERSION = "v1"
 
 def write(root: Path, layout: str) -> None:
     """A session with everything in it that a format must keep."""
+    with fixed_uids():
+        _write(root, layout)
+
+
+def _write(root: Path, layout: str) -> None:
     clock = FrozenClock(datetime(2026, 1, 11, 14, 30, tzinfo=UTC))
     memory = smp.open(root, layout=layout, clock=clock, config={"durability": "os"})
     session = memory.create_session(
