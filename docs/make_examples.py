@@ -134,8 +134,10 @@ def whole_store(layout: str) -> str:
         return "\n".join(parts)
 
 
-def one_file(layout: str, name: str) -> str:
+def one_file(layout: str, name: str, *, tidy: bool = False) -> str:
     system, memory = tell(layout)
+    if tidy:
+        memory.session(SESSION).tidy()
     with memory:
         path = next(path for path in files_of(system, memory.root) if path.endswith("/" + name))
         return f"````{_language(path)}\n{text_of(system, path)}````\n"
@@ -300,7 +302,7 @@ def health() -> str:
 EXAMPLES: dict[str, Callable[[], str]] = {
     **{layout: (lambda layout=layout: whole_store(layout)) for layout in NAMES},
     "folder": lambda: session_folder("markdown"),
-    "decisions": lambda: one_file("markdown", "decisions.yaml"),
+    "decisions": lambda: one_file("markdown", "decisions.yaml", tidy=True),
     "overviews": overviews,
     "fields": fields_table,
     "context": context,
