@@ -56,7 +56,7 @@ from smp.files.codec import (
     signature,
     was_whole,
 )
-from smp.files.machine_line import before_damaged_closing, highest_seq, join, split
+from smp.files.machine_line import before_cut_closing, before_damaged_closing, highest_seq, join, split
 from smp.files.markdown_values import (
     HIGH,
     OWN_LINES,
@@ -256,7 +256,9 @@ class MarkdownBlocks:
         if seq > highest:
             if is_last and not was_whole(seq, start, stored):
                 return Piece(start, stop, 0, TORN, None, _CUT_OFF)
-            return self._entry(raw, heading, trimmed, EDITED, "its end comment is gone", f"seq={seq} schema=-", False)
+            body, text = before_cut_closing(raw, _END_START)
+            machine = f"{text.partition(' ')[2]} seq={seq}" if text else f"seq={seq} schema=-"
+            return self._entry(body, heading, trimmed, EDITED, "its end comment is gone", machine, body != raw)
         return self._entry(raw, heading, trimmed, UNSIGNED, is_closed=False)
 
     def _entry(

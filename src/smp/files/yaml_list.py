@@ -53,7 +53,7 @@ from smp.files.codec import (
     signature,
     was_whole,
 )
-from smp.files.machine_line import before_damaged_closing, highest_seq, join, split
+from smp.files.machine_line import before_cut_closing, before_damaged_closing, highest_seq, join, split
 from smp.files.yaml_text import Unreadable, emit_mapping, read_item, read_value
 
 TYPE_CHECKING = False
@@ -271,9 +271,10 @@ def _entry(data: bytes, item: _Item, highest: int, stored: Stored) -> Piece:
     end = min(end, start + len(raw))
     if seq <= highest:
         return _with_old_marks(_parsed(raw, start, end, UNSIGNED, ""))
-    piece = _with_old_marks(_parsed(raw, start, end, EDITED, "its machine line is gone"))
+    body, machine = before_cut_closing(data[start : item.end], _CLOSING)
+    piece = _with_old_marks(_parsed(body.rstrip() + b"\n", start, end, EDITED, "its machine line is gone", machine))
     if piece.fields is not None:
-        piece.fields.setdefault("seq", seq)
+        piece.fields["seq"] = seq
     return piece
 
 
