@@ -289,7 +289,7 @@ def check_nothing_thrown_away(system: MemorySystem, old: bytes, new: bytes) -> N
         .replace(b'"', b"")
         .lower()
     )
-    lines = {line.strip() for line in re.split(rb"[\r\n]+", new.removeprefix(b"\xef\xbb\xbf"))}
+    lines = {line.strip() for line in re.split(rb"[\r\n]+|(?<= -->)(?=\*\*)", new.removeprefix(b"\xef\xbb\xbf"))}
     for line in lines:
         inner = line.strip(b"\0 ")
         signed = re.search(
