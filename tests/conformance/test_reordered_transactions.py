@@ -56,9 +56,7 @@ def test_last_part_of_a_transaction_that_a_person_left_counts(tmp_path: Path, la
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_beginning_of_a_transaction_at_the_end_is_an_unfinished_write(
-    tmp_path: Path, layout: str, count: int
-) -> None:
+def test_beginning_of_a_transaction_at_the_end_is_an_unfinished_write(tmp_path: Path, layout: str, count: int) -> None:
     path, (header, *parts) = with_transaction(tmp_path, layout)
     path.write_text("".join([header, *parts[: 3 + count]]))
     assert texts(opened(tmp_path)) == ALL[:3]

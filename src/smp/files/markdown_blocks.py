@@ -56,6 +56,7 @@ from smp.files.codec import (
     signature,
     was_whole,
 )
+from smp.files.conflict_markers import read_both_sides
 from smp.files.machine_line import before_cut_closing, before_damaged_closing, highest_seq, join, split
 from smp.files.markdown_values import (
     HIGH,
@@ -68,7 +69,6 @@ from smp.files.markdown_values import (
     value_of,
     value_text,
 )
-from smp.files.yaml_list import read_both_sides
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
