@@ -404,11 +404,8 @@ class SessionReader:
         size = 65536
         while True:
             fold = self._tail_fold(name, path, found.st_size, size, others)
-            live = (
-                [trail for trail in fold.trails.values() if trail.first.type == kind and trail.deletion is None]
-                if fold
-                else []
-            )
+            trails = fold.trails.values() if fold else ()
+            live = [trail for trail in trails if trail.first.type == kind and trail.deletion is None]
             if fold is None or len(live) >= count or size >= found.st_size:
                 return fold if size < found.st_size else None
             size *= 4
