@@ -326,6 +326,8 @@ def test_something_unreadable_in_the_middle(tmp_path: Path, layout: str) -> None
 
 
 def test_an_entry_broken_at_the_end_is_set_aside_by_the_next_write(tmp_path: Path, layout: str) -> None:
+    if layout == "markdown":
+        pytest.skip("only its machine line is broken")
     session = filled(tmp_path, layout)
     path = decisions_file(tmp_path, layout)
     data = path.read_bytes()
@@ -340,6 +342,22 @@ def test_an_entry_broken_at_the_end_is_set_aside_by_the_next_write(tmp_path: Pat
     assert len(kept) == 1
     assert b"Use Python" in kept[0]
     assert [code for code, _, _ in problems(opened(tmp_path))] == ["quarantine"]
+
+
+def test_an_entry_broken_in_its_machine_line_is_kept(tmp_path: Path, layout: str) -> None:
+    if layout != "markdown":
+        pytest.skip("has no machine line")
+    session = filled(tmp_path, layout)
+    path = decisions_file(tmp_path, layout)
+    path.write_bytes(path.read_bytes()[:-30])
+    for seen in (looked_at(tmp_path), session):
+        assert texts(seen) == ALL
+        assert [code for code, _, _ in problems(seen)] == ["edited"]
+    assert session.add_decision("Appended").id == "DEC-0004"
+    assert texts(opened(tmp_path)) == [*ALL, "Appended"]
+    assert [code for code, _, _ in problems(opened(tmp_path))] == ["edited"]
+    session.repair()
+    assert texts(opened(tmp_path)) == [*ALL, "Appended"]
 
 
 WRONG = [

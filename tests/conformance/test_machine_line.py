@@ -54,3 +54,23 @@ def test_time_is_written_in_whole_seconds_and_read_back_exactly(session: Session
     text = Path(session._files.reader.folder, "decisions.yaml").read_text()
     assert f"timestamp: {record.to_dict()['created'][:19]}Z" in text
     assert smp.open(session.memory.root).session("s").get("DEC-0001").created == record.created
+
+
+@pytest.mark.parametrize(("name", "mark"), [("decisions.yaml", "    smp: "), ("conversation.md", "<!-- end ")])
+def test_last_entry_whose_machine_line_was_cut_keeps_text_number_and_identity(
+    memory: Memory, session: SessionMemory, name: str, mark: str
+) -> None:
+    """Another program cut the file at any byte of the line; the notes tell that the entry was whole."""
+    path = Path(session._files.reader.folder, name)
+    data = path.read_bytes()
+    start = data.rindex(mark.encode())
+    end = data.index(b"\n", start)
+    before = [(record.id, record.text) for record in session.records()]
+    for cut in range(start + 4, end + 1):
+        path.write_bytes(data[:cut])
+        reader = smp.open(memory.root).session("s")
+        assert [(record.id, record.text) for record in reader.records()] == before, data[start:cut]
+        fold = reader._files.reader.catch_up()
+        (trail,) = [fold.trails[id] for id in ("TURN-0002", "DEC-0002") if fold.trails[id].first.file == str(path)]
+        assert trail.first.seq == {"DEC-0002": 2, "TURN-0002": 4}[trail.first.id]
+        assert trail.first.uid in ("", session._files.reader.fold.trails[trail.first.id].first.uid)

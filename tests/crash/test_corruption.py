@@ -289,9 +289,9 @@ def check_nothing_thrown_away(system: MemorySystem, old: bytes, new: bytes) -> N
         .replace(b'"', b"")
         .lower()
     )
-    lines = {line.strip() for line in re.split(rb"[\r\n]+", new.removeprefix(b"\xef\xbb\xbf"))}
+    lines = {line.strip() for line in re.split(rb"[\r\n]+|(?<= -->)(?=\*\*)", new.removeprefix(b"\xef\xbb\xbf"))}
     for line in lines:
-        inner = line.strip(b"\0 ")
+        inner = re.sub(rb" (?:#[0-9]{1,15}|<!-- [0-9]{1,15} -->)\Z", b"", line.strip(b"\0 "))  # the number is SMP's own
         signed = re.search(
             rb"checksum|sha256|^smp: |^<!-- end |^tx: |timestamp|[\0-\x1f]|  ", inner
         )  # written anew, if it was edited

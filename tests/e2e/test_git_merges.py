@@ -17,7 +17,6 @@ from smp.files.layouts import NAMES
 from tests.e2e.git_clones import Clone, copy_of, make_origin
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
-needs_identity = pytest.mark.xfail(strict=False, reason="needs the identity core")
 
 MARKERS = (b"<<<<<<<", b"=======", b">>>>>>>")
 UNION = "*.jsonl merge=union\n"
@@ -208,7 +207,6 @@ def test_all_clones_have_the_same_bytes_after_merging_each_other(layout: str, st
     assert all(clone.files() == first.files() for clone in others)
 
 
-@needs_identity
 @every_story
 def test_validate_is_clean_after_the_merge_and_after_the_next_write(
     layout: str, story: Story, play: Any, tmp_path: Path
@@ -220,7 +218,6 @@ def test_validate_is_clean_after_the_merge_and_after_the_next_write(
     assert clone.problems() == []
 
 
-@needs_identity
 def test_a_resolution_belongs_to_the_finding_of_its_own_clone(layout: str, play: Any) -> None:
     for clone in play(layout, both_find_and_one_resolves):
         records = {str(record.text): record for record in clone.opened().records()}
@@ -228,7 +225,6 @@ def test_a_resolution_belongs_to_the_finding_of_its_own_clone(layout: str, play:
         assert len({record.id for record in records.values()}) == len(records)
 
 
-@needs_identity
 def test_a_relation_leads_to_the_finding_of_its_own_clone(layout: str, play: Any) -> None:
     for clone in play(layout, both_find_and_one_resolves):
         records = {str(record.text): record for record in clone.opened().records()}
@@ -243,7 +239,6 @@ def test_changes_of_different_fields_hold_both(layout: str, play: Any) -> None:
         assert (record.rationale, record.importance) == ("a standard", 0.9)
 
 
-@needs_identity
 def test_changes_of_three_clones_belong_to_their_own_memories(layout: str, play: Any) -> None:
     for clone in play(layout, three_clones):
         found = {str(record.text): record.get("category") for record in clone.opened().records(type="finding")}
@@ -292,7 +287,6 @@ def test_one_field_changed_on_both_sides_stops_the_merge(layout: str, play: Any)
     assert [step["changes"]["severity"]["to"] for step in session.history("FIND-0001")[1:]] == ["low", "critical"]
 
 
-@needs_identity
 def test_a_conflict_is_settled_by_removing_the_markers_and_writing_the_field(
     layout: str, play: Any, tmp_path: Path
 ) -> None:
@@ -329,7 +323,6 @@ def test_a_plain_merge_leaves_markers_and_loses_nothing(layout: str, play: Any) 
     assert {"A finds", "B finds", "A decides", "B decides"} <= set(a.texts())
 
 
-@needs_identity
 def test_a_plain_merge_with_markers_shows_no_memory_with_the_state_of_another(layout: str, play: Any) -> None:
     a, _ = play(layout, both_find_and_git_stops, "")
     records = {str(record.text): record for record in a.opened().records()}
@@ -342,7 +335,6 @@ def test_a_union_merge_of_lines_loses_nothing(layout: str, play: Any) -> None:
         assert clone.texts() == sorted([*BASE, "A decides", "A finds", "B decides", "B finds"])
 
 
-@needs_identity
 @pytest.mark.parametrize("layout", ["jsonl", "single", "log"])
 def test_a_union_merge_of_lines_shows_no_memory_with_the_state_of_another(layout: str, play: Any) -> None:
     for clone in play(layout, both_find_and_one_resolves, UNION):

@@ -26,7 +26,7 @@ from smp.model.types import KINDS
 from smp.testing import CrashingSystem, FrozenClock
 
 ROOT = "/memory"
-_META = {"id", "session", "type", "created", "updated", "revision", "author_kind", "deleted"}
+_META = {"id", "session", "type", "created", "updated", "revision", "author_kind", "deleted", "typed_by_hand"}
 TEXT = {"conversation": "content", "decision": "decision", "finding": "finding", "preference": "preference", "artifact": "content", "learning": "learning", "summary": "summary"}  # fmt: skip
 
 words = st.one_of(

@@ -239,14 +239,21 @@ class _Merge:
             self.in_hunk[unit.key] = hunk
 
     def _with_group(self, units: list[Unit], side: _Side) -> list[Unit]:
-        """Entries of one transaction stay together: a file that ends in a part of one looks like an unfinished write."""
+        """The units with what must stand beside them, whichever side a person takes.
+
+        Entries of one transaction stay together: a file that ends in a part of one looks like an unfinished write.
+        With the first entry of a memory come the changes that the other side removed or folded into its own (`smp tidy`).
+        """
         marks = {unit.tx for unit in units if unit.tx and unit.key in side.added}
         keys = {unit.key for unit in units}
+        memories = {unit.memory for unit in units if unit.op == PUT}
         other = self.theirs if side is self.ours else self.ours
         return [
             unit
             for key, unit in side.units.items()
-            if key in keys or (unit.tx in marks and key in side.added and key not in other.units)
+            if key in keys
+            or (unit.tx in marks and key in side.added and key not in other.units)
+            or (unit.memory in memories and key in other.removed)
         ]
 
     def _conflicting_fields(self) -> None:

@@ -191,5 +191,14 @@ def before_damaged_closing(raw: bytes, prefix: bytes, suffix: bytes) -> tuple[by
     return None
 
 
+def before_cut_closing(raw: bytes, prefix: bytes) -> tuple[bytes, str]:
+    """What stands before a closing line that was cut off, and the whole tokens of its text; all of `raw` if there is none."""
+    start = raw.rfind(b"\n") + 1
+    line = raw[start:]
+    if len(line) < 4 or not (line.startswith(prefix) or prefix.startswith(line)):
+        return raw, ""
+    return raw[:start], line[len(prefix) :].rpartition(b" ")[0].decode("utf-8", "replace")
+
+
 def _nearly_equal(found: bytes, expected: bytes) -> bool:
     return len(found) == len(expected) and sum(a != b for a, b in zip(found, expected, strict=True)) <= 2

@@ -56,7 +56,8 @@ from smp.files.codec import (
     signature,
     was_whole,
 )
-from smp.files.machine_line import before_damaged_closing, highest_seq, join, split
+from smp.files.conflict_markers import read_both_sides
+from smp.files.machine_line import before_cut_closing, before_damaged_closing, highest_seq, join, split
 from smp.files.markdown_values import (
     HIGH,
     OWN_LINES,
@@ -68,7 +69,6 @@ from smp.files.markdown_values import (
     value_of,
     value_text,
 )
-from smp.files.yaml_list import read_both_sides
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ _CUT_OFF = "the write of this entry was cut off"
 
 _END = re.compile(rb"<!-- end (\S+) ((?:[^\n]* )?)(sha256:[0-9a-f]{16}) -->[ \t]*\r?(?:\n|\Z)")
 _BEGIN_MARK = re.compile(rb" <!-- ([0-9]{1,15}) -->[ \t]*\r?\Z")
+_BEHIND_MARK = re.compile(rb" <!-- [0-9]{1,15} -->[ \t]*([^ \t\r\n][^\n]*)\Z")
 _END_START, _END_STOP = b"<!-- end ", b" -->\n"
 _RULE = re.compile(rb"^---[ \t]*\r?$", re.MULTILINE)
 _ABOUT = b"<!-- SMP format "
@@ -256,7 +257,9 @@ class MarkdownBlocks:
         if seq > highest:
             if is_last and not was_whole(seq, start, stored):
                 return Piece(start, stop, 0, TORN, None, _CUT_OFF)
-            return self._entry(raw, heading, trimmed, EDITED, "its end comment is gone", f"seq={seq} schema=-", False)
+            body, text = before_cut_closing(raw, _END_START)
+            machine = f"{text.partition(' ')[2]} seq={seq}" if text else f"seq={seq} schema=-"
+            return self._entry(body, heading, trimmed, EDITED, "its end comment is gone", machine, body != raw)
         return self._entry(raw, heading, trimmed, UNSIGNED, is_closed=False)
 
     def _entry(
@@ -271,12 +274,16 @@ class MarkdownBlocks:
     ) -> Piece:
         try:
             rest = raw[heading.end() - heading.start() :].decode()
+            behind = _behind_mark(heading)
             fields = self._heading_fields(heading)
         except UnicodeDecodeError:
             return Piece(heading.start(), end, 0, DAMAGED, None, "not valid UTF-8")
         if "\r" in rest:
             rest = rest.replace("\r\n", "\n")
         lines, body = _split_meta(rest)
+        if behind:  # the heading lost its line end
+            more, text = _split_meta(behind)
+            lines, body = more + lines, f"{text}\n{body}" if text else body
         own = {}
         for key, text in lines:
             if key in OWN_LINES:
@@ -330,6 +337,13 @@ def _is_time(value: Any) -> bool:
 def _end_name(fields: Fields) -> bytes:
     identity = fields.get("id")
     return (identity if isinstance(identity, str) and _SIMPLE_ID.fullmatch(identity) else _NO_ID).encode()
+
+
+def _behind_mark(heading: re.Match[bytes]) -> str:
+    """What stands in a heading behind the begin mark, where `encode` ends the line."""
+    shown = heading[4]
+    found = _BEHIND_MARK.search(shown) if shown and b" -->" in shown else None
+    return found[1].decode().rstrip("\r") if found else ""
 
 
 def _before_damaged_end(raw: bytes) -> tuple[bytes, str] | None:

@@ -280,8 +280,7 @@ class SessionReader:
         """Add the entries of a file's rest to its state; stop before a torn end or an unfinished group."""
         codec, kind = self.layout.codec_of(name), self.layout.kind_of(name)
         pieces = codec.decode(data, state.end, state.line, (self._complete_until, self._noted_bytes.get(name, 0)))
-        start = state.end
-        end = start + len(data)
+        start, end = state.end, state.end + len(data)
         last_seq = state.entries[-1].seq if state.entries else 0
         mark = len(state.entries)
         starts: list[int] = []
@@ -396,7 +395,7 @@ class SessionReader:
         others = [
             file
             for file in self.layout.files(self.disk, self.folder, self.session)
-            if self._may_amend(file, name, kind)
+            if file != name and self.layout.kind_of(file) in (None, kind)  # they may hold changes
         ]
         path = os.path.join(self.folder, name)
         found = self.disk.stat(path)
@@ -405,11 +404,8 @@ class SessionReader:
         size = 65536
         while True:
             fold = self._tail_fold(name, path, found.st_size, size, others)
-            live = (
-                [trail for trail in fold.trails.values() if trail.first.type == kind and trail.deletion is None]
-                if fold
-                else []
-            )
+            trails = fold.trails.values() if fold else ()
+            live = [trail for trail in trails if trail.first.type == kind and trail.deletion is None]
             if fold is None or len(live) >= count or size >= found.st_size:
                 return fold if size < found.st_size else None
             size *= 4
@@ -417,9 +413,6 @@ class SessionReader:
     def _may_have_doubled_ids(self, name: str, found: os.stat_result) -> bool:
         """Whether something other than SMP changed the file: after a merge, only the whole session tells ids apart."""
         return self.notes().unchanged(name, identity(found)) is None
-
-    def _may_amend(self, file: str, name: str, kind: str) -> bool:
-        return file != name and self.layout.kind_of(file) in (None, kind)
 
     def _tail_fold(self, name: str, path: str, length: int, size: int, others: list[str]) -> Fold | None:
         start = max(length - size, 0)

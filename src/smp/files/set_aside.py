@@ -17,6 +17,7 @@ import time
 
 from smp import event_log
 from smp.errors import StorageError
+from smp.files.codec import EDITED
 from smp.files.disk import identity
 from smp.files.journal import QUARANTINE
 from smp.files.session_reader import FileState
@@ -92,10 +93,12 @@ def missing(reader: SessionReader, known: dict[str, list[Entry]]) -> dict[str, d
     """Entries that are in no file of the session any more, nor in quarantine already; by file."""
     if not known:
         return {}
-    there = {entry.key for state in reader.states.values() for entry in state.entries}
+    stored = [entry for state in reader.states.values() for entry in state.entries]
+    there = {entry.key for entry in stored}
+    bare = {entry.bare_key for entry in stored if entry.state == EDITED and not entry.uid}  # lost their machine line
     found: dict[str, dict[Key, Entry]] = {}
     for name, entries in known.items():
-        gone = {entry.key: entry for entry in entries if entry.key not in there}
+        gone = {entry.key: entry for entry in entries if entry.key not in there and entry.bare_key not in bare}
         kept = _kept(reader, name) if gone else set()
         gone = {key: entry for key, entry in gone.items() if key not in kept}
         if gone:

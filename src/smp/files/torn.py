@@ -39,15 +39,18 @@ def torn_from(pieces: list[Piece], data: bytes, offset: int) -> float:
 def unfinished_group(entries: list[Entry], complete_until: int) -> int | None:
     """Where the last entries of a file begin if they are part of a one-file transaction whose rest is not there yet.
 
-    If the rest was there once, a person took it away: then what is left counts.
+    A write that was cut off leaves the first entries of a transaction, in order. Anything else is the work of a person or
+    of git: the rest was there once (`complete_until`), or it stands elsewhere in the file. Then what is left counts.
     """
     if not entries or not entries[-1].tx:
         return None
-    mark = entries[-1].tx
+    mark, last = entries[-1].tx, entries[-1].seq
     limits = transaction_range(mark)
-    if limits is None or limits[2] > 1 or limits[1] <= max(entries[-1].seq, complete_until):
+    if limits is None or limits[2] > 1 or limits[1] <= max(last, complete_until):
         return None
     first = len(entries) - 1
-    while first > 0 and entries[first - 1].tx == mark:
+    while first > 0 and entries[first - 1].tx == mark and entries[first - 1].seq == entries[first].seq - 1:
         first -= 1
-    return first
+    is_beginning = entries[first].seq == limits[0]
+    rest_is_elsewhere = any(entry.tx == mark for entry in entries[:first])
+    return first if is_beginning and not rest_is_elsewhere else None

@@ -90,6 +90,11 @@ class Entry:
         number = self.seq if self.state != "unsigned" else 0
         return number, self.id, self.op, self.uid, "" if self.op == PUT else self.at
 
+    @property
+    def bare_key(self) -> tuple[int, str, str, str]:
+        """`key` of what people see: without the uid and the fraction of the time, which stand in the machine line only."""
+        return self.seq, self.id, self.op, "" if self.op == PUT else self.at[:19]
+
     def copy(self) -> Entry:
         """One that may be changed; the fields are shared."""
         twin = Entry(self.op, self.type, self.id, self.at, self.data, self.seq, tx=self.tx, by=self.by)

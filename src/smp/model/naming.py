@@ -221,7 +221,9 @@ def _number(entry: Entry) -> int:
     return entry.seq
 
 
-def _rank(entry: Entry) -> tuple[bool, str, str, str, bool, str, int, str]:
-    """An entry that was typed without a number stands behind the one before it."""
+def _rank(entry: Entry) -> tuple[bool, str, str, str, bool, str, int, str, str]:
+    """Typed entries, which have no number of their own, stand behind the numbered one before them, by time and id."""
     typed = entry.state == "unsigned"
-    return typed, entry.at[:-1], entry.uid, entry.id, entry.op != PUT, entry.op, entry.revision, repr(entry.data)
+    uid = "" if typed else entry.uid  # that of a typed entry is a digest of its text and comes after its id
+    order = typed, entry.at[:-1], uid, entry.id, entry.op != PUT, entry.op, entry.revision
+    return *order, entry.uid, repr(entry.data)

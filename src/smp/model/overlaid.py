@@ -37,10 +37,17 @@ def overlaid_in(trail: Trail) -> list[Overlaid]:
     for number, entry in enumerate(entries[:-1]):
         for field, value in entry.data.items() if entry.state == "edited" else ():
             later = [(n, each) for n, each in enumerate(entries[number + 1 :], number + 2) if field in each.data]
+            if any(_is_folded_into(each, entry) for _, each in later):
+                continue
             if later and field != "access" and not same(now.get(field), value):
                 revision, change = later[-1]
                 found[field] = Overlaid(field, value, entry, change, revision)
     return list(found.values())
+
+
+def _is_folded_into(entry: Entry, other: Entry) -> bool:
+    """Whether two entries are parts of one folded entry: it shows the value of the later one only."""
+    return entry.part is not None and other.part is not None and (entry.file, entry.place) == (other.file, other.place)
 
 
 def problems_of(trail: Trail) -> list[Problem]:

@@ -594,3 +594,15 @@ def test_no_bytes_break_the_reader(junk: bytes) -> None:
     codec.decode(junk)
     pieces = codec.decode(FILE + b"\n" + junk)
     assert fields_of(pieces)[:2] == fields_of(codec.decode(FILE))[:2]
+
+
+@pytest.mark.parametrize("behind", ["**Speaker:** ann", "oops"])
+def test_text_behind_the_number_in_a_heading_is_kept(behind: str) -> None:
+    fields = {"id": "TURN-0001", "timestamp": "2026-01-01T12:00:00Z", "role": "user", "content": "words", "seq": 2}
+    data = codec.encode(fields).replace(b"<!-- 2 -->\n", f"<!-- 2 -->{behind}\n".encode())
+    (piece,) = codec.decode(data)
+    assert piece.fields is not None
+    assert piece.state == "edited"
+    wanted = {"speaker": "ann", "content": "words"} if behind != "oops" else {"content": "oops\nwords"}
+    assert {name: piece.fields.get(name) for name in wanted} == wanted
+    assert piece.fields["role"] == "user"

@@ -303,3 +303,12 @@ def test_transaction_marks_do_not_outlive_folding(memory: Memory) -> None:
     fresh = smp.open(memory.root).session("t")
     assert [record.text for record in fresh.records("decision")] == ["one, changed", "two, changed"]
     assert "tx=" not in text_of(session) + text_of(session, "findings.yaml")
+
+
+def test_hand_edit_of_a_folded_entry_that_a_later_change_overlays_is_reported_once(session: SessionMemory) -> None:
+    session.tidy()
+    session.update("DEC-0001", decision="Sessions last 9 hours")
+    write(session, text_of(session).replace("decision: Sessions last 8 hours", "decision: Sessions last 6 hours", 1))
+    found = [problem for problem in session.validate().problems if problem.code == "overlaid"]
+    assert len([problem for problem in found if "`decision`" in problem.message]) == 1
+    assert session.get("DEC-0001").decision == "Sessions last 9 hours"
