@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any, NamedTuple
 
-VERSION = 4
+VERSION = 5
 POSITION_BITS = 24
 _PAGE_BYTES = 2048  # an index of few memories takes a tenth less room than with 4096, one of many as much
 _AT_ONCE = 500  # numbers in one statement
