@@ -72,3 +72,17 @@ def test_conversion_takes_edited_entries_along(tmp_path: Path, layout: str) -> N
     session, _, _ = overlaid(tmp_path, layout)
     memory = session._memory.convert("jsonl" if layout != "jsonl" else "log")
     assert memory.session("s1").get("DEC-0002").decision == "Use MySQL"
+
+
+def test_uses_are_not_counted_in_the_revision_that_overlays_an_edit(tmp_path: Path, layout: str) -> None:
+    session = filled(tmp_path, layout)
+    session.get("DEC-0002")
+    session._memory.maintain(only=["access"])
+    session.update("DEC-0002", decision="Use MySQL")
+    session._memory.close()
+    path = decisions_file(tmp_path, layout)
+    path.write_text(path.read_text().replace("Use Postgres", "Use SQLite"))
+    session = opened(tmp_path)
+    assert session.get("DEC-0002").access["count"] == 1
+    (problem,) = [each for each in session.validate().problems if each.code == "overlaid"]
+    assert "overlaid by revision 2 " in problem.message

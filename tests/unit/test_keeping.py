@@ -355,9 +355,11 @@ def test_who_expects_a_revision_is_not_refused_because_a_use_was_noted_in_the_fi
     every.memory.maintain(only=["access"])
     assert every.memory.session("s1").find("DEC-0001").access["count"] == 1
     changed = session.update("DEC-0001", seen.revision, rationale="mine")
-    for stale in (seen.revision, 0, changed.revision + 1, "1"):
+    for stale in (seen.revision, 0, changed.revision + 1):
         with pytest.raises(Conflict):
             session.update("DEC-0001", stale, rationale="again")
+    with pytest.raises(InvalidRecord, match="expected_revision"):
+        session.update("DEC-0001", "1", rationale="again")
     assert session.update("DEC-0001", changed.revision, rationale="again").rationale == "again"
 
 

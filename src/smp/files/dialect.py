@@ -67,6 +67,7 @@ class Dialect:
             kind: reserved | KINDS[kind].aliases.keys() | {time, *table.values()} | ({nest} if nest else set())
             for kind, table in self._to_file.items()
         }
+        self._taken_in_changes = {kind: names - {"id"} for kind, names in self._taken.items()}
         self._odd = {kind: self._taken[kind] - table.keys() for kind, table in self._to_file.items()}
         self._theirs = {
             kind: _Names({**{name: name for name in KINDS[kind].rank}, **table})
@@ -107,7 +108,7 @@ class Dialect:
     def encode_fields(self, kind: str, data: dict[str, Any]) -> Fields:
         """Some fields of a memory under the names of the file."""
         fields: Fields = {}
-        self._add_renamed(fields, kind, data, self._taken[kind] - {"id"})
+        self._add_renamed(fields, kind, data, self._taken_in_changes[kind])
         return fields
 
     def decode_fields(self, kind: str, fields: Fields) -> dict[str, Any]:
@@ -157,7 +158,7 @@ class Dialect:
             kind_name = "conversation"  # 000 and 004 do not say it; the memory itself knows better
             fields = {"deleted": True, **fields}
         memory_id = fields.get("id")
-        seq = fields.get("seq")
+        seq, uid = fields.get("seq"), fields.get("uid", "")
         op, at, by, data = self._parts(fields, kind_name)
         lacks: tuple[str, ...] = ()
         if not trusted:
@@ -181,7 +182,7 @@ class Dialect:
             seq=seq if type(seq) is int and seq <= LARGEST_NUMBER else last_seq,
             tx=str(fields["tx"]) if "tx" in fields else "",
             by=by,
-            uid=_uid(fields["uid"]) if "uid" in fields else "",
+            uid=uid if type(uid) is str and len(uid) <= UID_LIMIT else "",
             revision=_integer(fields["revision"]) if "revision" in fields else 0,
             schema=_integer(fields.get("schema")),
             state=state,

@@ -308,13 +308,14 @@ class SessionReader:
             except InvalidRecord as error:
                 state.problems.append(Problem(self._shown(name), piece.line, "invalid", error.message))
                 continue
-            at_the_end = True
+            at_the_end, noted = True, None
             for entry in entries:
                 last_seq = entry.seq
                 entry.place = (piece.start, piece.end)
                 state.entries.append(entry)
                 starts.append(piece.start)
-            noted = next((entry for entry in entries if entry.state != SIGNED or entry.schema > SCHEMA), None)
+                if (entry.state != SIGNED or entry.schema > SCHEMA) and noted is None:
+                    noted = entry
             if noted is not None:
                 self._note_state(name, noted.state, noted, state)
         complete_until = self._complete_until if end <= self._noted_bytes.get(name, end) else 0

@@ -11,14 +11,14 @@ import stat as modes
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp.files.disk import TEMPORARY
-from smp.files.layouts.layout import PRIVATE
+from smp.files.layouts.layout import ARCHIVED, PRIVATE
 from smp.health.check import Check
 from smp.health.looking import kind_of
 from smp.health.report import NOTE, WARNING, Finding, several
 from smp.model import ids
 from smp.store.file_store import CONFIG_FILE
 from smp.store.indexer import FOLDER as INDEX
-from smp.store.shelf import ARCHIVED, DELETED
+from smp.store.shelf import DELETED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

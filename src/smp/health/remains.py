@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from smp.files.disk import TEMPORARY
 from smp.files.journal import QUARANTINE, Journal
-from smp.files.layouts.layout import PRIVATE
+from smp.files.layouts.layout import ARCHIVED, PRIVATE
 from smp.health.check import Check
 from smp.health.report import NOTE, WARNING, Finding, named
 from smp.model import ids
 from smp.store.file_store import FLAG
 from smp.store.indexer import FOLDER
-from smp.store.shelf import ARCHIVED, Shelf
+from smp.store.shelf import Shelf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

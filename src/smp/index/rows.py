@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any, NamedTuple
 
-VERSION = 4
+VERSION = 5
 POSITION_BITS = 24
 _PAGE_BYTES = 2048  # an index of few memories takes a tenth less room than with 4096, one of many as much
 _AT_ONCE = 500  # numbers in one statement
@@ -127,7 +127,9 @@ class Known:
         self.seq = seq  # the largest number of an entry that was taken in
         self.size = size  # how many positions are given out
         self.last = last  # when somebody last wrote in it (maintenance does not count), microseconds
-        self.names: list[Any] = json.loads(names)  # ids that were given out twice, see `smp.model.naming`
+        self.names: list[Any] = (
+            json.loads(names) if names != "[]" else []
+        )  # ids that were given out twice, see `smp.model.naming`
         self.whole = bool(whole)  # False: the session must be read whole when it changes
 
 
@@ -258,6 +260,9 @@ class Rows:
     def session(self, id: str) -> Known | None:
         found = self.all("SELECT no, id, files, seq, size, whole, last, names FROM session WHERE id = ?", (id,))
         return Known(*found[0]) if found else None
+
+    def has_session(self, id: str) -> bool:
+        return self.one("SELECT 1 FROM session WHERE id = ?", (id,)) is not None
 
     def new_session(self, id: str) -> Known:
         number = int(self.meta("last_session", 0)) + 1

@@ -77,11 +77,7 @@ class Trail:
         if revision == self.revision:
             return False
         revisions = [entry for entry in self.entries if is_revision(entry)]
-        return (
-            type(revision) is not int
-            or not 0 < revision < self.revision
-            or not all(map(is_upkeep, revisions[revision:]))
-        )
+        return not 0 < revision < self.revision or not all(map(is_upkeep, revisions[revision:]))
 
     def has_key(self, key: str) -> bool:
         """Whether this is a preference that stands under this key."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smp.model.entry import CHANGE, PUT
+from smp.model.entry import is_revision
 from smp.model.record import same
 from smp.model.report import Problem
 
@@ -29,7 +29,7 @@ class Overlaid:
 
 def overlaid_in(trail: Trail) -> list[Overlaid]:
     """What was edited by hand in older entries of a memory and differs from what holds. Which fields were edited is not known."""
-    entries = [entry for entry in trail.entries if entry.op in (PUT, CHANGE)]
+    entries = [entry for entry in trail.entries if is_revision(entry)]
     if all(entry.state != "edited" for entry in entries[:-1]):
         return []
     now = trail.data()

@@ -29,7 +29,7 @@ from smp.errors import (
 )
 from smp.files.access_log import SESSION_USES, AccessLog
 from smp.files.disk import TEMPORARY, Disk, identity
-from smp.files.layouts.layout import PRIVATE
+from smp.files.layouts.layout import ARCHIVED, PRIVATE
 from smp.files.marks import Marks
 from smp.files.user_state import state_of
 from smp.model import ids
@@ -115,9 +115,7 @@ class FileStore:
 
     def archived_count(self) -> int:
         """How many sessions are archived. Listed again only when the folder of archives has changed."""
-        from smp.store.shelf import ARCHIVED
-
-        state = self.disk.stat(os.path.join(self.root, ARCHIVED))
+        state = self.disk.stat(f"{self.root}{os.sep}{ARCHIVED}")
         look = (state.st_mtime_ns, state.st_ino) if state is not None else None
         if look is None or look != self._archives_seen[0]:
             from smp.store.shelf import Shelf

@@ -166,7 +166,7 @@ class Indexer:
         """What answers one question about these sessions (None: all). Hold `mutex` as long as it is used."""
         index = self.caught_up(None if with_others else sessions)
         for name in sessions or ():
-            if index.rows.session(name) is None:
+            if not index.rows.has_session(name):
                 raise self._store.no_session(name)
         return Finder(self, index)
 

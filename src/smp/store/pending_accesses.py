@@ -54,7 +54,10 @@ class PendingAccesses:
 
     def by_doc(self, rows: Rows) -> dict[int, Use]:
         """Uses by the index's number of the memory; memories that the index does not know are left out."""
-        uses, docs = self.by_name(rows), self._docs
+        uses = self.by_name(rows)
+        if not uses:
+            return {}
+        docs = self._docs
         unknown = [name for name in uses if name not in docs]
         if unknown:
             docs.update(_docs(unknown, rows))

@@ -75,7 +75,8 @@ class RecordReader:
         if places.startswith(MARK):
             known = index.rows.session(session)
             names, places = Names.from_list(known.names if known is not None else []), places[len(MARK) :]
-        for place in dict.fromkeys(places.split(" ")):  # entries that are folded into one have one place
+        separate = places.split(" ")
+        for place in dict.fromkeys(separate) if len(separate) > 1 else separate:  # folded entries have one place
             number, begin, size = place.split(":")
             file, start, length = name_of(int(number)), int(begin), int(size)
             path = f"{self._folder(session)}{os.sep}{file}"
@@ -88,11 +89,11 @@ class RecordReader:
                 )
             except (OSError, SMPError):
                 return None
-            if any(entry.lacks for entry in entries):
-                return None  # its id and time follow from the whole session
-            for entry in entries:
-                entry.place = (start, start + length)
-            for entry in map(names.resolved, entries) if names is not None else entries:
+            for found in entries:
+                if found.lacks:
+                    return None  # its id and time follow from the whole session
+                found.place = (start, start + length)
+                entry = names.resolved(found) if names is not None else found
                 if entry.id != row.id:
                     return None
                 if trail is None:

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 from smp.errors import SessionExists, SessionNotFound
 from smp.files.archive_contents import check
 from smp.files.layouts import NAMES, layout_named
+from smp.files.layouts.layout import ARCHIVED
 from smp.files.lock import SessionLock
 from smp.model.time import to_text
 from smp.store.archiving import in_this_layout
-from smp.store.shelf import ARCHIVED, CONTENT, DELETED, PACKED, RECORD, Away, Shelf
+from smp.store.shelf import CONTENT, DELETED, PACKED, RECORD, Away, Shelf
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from smp import event_log
 from smp.errors import SessionArchived, SessionExists, SessionNotFound, SMPError, StorageCorrupt, from_os_error
 from smp.files.disk import TEMPORARY
-from smp.files.layouts.layout import PRIVATE
+from smp.files.layouts.layout import ARCHIVED, PRIVATE
 from smp.files.lock import SessionLock
 from smp.model import ids
 from smp.model.time import to_moment
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from smp.store.file_store import FileStore
 
-ARCHIVED, DELETED = "archived", "deleted"
+DELETED = "deleted"
 RECORD = "deletion-record.json"
 CONTENT, PACKED = "session", "session.tar.gz"
 _ARCHIVE_ENDING, _SUMMARY_ENDING = ".tar.gz", ".json"

@@ -102,11 +102,13 @@ def keep(index: Index, session: str, problems: Iterable[Problem], *, grown: bool
 
 def kept(rows: Rows, sessions: Iterable[str] | None) -> dict[str, list[Problem]]:
     """The errors that the index knows of, by session; None: of all sessions."""
-    found = dict(rows.each("SELECT key, value FROM meta WHERE key BETWEEN ? AND ?", (_KEY, _KEY + "\x7f")))
+    found = rows.all("SELECT key, value FROM meta WHERE key BETWEEN ? AND ?", (_KEY, _KEY + "\x7f"))
+    if not found:
+        return {}
     wanted = None if sessions is None else set(sessions)
     return {
         key[len(_KEY) :]: [_problem(**each) for each in json.loads(value)]
-        for key, value in found.items()
+        for key, value in found
         if wanted is None or key[len(_KEY) :] in wanted
     }
 

@@ -294,7 +294,7 @@ def test_uses_are_a_field_that_can_be_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "sort", [{"field": "importance", "direction": "asc"}, {"field": "priority", "direction": "sideways"}]
+    "sort", [{"field": "relevance", "direction": "asc"}, {"field": "priority", "direction": "sideways"}]
 )
 def test_an_order_that_there_is_not_is_refused(sort: dict[str, str]) -> None:
     """The direction was passed over in silence."""

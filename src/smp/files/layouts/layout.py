@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from smp.model.entry import Entry
 
 PRIVATE = ".smp"  # SMP's own folder: locks, journal, quarantine. Nothing in it is a memory but what was set aside.
+ARCHIVED = "archived"  # the folder of archived sessions
 # Figures that the designs keep in a head: SMP computes them when asked, so a head that it writes has none that could be stale.
 FIGURES = frozenset(
     (
