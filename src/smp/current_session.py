@@ -40,7 +40,7 @@ def current_session(memory: Memory, how: str = "--session ") -> str | None:
     others = [name for name in newest[1:] if writes[name].written > started]
     if others:
         raise UserError(
-            f"Say which session is meant: {_listed([chosen, *others])} were written in the last hour. Name one, such as: {how}{chosen}",
+            f"Several sessions were written in the last hour: {_listed([chosen, *others])}. Name the one that is meant, such as: {how}{chosen}",
             sessions=[chosen, *others],
         )
     return chosen

@@ -58,6 +58,12 @@ def run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
 # -- help and mistakes
 
 
+def test_unknown_option_is_answered_with_the_one_that_is_nearly_it(empty: Terminal) -> None:
+    error = empty.fails(2, "decide", "Use OAuth", "--rational", "Standard")
+    assert "Did you mean --rationale?" in error
+    assert "Did you mean" not in empty.fails(2, "decide", "Use OAuth", "--qqq")
+
+
 def test_overview_names_every_command(empty: Terminal) -> None:
     for words in ((), ("--help",), ("-h",), ("help",)):
         out = empty.ok(*words)

@@ -342,7 +342,7 @@ def why_not_here(store: FileStore, session: str) -> SMPError:
         restoring = how_to_restore(foreign, store.root, store.layout, session)
         hint = f"Another program archived it in {foreign}, which SMP does not read. {restoring}"
     return SessionNotFound(
-        f"No session {session} in {store.root}. {hint or '`smp session list` shows those that are there.'}",
+        f"No session {session} in {store.root}. {hint or f'`smp session list` shows those that are there, `smp session new {session}` starts it.'}",
         session=session,
         path=store.root,
     )
