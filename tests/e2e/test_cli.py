@@ -17,7 +17,7 @@ import pytest
 import smp
 from smp.cli.commands import COMMANDS
 from smp.cli.main import main
-from tests.e2e.terminal import Terminal
+from tests.e2e.terminal import Terminal, settled
 
 LAYOUTS = ("jsonl", "markdown", "single", "log")
 SOURCE = str(Path(smp.__file__).parent.parent)
@@ -846,7 +846,7 @@ def _on_a_terminal(folder: Path, *words: str, **environment: str) -> str:
             stdout=theirs,
             check=True,
         )
-        return os.read(ours, 100_000).decode().replace("\r\n", "\n")
+        return settled(os.read(ours, 100_000))
     finally:
         os.close(ours)
         os.close(theirs)
