@@ -41,9 +41,10 @@ MAY_BE_LONGER = {
     "files/disk.py": 490,
     "memory.py": 484,
     "privacy/redact.py": 470,
-    "files/session_reader.py": 470,
+    "files/session_reader.py": 480,
     "files/session_writer.py": 530,
-    "store/indexer.py": 530,
+    "files/yaml_list.py": 460,
+    "store/indexer.py": 545,
     "contract/writing.py": 560,
 }
 

@@ -175,11 +175,9 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
 
     def _note(self, wishes: list[Wish]) -> None:
         """What was taken away, or out of what was given, goes to the audit log."""
-        forgetting = [wish for wish in wishes if wish.forgets]
-        if forgetting:
+        if forgetting := [wish for wish in wishes if wish.forgets]:
             self._note_forgetting(forgetting)
-        redacted = [wish for wish in wishes if wish.removals]
-        if redacted:
+        if redacted := [wish for wish in wishes if wish.removals]:
             self._note_redaction(redacted)
 
     def _note_redaction(self, wishes: list[Wish]) -> None:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
 from smp.cli.main import main
+
+
+def settled(told: bytes) -> str:
+    """What stays on a terminal: without the lines that a slow command shows for a moment."""
+    return re.sub(r"\r[^\r\n]*?\x1b\[K", "", told.decode()).replace("\r\n", "\n")
 
 
 class Terminal:

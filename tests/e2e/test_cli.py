@@ -17,7 +17,7 @@ import pytest
 import smp
 from smp.cli.commands import COMMANDS
 from smp.cli.main import main
-from tests.e2e.terminal import Terminal
+from tests.e2e.terminal import Terminal, settled
 
 LAYOUTS = ("jsonl", "markdown", "single", "log")
 SOURCE = str(Path(smp.__file__).parent.parent)
@@ -56,6 +56,12 @@ def run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
 
 
 # -- help and mistakes
+
+
+def test_unknown_option_is_answered_with_the_one_that_is_nearly_it(empty: Terminal) -> None:
+    error = empty.fails(2, "decide", "Use OAuth", "--rational", "Standard")
+    assert "Did you mean --rationale?" in error
+    assert "Did you mean" not in empty.fails(2, "decide", "Use OAuth", "--qqq")
 
 
 def test_overview_names_every_command(empty: Terminal) -> None:
@@ -840,7 +846,7 @@ def _on_a_terminal(folder: Path, *words: str, **environment: str) -> str:
             stdout=theirs,
             check=True,
         )
-        return os.read(ours, 100_000).decode().replace("\r\n", "\n")
+        return settled(os.read(ours, 100_000))
     finally:
         os.close(ours)
         os.close(theirs)

@@ -17,6 +17,7 @@ import pytest
 import smp
 from smp.cli.commands import COMMANDS
 from smp.cli.main import main
+from tests.e2e.terminal import settled
 from tests.unit.health.planted import QUICKLY, TOKEN, digest, made, memories
 from tests.user_state import state_folder
 
@@ -150,7 +151,7 @@ def on_a_terminal(*words: str, env: dict[str, str]) -> tuple[int, str]:
             break
         told += part
     os.close(ours)
-    return child.wait(), told.decode()
+    return child.wait(), settled(told)
 
 
 def test_colours_and_lines_that_fit_on_a_terminal(store: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import smp
-from tests.e2e.terminal import Terminal
+from tests.e2e.terminal import Terminal, settled
 from tests.user_state import state_folder
 
 ENVIRONMENT = {
@@ -411,7 +411,7 @@ def on_a_terminal(folder: Path, *words: str, **environment: str) -> str:
             env={**ENVIRONMENT, "TERM": "xterm", "COLUMNS": "80", **environment},
             cwd=folder, stdout=theirs, stderr=theirs, check=True,
         )  # fmt: skip
-        return os.read(ours, 100_000).decode().replace("\r\n", "\n")
+        return settled(os.read(ours, 100_000))
     finally:
         os.close(ours)
         os.close(theirs)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -74,14 +75,71 @@ def test_command_without_a_session_means_the_only_one_of_the_last_hour(project: 
     assert run(project, "decide", "Use OAuth")["session"] == "second"
 
 
+def test_started_session_is_meant_until_another_one_is_written(project: Project) -> None:
+    assert (
+        run(project, "decide", "Use OAuth", "--session", run(project, "session", "new", "first")["id"])["session"]
+        == "first"
+    )
+    run(project, "session", "new", "second")
+    for number in range(3):
+        assert run(project, "decide", f"Decision {number}")["session"] == "second"
+    assert run(project, "list")[0]["session"] == "second"
+    run(project, "decide", "Back to the first", "--session", "first")
+    assert run(project, "decide", "Which one?")["error"]["sessions"] == ["first", "second"]
+    run(project, "session", "new", "third")
+    assert run(project, "decide", "Goes into the third")["session"] == "third"
+
+
+def test_started_session_without_memories_counts_as_in_use(project: Project) -> None:
+    for name in ("first", "second"):
+        run(project, "session", "new", name)
+    run(project, "decide", "Use OAuth", "--session", "first")
+    assert run(project, "decide", "Which one?")["error"]["sessions"] == ["first", "second"]
+
+
+def test_session_created_in_python_is_meant_while_it_is_empty(project: Project) -> None:
+    with project.open() as memory:
+        for name in ("first", "second"):
+            memory.create_session(name).add_decision(f"Decision of {name}")
+        memory.create_session("third")
+    assert run(project, "decide", "Use OAuth")["session"] == "third"
+
+
+def older_store(root: Path, *names: str) -> None:
+    """A store whose sessions were written one after the other, all of them long ago; its files are new, as after a clone."""
+    for day, name in enumerate(names, 1):
+        with smp.open(root, clock=lambda day=day: datetime(2026, 1, day, tzinfo=UTC)) as memory:
+            memory.create_session(name).add_decision(f"Decision of {name}")
+
+
+def test_command_in_a_fresh_clone_means_the_session_whose_memory_is_the_newest(project: Project) -> None:
+    older_store(project.root, "b", "c", "a")
+    assert run(project, "list")[0]["session"] == "a"
+    assert run(project, "decide", "Use OAuth", "--session", "c")["session"] == "c"
+    assert run(project, "decide", "Use OAuth again")["session"] == "c"
+
+
+def test_import_and_restore_do_not_make_the_session_ambiguous(project: Project, tmp_path: Path) -> None:
+    older_store(tmp_path / "elsewhere", "imported", "imported-too")
+    with smp.open(tmp_path / "elsewhere") as memory:
+        memory.export(tmp_path / "out.json")
+    run(project, "session", "new", "own")
+    run(project, "decide", "Use OAuth")
+    run(project, "import", str(tmp_path / "out.json"))
+    assert run(project, "decide", "Goes on")["session"] == "imported-too"
+    run(project, "session", "archive", "own")
+    run(project, "session", "restore", "own")
+    assert run(project, "decide", "Restored")["session"] == "own"
+
+
 def test_mcp_write_without_a_session_is_refused_between_two_of_the_last_hour() -> None:
     pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
     from smp.mcp.desk import Desk
     from smp.mcp.toolset import TOOLS
 
     with smp.open(":memory:") as memory:
-        memory.create_session("first")
-        memory.create_session("second")
+        for name in ("first", "second"):
+            memory.create_session(name).add_decision(f"Decision of {name}")
         caller = Desk(memory).caller("tester")
         with pytest.raises(UserError, match=r"(first.*second|second.*first).*session: "):
             TOOLS["remember"].call(caller, {"type": "decision", "text": "Use OAuth"})

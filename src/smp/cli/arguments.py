@@ -50,7 +50,15 @@ class Parser(argparse.ArgumentParser):
         return options
 
     def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message[:1].upper()}{message[1:]}. See: {self.prog} --help")
+        raise UserError(f"{message[:1].upper()}{message[1:]}.{self._meant(message)} See: {self.prog} --help")
+
+    def _meant(self, message: str) -> str:
+        """The option that is nearly the unknown one in a message, as a question; else nothing."""
+        from difflib import get_close_matches
+
+        unknown = next((word for word in message.split() if word.startswith("--")), "").partition("=")[0]
+        near = get_close_matches(unknown, self._option_string_actions, 1, 0.75) if "unrecognized" in message else []
+        return f" Did you mean {near[0]}?" if near else ""
 
 
 def _excludes(word: str) -> bool:

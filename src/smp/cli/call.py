@@ -114,8 +114,7 @@ class Call:
         if self._default_session is None:
             from smp.current_session import current_session
 
-            latest = current_session(self.memory)
-            self._default_session = latest.id if latest is not None else None
+            self._default_session = current_session(self.memory)
         return self._default_session
 
     def place(self, reference: str) -> tuple[SessionMemory, str]:

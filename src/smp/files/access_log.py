@@ -3,7 +3,8 @@
     1768138200 session-2026-01-11-a1b2c3/DEC-0002
 
 A second log of the same form, `session-uses.log`, holds uses of whole sessions that no entry tells: a session that was
-restored, or entries written with an earlier time. Its lines name a session alone.
+started, imported or restored, or entries written with an earlier time. Its lines name a session alone, and their times are
+exact (`1768138200.123456 review`): they say which session was started last.
 
 Guarantees: reading never waits and never fails because of this; a memory is noted at most once a minute per process.
 Non-guarantees: what was noted in the last second before a crash may be lost. It is a hint for fading, nothing else;
@@ -33,12 +34,14 @@ _REMEMBERED = 20_000
 
 
 class AccessLog:
-    def __init__(self, state: UserState, name: str = FILE) -> None:
+    def __init__(self, state: UserState, name: str = FILE, *, exact: bool = False) -> None:
+        """`exact`: times are noted with their fractions of a second."""
         self._state = state
+        self._exact = exact
         self._disk = state.disk
         self.path = state.path(name)
         self._noted: dict[str, float] = {}
-        self._lines: list[tuple[str, int]] = []
+        self._lines: list[tuple[str, float]] = []
         self._flushed = 0.0
 
     def note(self, names: Iterable[str], at_seconds: float) -> None:
@@ -49,7 +52,7 @@ class AccessLog:
                 if len(self._noted) >= _REMEMBERED:
                     self._noted.clear()
                 self._noted[name] = at_seconds
-                self._lines.append((name, int(at_seconds)))
+                self._lines.append((name, at_seconds if self._exact else int(at_seconds)))
         now = time.monotonic()
         if len(self._lines) >= _FLUSH_LINES or (self._lines and now - self._flushed >= _FLUSH_SECONDS):
             self._flushed = now
@@ -70,7 +73,7 @@ class AccessLog:
         except (OSError, SMPError):
             pass  # a disk that is full or can only be read
 
-    def read(self, offset: int) -> tuple[list[tuple[str, int]], int]:
+    def read(self, offset: int) -> tuple[list[tuple[str, float]], int]:
         """What was noted behind an offset, and where to go on."""
         try:
             data = self._disk.read(self.path, offset)
@@ -80,17 +83,23 @@ class AccessLog:
         found = []
         for line in data[:end].decode(errors="replace").splitlines():
             seconds, _, name = line.partition(" ")
-            if seconds.isascii() and seconds.isdigit() and len(seconds) < 13:
-                found.append((name, int(seconds)))
+            whole, _, part = seconds.partition(".")
+            if (
+                whole.isascii()
+                and whole.isdigit()
+                and len(whole) < 13
+                and (not part or (part.isascii() and part.isdigit()))
+            ):
+                found.append((name, float(seconds) if part else int(whole)))
         return found, offset + end
 
-    def unwritten(self) -> list[tuple[str, int]]:
+    def unwritten(self) -> list[tuple[str, float]]:
         """What this process noted and has not written into the log yet."""
         return self._lines
 
-    def last_uses(self) -> dict[str, int]:
+    def last_uses(self) -> dict[str, float]:
         """When each name was last noted, in seconds, by this process and by others."""
-        found: dict[str, int] = {}
+        found: dict[str, float] = {}
         for name, seconds in (*self.read(0)[0], *self.unwritten()):
             found[name] = max(seconds, found.get(name, 0))
         return found
@@ -117,5 +126,7 @@ class AccessLog:
         return 0 if found is None else found.st_size
 
 
-def _written(noted: Iterable[tuple[str, int]]) -> bytes:
-    return "".join(f"{seconds} {name}\n" for name, seconds in noted).encode()
+def _written(noted: Iterable[tuple[str, float]]) -> bytes:
+    return "".join(
+        f"{seconds if isinstance(seconds, int) else f'{seconds:.6f}'} {name}\n" for name, seconds in noted
+    ).encode()

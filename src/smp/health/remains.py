@@ -60,7 +60,9 @@ class Remains(Check):
         found = [os.path.join(folder, name) for name in disk.names(folder)]
         if found:
             message = f"{_count(found, 'piece')} set aside after a crash or a repair: {_names(found)}."
-            advice = f"Look at them in {folder}; delete them when you do not need them."
+            advice = (
+                f"`smp quarantine` shows them and puts them back. Delete them in {folder} when you do not need them."
+            )
             yield Finding(self.name, NOTE, message, advice, session.id, path=found[0], details=_paths(found))
         names = [name for name in disk.names(session.reader.private) if name.startswith(_DAMAGED)]
         if names:

@@ -217,14 +217,14 @@ class Index:
         if accesses:
             rows.know_accesses(accesses)
 
-    def count_accesses(self, noted: Iterable[tuple[str, int]]) -> None:
+    def count_accesses(self, noted: Iterable[tuple[str, float]]) -> None:
         """Memories (`session/ID`) that were used, and when, in seconds."""
         numbers = {name: number for number, name in self.rows.session_names().items()}
         split = ((name.rpartition("/"), seconds) for name, seconds in noted)
         self.rows.do_many(
             "INSERT INTO access SELECT doc, 1, ? FROM memory WHERE doc >> 24 = ? AND id = ? "
             "ON CONFLICT(doc) DO UPDATE SET count = count + 1, last = max(last, excluded.last)",
-            ((seconds * 1_000_000, numbers.get(session, -1), id) for (session, _, id), seconds in split),
+            ((int(seconds * 1_000_000), numbers.get(session, -1), id) for (session, _, id), seconds in split),
         )
 
     # -- looking

@@ -13,7 +13,7 @@ Type = Literal["decision", "finding", "preference", "learning", "conversation", 
 
 _TYPES = (
     "decision: what was chosen, and why; finding: something noticed that may need action; "
-    "preference: how the user wants things done, a new value for the same key replaces the old one; "
+    "preference: how the user wants things done; a new value of a key replaces the old one; "
     "learning: a fact or lesson for later work; conversation: one message, with its role; "
     "agent_state: your own working notes, replaced each time; artifact: something made, with its name or path; "
     "summary: what happened over a longer time"
@@ -65,7 +65,7 @@ class Remember(Arguments):
     key: str | None = Field(None, description="preference: what it is about, such as language")
     fields: dict[str, Any] = Field({}, description="Any other field: role, name, path, agent, relations, …")
     author: str | None = Field(None, description="Who says so; default: you")
-    idempotency_key: str | None = Field(None, description="A repeated call with the same one stores nothing twice")
+    idempotency_key: str | None = Field(None, description="A call repeated with it stores nothing new")
 
     @classmethod
     def _arranged(cls, given: dict[str, Any]) -> dict[str, Any]:

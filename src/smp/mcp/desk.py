@@ -104,9 +104,12 @@ class Caller:
                 if not create or name != self.desk.default_session:
                     raise
                 return self.memory.create_session(name, author=self.name)
-        latest = current_session(self.memory, "session: ") if writes else self.memory.latest_session()
-        if latest is not None:
-            return self.memory.session(latest.id, author=self.name)
+        if writes:
+            name = current_session(self.memory, "session: ")
+        elif (latest := self.memory.latest_session()) is not None:
+            name = latest.id
+        if name is not None:
+            return self.memory.session(name, author=self.name)
         if not create:
             raise SessionNotFound("There is no session yet. `remember` starts one, or `sessions` with action create.")
         return self.memory.create_session(author=self.name)

@@ -189,12 +189,11 @@ def _quarantine_problem(path: str) -> Problem:
     if MISSING in os.path.basename(path):
         message = (
             "entries that were stored and that another program (git, an editor, a restored backup) took out of the file; "
-            "append them to it again, or delete this one."
+            "`smp quarantine` shows them and puts them back; delete this file when you do not need it."
         )
         return Problem(path, 0, "missing_after_change", message, "warning")
-    return Problem(
-        path, 0, "quarantine", "set aside after a crash or a repair; delete it when you do not need it.", "note"
-    )
+    message = "set aside after a crash or a repair. `smp quarantine` shows it and puts it back; delete it when you do not need it."
+    return Problem(path, 0, "quarantine", message, "note")
 
 
 def repair(session: FileSession) -> Report:

@@ -86,7 +86,7 @@ class FileStore:
         self.marks = Marks(system, os.path.join(root, PRIVATE))
         self.state = state or state_of(root, self.disk)
         self.access = AccessLog(self.state)
-        self.session_uses = AccessLog(self.state, SESSION_USES)
+        self.session_uses = AccessLog(self.state, SESSION_USES, exact=True)
         self._indexer: Indexer | None = None
         self._audit: Audit | None = None
         self._workers: list[threading.Thread] = []

@@ -87,6 +87,6 @@ def together(counted: Use | None, pending: Use) -> Use:
     return count + pending[0], max(last, pending[1])
 
 
-def _add(uses: dict[str, Use], noted: Iterable[tuple[str, int]]) -> None:
+def _add(uses: dict[str, Use], noted: Iterable[tuple[str, float]]) -> None:
     for name, seconds in noted:
-        uses[name] = together(uses.get(name), (1, seconds * 1_000_000))
+        uses[name] = together(uses.get(name), (1, int(seconds * 1_000_000)))

@@ -66,7 +66,8 @@ class SetAside:
         if state.problems and any(each.severity == "error" for each in state.problems):
             first = next(each for each in state.problems if each.severity == "error")
             raise InvalidRecord(
-                f"{self.path}:{first.line}: {first.message} Correct that file, then put it back.", path=self.path
+                f"{self.path}:{first.line}: {first.message.rstrip('.')}. Correct that file, then put it back.",
+                path=self.path,
             )
         if not state.entries or state.end < len(data):
             raise InvalidRecord(

@@ -135,6 +135,11 @@ class Shelf:
             session, DELETED, _moment(said.get("deleted_at")), said.get("reason"), folder, said.get("bytes", 0), said
         )
 
+    def _is_bare_record(self, folder: str) -> bool:
+        """Whether a folder without a session holds only what an interrupted deletion leaves, and no files of another program."""
+        left = {RECORD, RECORD + TEMPORARY, CONTENT, PACKED + TEMPORARY}
+        return all(name in left for name in self.disk.names(folder))
+
     def _said(self, path: str) -> dict[str, Any]:
         try:
             said = json.loads(self.disk.read(path, 0, _LARGEST_BYTES))
@@ -195,10 +200,10 @@ class Shelf:
         for path in (self.archive_of(session), self.summary_of(session)):
             self.disk.remove(path + TEMPORARY)  # what came to nothing
         for folder in self.trash_folders(session):
-            if self._deleted(folder) is None:
-                self.remove(folder)  # a record whose session never came
-            else:
+            if self._deleted(folder) is not None:
                 self._finish_plan(folder)
+            elif self._is_bare_record(folder):
+                self.remove(folder)  # a record whose session never came
         archive, summary = (self.disk.exists(path) for path in (self.archive_of(session), self.summary_of(session)))
         if archive and self.is_live(session):
             self._settle_archive(session)
@@ -337,7 +342,7 @@ def why_not_here(store: FileStore, session: str) -> SMPError:
         restoring = how_to_restore(foreign, store.root, store.layout, session)
         hint = f"Another program archived it in {foreign}, which SMP does not read. {restoring}"
     return SessionNotFound(
-        f"No session {session} in {store.root}. {hint or '`smp session list` shows those that are there.'}",
+        f"No session {session} in {store.root}. {hint or f'`smp session list` shows those that are there, `smp session new {session}` starts it.'}",
         session=session,
         path=store.root,
     )

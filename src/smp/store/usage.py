@@ -45,13 +45,31 @@ def usage(store: FileStore, sessions: list[str] | None = None) -> dict[str, Usag
     noted, uses = store.indexer.answer(sessions, _noted), store.session_uses.last_uses()
     found: dict[str, Usage] = {}
     for name in store.session_ids() if sessions is None else sessions:
-        known, used = noted.get(name), _moment(1_000_000 * uses.get(name, 0))
+        known, used = noted.get(name), _moment(round(1_000_000 * uses.get(name, 0)))
         if known is None:  # it has just come
             found[name] = Usage(None, max(_written(store, name), used))
         elif known[0]:
             found[name] = Usage(None, max(known[1], used))
         else:
             found[name] = Usage(max(_created(store, name), used), None)
+    return found
+
+
+class Writes(NamedTuple):
+    """Of one session."""
+
+    written: datetime  # the time of its last memory; if it holds none, of its creation
+    started: datetime | None  # when somebody last started, restored or imported it, as far as it was noted
+
+
+def last_writes(store: FileStore, sessions: list[str]) -> dict[str, Writes]:
+    """When memories were last written to these sessions, by the memories' own times."""
+    noted = store.indexer.answer(sessions, lambda finder: finder.index.rows.sessions())
+    uses, found = store.session_uses.last_uses(), {}
+    for name in sessions:
+        written = _moment(noted[name].last) if noted[name].size else _created(store, name)
+        started = _moment(round(1_000_000 * uses[name])) if name in uses else None
+        found[name] = Writes(written, started if noted[name].size else written)
     return found
 
 

@@ -176,8 +176,9 @@ NAMES = {"agent", "id"}  # who it is and of which session
 NOT_FOR_AGENTS = {
     # of a session as a whole, which only a person or a program that looks after it needs
     "anonymised", "anonymised_record", "archived", "change_info", "compact", "config", "erase", "folder", "memory",
-    "merge", "next_step", "party", "purge", "redact", "repair", "restore_archived", "size_report", "standing", "state",
-    "stats", "validate", "written",
+    "merge", "next_step", "party", "purge", "redact", "repair", "restore_archived", "set_config", "size_report", "standing",
+    "state", "stats", "tidy", "validate", "written",
+    "get_context",  # the name of a design for what agents have as `query(sort="priority")`
 }  # fmt: skip
 EVERY = [(name, kind) for name in READS for kind in KINDS]
 

@@ -84,7 +84,7 @@ def said(setup: Setup, changes: list[Change]) -> Iterator[str]:
     if setup.command != "smp" and any("config" in change.where for change in changes):
         yield f"git calls {setup.command}, which only this machine has; each clone registers its own program."
     if any(".gitattributes" in change.where for change in changes):
-        yield "Commit .gitattributes and .gitignore. Each other clone needs once: smp git setup"
+        yield "Commit .gitattributes and .gitignore. In every other clone, run once: smp git setup"
 
 
 def _diff(change: Change) -> Iterator[str]:
@@ -125,7 +125,7 @@ def set_up_new_store(call: Call, root: str) -> dict[str, object] | None:
         setup = Setup(repository, root)
         changes = setup.changes()
         if changes:
-            call.remark(f"{repository.top} is a git work tree: .gitattributes, .gitignore and the merge driver are set up for this store (--no-git: not; smp git setup --undo takes it back).")  # fmt: skip
+            call.remark(f"{repository.top} is a git work tree: setting up .gitattributes, .gitignore and a merge driver for this store. Undo: smp git setup --undo. Without git: smp init --no-git")  # fmt: skip
         for change in changes:
             change.carry_out()
         for line in said(setup, changes):

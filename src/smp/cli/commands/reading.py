@@ -139,10 +139,10 @@ def _shown(call: Call, record: Record) -> Iterator[str]:
     yield f"{paint('bold', record.id)}  {record.type} in session {record.session}{pinned}"
     by = f" by {record.author}" if record.author else ""
     typed = ", typed in by hand" if record.typed_by_hand else ""
-    yield paint("dim", f"{time_text(data['created'])} UTC{by}{typed}")
+    yield paint("dim", f"added {time_text(data['created'])} UTC{by}{typed}")
     if record.revision > 1:
         who = f" by {record.updated_by}" if record.updated_by else ""
-        yield paint("dim", f"{time_text(data['updated'])} UTC{who}, revision {record.revision}")
+        yield paint("dim", f"changed {time_text(data['updated'])} UTC{who}, revision {record.revision}")
     if record.deleted:
         reason = f": {data['deleted']['reason']}" if data["deleted"]["reason"] else ""
         yield paint("red", f"deleted {time_text(data['deleted']['at'])} UTC{reason}")

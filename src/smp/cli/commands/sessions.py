@@ -52,12 +52,14 @@ def session_new_arguments(parser: Parser) -> None:
 def run_session_new(call: Call) -> None:
     """Start a session: the place that memories of one piece of work go to.
 
-    It is written last now, so commands without --session mean it.
+    Commands without --session mean it, until another session is written.
 
     Examples:
       smp session new
       smp session new checkout-review --user ada --agent architect --agent veritas --project shop --set phase=review
     """
+    from smp.store.usage import note_session_use
+
     options = call.options
     context = dict(options.set)
     taken = next((name for name in _OPTIONS_OF_THEIR_OWN if name in context), None)
@@ -66,6 +68,9 @@ def run_session_new(call: Call) -> None:
     session = call.memory.create_session(
         options.id, user=options.user, agents=options.agents, project=options.project, tags=options.tags, **context
     )
+    note_session_use(
+        call.memory.store, session.id, call.memory.now()
+    )  # what was written to others before does not count
     call.answer(_head(session), [f"Started session {paint('bold', session.id)} in {session.folder}"])
 
 
