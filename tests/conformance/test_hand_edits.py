@@ -407,7 +407,7 @@ def test_an_entry_without_a_time_or_text_is_reported(tmp_path: Path, layout: str
     filled(tmp_path, layout)
     path = decisions_file(tmp_path, layout)
     parts = blocks(layout, path.read_text())
-    bad = by_hand(layout, "bad", "x").replace("2026-02-01T10:00:00Z", "tomorrow")
+    bad = by_hand(layout, "wrong-time", "x").replace("2026-02-01T10:00:00Z", "tomorrow")
     empty = by_hand(layout, "empty", "x").replace("decision: x", "own: x").replace('"decision": "x"', '"own": "x"')
     no_id = by_hand(layout, "a b", "x")
     path.write_text("".join([*parts[:2], bad, empty, no_id, *parts[2:]]))
@@ -415,7 +415,7 @@ def test_an_entry_without_a_time_or_text_is_reported(tmp_path: Path, layout: str
     assert texts(session) == ALL
     report = session.validate()
     assert [(each.code, each.path) for each in report.problems] == [("invalid", str(path))] * 3
-    assert [each.line for each in report.problems] == [line_of(path, word) for word in ("bad", "empty", "a b")]
+    assert [each.line for each in report.problems] == [line_of(path, word) for word in ("wrong-time", "empty", "a b")]
     assert [
         "time" in report.problems[0].message,
         "decision" in report.problems[1].message,
