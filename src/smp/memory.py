@@ -307,7 +307,8 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
         return [record for _, records in found for record in records]
 
     def _users(self) -> dict[str, str]:
-        return {name: user for each in self.sessions() for name, user in each._users().items()}
+        found = each_there(self.sessions(), lambda session: session._users())
+        return {name: user for _, users in found for name, user in users.items()}
 
     # -- sessions
 

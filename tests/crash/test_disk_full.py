@@ -45,6 +45,7 @@ ERRORS = {
     "EACCES": errno.EACCES,
     "EDQUOT": errno.EDQUOT,
 }
+REWRITES = ("convert", "repair")  # refused ones leave the old or the new state
 WAYS = [(name, sticky, short) for name in ERRORS for sticky in (False, True) for short in (False, True)]
 TRIES = depth(16, 60)  # per story, and at least one for each of its calls
 LONG = 60  # calls; a longer story is a conversion
@@ -75,7 +76,7 @@ def check_fault(story: Story, call: int, error: str, sticky: bool, short: bool) 
     found = view(open_on(system))
     unknown = isinstance(refused, DurabilityUnknown)
     if refused is None or not unknown:
-        if found != story.views[done] and not (found == story.views[-1] and story.name.startswith("convert")):
+        if found != story.views[done] and not (found == story.views[-1] and story.name.startswith(REWRITES)):
             what = f"refused ({refused!r})" if refused else "acknowledged"
             raise Wrong(f"{what}, but:\n{differences(story.views[done], found)}")
     else:
