@@ -16,9 +16,10 @@ from smp.health.check import Check
 from smp.health.looking import kind_of
 from smp.health.report import NOTE, WARNING, Finding, several
 from smp.model import ids
+from smp.store.away_places import ARCHIVE_FOLDERS
 from smp.store.file_store import CONFIG_FILE
 from smp.store.indexer import FOLDER as INDEX
-from smp.store.shelf import ARCHIVED, DELETED
+from smp.store.shelf import DELETED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +65,7 @@ def places(subject: Subject) -> Iterator[Place]:
 
 
 def _is_ours(name: str, sessions: str, layout: str) -> bool:
-    if name in (PRIVATE, CONFIG_FILE, ARCHIVED, DELETED, *_SHARED) or (sessions and name == sessions):
+    if name in (PRIVATE, CONFIG_FILE, *ARCHIVE_FOLDERS, DELETED, *_SHARED) or (sessions and name == sessions):
         return True
     if name.startswith(CONFIG_FILE) and name.endswith(TEMPORARY):
         return True
