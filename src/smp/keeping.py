@@ -70,7 +70,7 @@ class Keeping:
     # -- packing away
 
     def archive_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> Away:
-        """Pack a session into `archived/`, with a summary beside it. Opening it brings it back."""
+        """Pack a session into an archive, with a summary beside it. Opening it brings it back."""
         from smp.lifecycle.archive_summary import archive_summary
         from smp.redacting import cleaned_reason
         from smp.store.archiving import archive_session

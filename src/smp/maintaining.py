@@ -284,6 +284,8 @@ class _Maintenance:
     def _purge_sessions(self) -> Iterator[str]:
         times = times_of(self._store)
         for away in Shelf(self._store).deleted():
+            if away.is_foreign:
+                continue
             marks = marks_of(away, self._now)
             step = due_step(None, self._now, marks, times, self._evidence)
             if step is not None and step.state == PURGED:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import smp
-from smp.errors import SessionNotFound
 
 STATE = """\
 # notes of an agent
@@ -229,27 +228,6 @@ def test_head_keeps_every_field_when_it_is_changed(folder: Path) -> None:
         text = (folder / "active/s1/metadata.yaml").read_text()
         for kept in ("Books", "build", "totals", "user-9", "architect"):
             assert kept in text
-
-
-def test_archive_and_deletion_record_of_another_program_are_named(folder: Path) -> None:
-    (folder / "archived" / "old").mkdir(parents=True)
-    (folder / "archived" / "old" / "archive.tar.gz").write_bytes(b"packed")
-    (folder / "deleted" / "s1").mkdir(parents=True)
-    record = folder / "deleted" / "s1" / "deletion-record.yaml"
-    record.write_text(
-        'deletion:\n  session_id: "s1"\n  deleted_at: "2026-02-05T10:00:00Z"\n  deleted_by: "user-9"\n'
-        '  deleted_items:\n    - type: "decision"\n      id: "DEC-005"\n'
-    )
-    with smp.open(folder) as memory:
-        with pytest.raises(SessionNotFound, match=r"archive\.tar\.gz.*tar -xzf"):
-            memory.session("old")
-        found = {each.session: each.message for each in memory.doctor().findings if each.check == "archives"}
-        assert "another program" in found["old"]
-        assert "DEC-005" in found["s1"]
-        assert memory.deleted_sessions() == []
-        memory.maintain()
-    assert record.exists()
-    assert (folder / "archived" / "old" / "archive.tar.gz").read_bytes() == b"packed"
 
 
 def test_figures_and_overviews_are_not_stale_after_maintenance(folder: Path) -> None:

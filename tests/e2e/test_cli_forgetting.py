@@ -103,5 +103,5 @@ def test_erase_leaves_an_archived_session_archived(cli: Lister, how: list[str]) 
     receipt = cli.json("erase", *how, "--yes")
     assert receipt["ids"] == ["shop/DEC-0002"]
     assert receipt["verified"]
-    assert "archived/shop.tar.gz" in receipt["rewritten"]
+    assert "archive/shop.tar.gz" in receipt["rewritten"]
     assert {each["id"]: each["state"] for each in cli.json("session", "list", "--all")}["shop"] == "archived"

@@ -19,6 +19,7 @@ from smp.errors import SessionArchived, SessionExists, SessionNotFound, StorageC
 from smp.files.layouts import NAMES
 from smp.files.user_state import trusted_stores
 from smp.nearest import find_root
+from tests.put_away_files import archive_files, archive_of
 from tests.user_state import state_folder
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="links and pipes")
@@ -63,7 +64,7 @@ def twin(root: Path, layout: str, text: str) -> smp.Memory:
 
 
 def kept(root: Path) -> list[Path]:
-    return [path for path in (root / "archived").iterdir() if ".kept-" in path.name]
+    return [path for path in archive_files(root) if ".kept-" in path.name]
 
 
 @layouts
@@ -87,7 +88,7 @@ def test_archive_that_holds_more_than_the_session_beside_it_is_kept(tmp_path: Pa
 @layouts
 def test_archive_that_an_interrupted_step_left_is_removed(tmp_path: Path, layout: str) -> None:
     memory = twin(tmp_path / "store", layout, "precious")
-    (archive,) = (tmp_path / "store" / "archived").glob("*.tar.gz")
+    archive = archive_of(tmp_path / "store", layout, "se")
     data = archive.read_bytes()
     with pytest.raises(SessionExists):
         memory.restore_session("se")
@@ -95,6 +96,7 @@ def test_archive_that_an_interrupted_step_left_is_removed(tmp_path: Path, layout
     kept(tmp_path / "store")[0].rename(archive)
     memory.restore_session("se")
     assert [record.text for record in memory.session("se").records()] == ["first", "precious"]
+    archive.parent.mkdir(exist_ok=True)
     archive.write_bytes(data)  # as if the process had died before it removed the archive
     memory.session("se").add_decision("later")
     memory.restore_session("se")

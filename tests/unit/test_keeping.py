@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +14,7 @@ from smp.errors import Conflict, InvalidRecord, SessionArchived, SessionExists, 
 from smp.files.layouts import NAMES
 from smp.store import clock_notes
 from smp.testing import FrozenClock
+from tests.put_away_files import archive_files, archive_of, fields_of, record_of, summary_of
 from tests.user_state import state_folder
 
 LAYOUTS = pytest.mark.parametrize("layout", NAMES)
@@ -25,6 +25,7 @@ class World:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, layout: str = "jsonl", **config: Any) -> None:
         self.root = folder / "store"
+        self.layout = layout
         self.clock = FrozenClock(datetime.now(UTC))
         self.uptime = 1000.0
         self.config = {"durability": "os", **config}
@@ -109,15 +110,18 @@ def test_an_archived_session_comes_back_as_it_was_when_it_is_opened(every: World
     away = every.memory.archive_session("s1", "released", by="ada")
     assert every.memory.sessions() == []
     assert [each.session for each in every.memory.archived_sessions()] == ["s1"]
-    said = json.loads((every.root / "archived" / "s1.json").read_bytes())
+    said = fields_of(summary_of(every.root, every.layout, "s1"))
     assert said["reason"] == "released"
     assert said["key_decisions"][0]["decision"] == "Use OAuth"
-    assert away.bytes == os.path.getsize(every.root / "archived" / "s1.tar.gz")
+    assert away.bytes == os.path.getsize(archive_of(every.root, every.layout, "s1"))
     with pytest.raises(SessionArchived):
         session.records()
     assert every.opened().query("OAuth").ids == []
     assert told(every.opened().session("s1")) == before
-    assert os.listdir(every.root / "archived") == []
+    assert archive_files(every.root) == []
+    assert [
+        name for name in os.listdir(every.root) if name.startswith("archive") and os.listdir(every.root / name)
+    ] == []
     assert every.opened().query("OAuth").ids == ["DEC-0001"]
 
 
@@ -135,17 +139,17 @@ def test_a_question_finds_memories_inside_an_archived_session(every: World) -> N
     session.delete("DEC-0002")
     world.session("s2").add_decision("Another one about bananas")
     world.memory.archive_session("s1")
-    files = {path: path.read_bytes() for path in (world.root / "archived").iterdir()}
+    files = {path: path.read_bytes() for path in archive_files(world.root)}
     assert world.memory.query("tokens").ids == ["TURN-0001"]
     hits = world.memory.query("OAuth", include_archived=True)
     assert {hit.record.ref for hit in hits} == {"s1/DEC-0001", "s2/DEC-0001"}
     [archived] = [hit for hit in hits if hit.archived]
-    assert archived.archived.endswith("s1.tar.gz")
+    assert archived.archived == str(archive_of(world.root, world.layout, "s1"))
     assert archived.record.session == "s1"
     assert world.memory.query("OAuth", sessions=["s1"], include_archived=True).ids == ["DEC-0001"]
     assert world.memory.query("bananas", include_archived=True).ids[0] == "DEC-0002"
     assert [session.id for session in world.memory.sessions()] == ["s2"]
-    assert {path: path.read_bytes() for path in (world.root / "archived").iterdir()} == files
+    assert {path: path.read_bytes() for path in archive_files(world.root)} == files
     world.memory.restore_session("s1")
     assert not [hit for hit in world.memory.query("OAuth", include_archived=True) if hit.archived]
 
@@ -158,9 +162,9 @@ def test_of_an_archive_that_is_too_large_or_damaged_the_summary_is_searched(
     monkeypatch.setattr("smp.store.put_away.MOST_BYTES", 100)
     [hit] = world.memory.query("OAuth", include_archived=True)
     assert hit.ref == "s1/ARCHIVE"
-    assert hit.archived.endswith("s1.tar.gz")
+    assert hit.archived == str(archive_of(world.root, world.layout, "s1"))
     monkeypatch.undo()
-    path = world.root / "archived" / "s1.tar.gz"
+    path = archive_of(world.root, world.layout, "s1")
     path.write_bytes(path.read_bytes()[:-40])
     assert [hit.ref for hit in world.opened().query("OAuth", include_archived=True)] == ["s1/ARCHIVE"]
 
@@ -177,7 +181,7 @@ def test_the_name_of_an_archived_session_is_taken(every: World) -> None:
 def test_a_damaged_archive_is_not_unpacked(world: World) -> None:
     world.session()
     world.memory.archive_session("s1")
-    path = world.root / "archived" / "s1.tar.gz"
+    path = archive_of(world.root, world.layout, "s1")
     data = bytearray(path.read_bytes())
     middle = len(data) // 2
     data[middle : middle + 16] = bytes(byte ^ 0xFF for byte in data[middle : middle + 16])  # one bit may mean nothing
@@ -228,7 +232,7 @@ def test_there_is_nothing_to_restore_or_to_undelete(every: World) -> None:
 def test_a_deleted_session_can_be_brought_back(every: World) -> None:
     before = told(every.session())
     away = every.memory.delete_session("s1", "wrong one", by="ada")
-    record = json.loads((every.root / "deleted" / "s1" / "deletion-record.json").read_bytes())["deletion"]
+    record = fields_of(record_of(every.root, every.layout, "s1"))["deletion"]
     assert record["reason"] == "wrong one"
     assert record["deleted_by"] == "ada"
     assert record["recovery_deadline"] > record["deleted_at"]

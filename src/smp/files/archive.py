@@ -33,11 +33,13 @@ from smp.files.disk import TEMPORARY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any, NoReturn
 
-    from smp.files.archive_contents import Contents
+    from smp.files.archive_contents import Contents, Writer
     from smp.files.disk import Disk
+
+    Read = Callable[[Disk, str, Limits, Writer | None], Contents]
 
 _CHUNK = 1 << 20
 _LEVEL = 6
@@ -187,16 +189,18 @@ def _refuse(path: str, why: str) -> NoReturn:
 # -- unpacking
 
 
-def unpack(disk: Disk, archive_path: str, target_folder: str, limits: Limits = DEFAULT_LIMITS) -> Contents:
-    """Bring a session's folder back. The target must not be there yet."""
+def unpack(
+    disk: Disk, archive_path: str, target_folder: str, limits: Limits = DEFAULT_LIMITS, read: Read = go_through
+) -> Contents:
+    """Bring a session's folder back. The target must not be there yet. `read` reads the archive; it is called twice."""
     if disk.exists(target_folder):
         raise SessionExists(f"{target_folder} is in the way; nothing was unpacked.", path=target_folder)
-    check(disk, archive_path, limits)
+    read(disk, archive_path, limits, None)
     temporary = target_folder + TEMPORARY
     disk.remove_tree(temporary)
     disk.make_folder(temporary)
     try:
-        contents = go_through(disk, archive_path, limits, _Writer(disk, temporary))
+        contents = read(disk, archive_path, limits, _Writer(disk, temporary))
         disk.move(temporary, target_folder)
     except BaseException:
         disk.remove_tree(temporary)

@@ -160,19 +160,28 @@ def next_header(stream: Gunzip) -> tuple[str, int] | None:
             stream.refuse("damaged", "an empty block stands in the middle")
         return None
     _check_header(stream, block)
-    return _name(stream, block), _size(stream, block[124:136])
+    return header_name(stream, block), header_size(stream, block[124:136])
 
 
-def _check_header(stream: Gunzip, block: bytes) -> None:
+def check_sum(stream: Gunzip, block: bytes) -> None:
+    """See that a block is a header, and that its checksum holds."""
     if block[257:265] not in (b"ustar\x0000", b"ustar  \0"):
         stream.refuse("not_tar", "it is not a tar archive that SMP wrote")
     said = block[148:156].strip(b"\0 ")
     if not _is_octal(said) or int(said, 8) != sum(block) - sum(block[148:156]) + 8 * 32:
         stream.refuse("damaged", "the checksum of a header is wrong")
+
+
+def refuse_kind(stream: Gunzip, kind: bytes) -> NoReturn:
+    found = _KINDS.get(kind, "unknown_type")
+    stream.refuse(found, f"it holds something that is not a plain file ({found.replace('_', ' ')})")
+
+
+def _check_header(stream: Gunzip, block: bytes) -> None:
+    check_sum(stream, block)
     kind = block[156:157]
     if kind != _PLAIN:
-        found = _KINDS.get(kind, "unknown_type")
-        stream.refuse(found, f"it holds something that is not a plain file ({found.replace('_', ' ')})")
+        refuse_kind(stream, kind)
     if block[257:265] != b"ustar\x0000":
         stream.refuse("gnu_format", "it is in GNU's format")
     if block[157:257].strip(b"\0"):
@@ -181,7 +190,7 @@ def _check_header(stream: Gunzip, block: bytes) -> None:
         stream.refuse("damaged", "a header has something in its unused part")
 
 
-def _name(stream: Gunzip, block: bytes) -> str:
+def header_name(stream: Gunzip, block: bytes) -> str:
     parts = [field.partition(b"\0") for field in (block[345:500], block[:100])]
     if any(rest.strip(b"\0") for _, _, rest in parts):
         stream.refuse("nul", "a name in it has something behind a zero byte")
@@ -191,7 +200,7 @@ def _name(stream: Gunzip, block: bytes) -> str:
         stream.refuse("not_unicode", "a name in it is not UTF-8")
 
 
-def _size(stream: Gunzip, field: bytes) -> int:
+def header_size(stream: Gunzip, field: bytes) -> int:
     digits = field.rstrip(b"\0 ")
     if not _is_octal(digits):
         stream.refuse("bad_size", "a size in it is no number")

@@ -11,11 +11,12 @@ import stat as modes
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp.files.disk import TEMPORARY
-from smp.files.layouts.layout import ARCHIVED, PRIVATE
+from smp.files.layouts.layout import PRIVATE
 from smp.health.check import Check
 from smp.health.looking import kind_of
 from smp.health.report import NOTE, WARNING, Finding, several
 from smp.model import ids
+from smp.store.away_places import ARCHIVE_FOLDERS
 from smp.store.file_store import CONFIG_FILE
 from smp.store.indexer import FOLDER as INDEX
 from smp.store.shelf import DELETED
@@ -64,7 +65,7 @@ def places(subject: Subject) -> Iterator[Place]:
 
 
 def _is_ours(name: str, sessions: str, layout: str) -> bool:
-    if name in (PRIVATE, CONFIG_FILE, ARCHIVED, DELETED, *_SHARED) or (sessions and name == sessions):
+    if name in (PRIVATE, CONFIG_FILE, *ARCHIVE_FOLDERS, DELETED, *_SHARED) or (sessions and name == sessions):
         return True
     if name.startswith(CONFIG_FILE) and name.endswith(TEMPORARY):
         return True

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from smp.files.disk import TEMPORARY
 from smp.files.journal import QUARANTINE, Journal
-from smp.files.layouts.layout import ARCHIVED, PRIVATE
+from smp.files.layouts.layout import PRIVATE
 from smp.health.check import Check
 from smp.health.report import NOTE, WARNING, Finding, named
 from smp.model import ids
+from smp.store.away_places import folders_of_archives
 from smp.store.file_store import FLAG
 from smp.store.indexer import FOLDER
 from smp.store.shelf import Shelf
@@ -149,7 +150,8 @@ def _temporary_of_store(subject: Subject) -> Iterator[str]:
     for name in subject.disk.names(private):
         if name.endswith(TEMPORARY) or name.startswith(("leaving-", "coming-")):
             yield os.path.join(private, name)
-    for folder, start in ((subject.root, "config.json"), (os.path.join(subject.root, ARCHIVED), "")):
+    archives = [(folder, "") for folder in folders_of_archives(subject.disk, subject.root)]
+    for folder, start in ((subject.root, "config.json"), *archives):
         for name in subject.disk.names(folder):
             if name.endswith(TEMPORARY) and name.startswith(start):
                 yield os.path.join(folder, name)

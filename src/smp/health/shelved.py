@@ -5,18 +5,17 @@ Guarantees: every byte of every archive is read and compared with its manifest, 
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from smp.errors import SMPError
-from smp.files.archive_contents import check as check_archive
+from smp.files.foreign_tar import read_archive
 from smp.health.check import Check
 from smp.health.report import NOTE, PROBLEM, Finding, counted, named, several
 from smp.lifecycle.states import PURGED, announces_purge, due_step
 from smp.model.time import to_moment
 from smp.store.clock_notes import evidence
 from smp.store.foreign_archives import foreign_files
-from smp.store.shelf import PACKED, Shelf
+from smp.store.shelf import Shelf
 from smp.store.standings import marks_of, times_of
 
 if TYPE_CHECKING:
@@ -33,18 +32,18 @@ class Archives(Check):
     is_heavy = True
 
     def store(self, subject: Subject) -> Iterator[Finding]:
-        for each in foreign_files(subject.disk, subject.root, subject.store.layout):
+        for each in foreign_files(subject.disk, subject.root):
             yield Finding(self.name, NOTE, each.message, each.advice, each.session, path=each.path)
         shelf = Shelf(subject.store)
         archives = [(away.session, away.path, bool(away.said)) for away in shelf.archived()]
         for away in shelf.deleted():
-            path = os.path.join(away.path, PACKED)
+            path = shelf.packed_in(away.path)
             if subject.disk.exists(path):
                 archives.append((away.session, path, True))
         self.said = counted(len(archives), "archive")
         for session, path, has_summary in archives:
             try:
-                check_archive(subject.disk, path)
+                read_archive(subject.disk, path)
             except (SMPError, OSError) as error:
                 if not subject.disk.exists(path):
                     continue  # it was brought back meanwhile
@@ -94,6 +93,8 @@ class Trash(Check):
         )
         times, seen = times_of(subject.store), evidence(subject.store)
         for each in away:
+            if each.is_foreign:
+                continue
             marks = marks_of(each, subject.now)
             step = due_step(None, subject.now, marks, times, seen)
             is_due = step is not None and step.state == PURGED

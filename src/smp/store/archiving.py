@@ -19,6 +19,7 @@ from smp.errors import SessionCorrupt, SessionExists, SessionNotFound
 from smp.files import archive
 from smp.files.archive_names import LEFT_OUT, PLAN
 from smp.files.disk import TEMPORARY
+from smp.files.foreign_tar import read_archive
 from smp.files.journal import Journal
 from smp.files.layouts import NAMES, layout_named
 from smp.files.layouts.layout import PRIVATE
@@ -56,9 +57,11 @@ def archive_session(store: FileStore, session: str, summary: Summary) -> Away:
 def _pack_and_leave(shelf: Shelf, files: FileSession, summary: Summary) -> None:
     session, disk = files.session, shelf.disk
     said = summary_of(files, summary)
-    disk.make_folder(shelf.archives)
-    archive.pack_files(disk, dict(packed(files)), shelf.archive_of(session), said, replace=True)
-    shelf.write(shelf.summary_of(session), said)
+    pair = shelf.pairs(session)[0]
+    shelf.remove_summary(pair.summary)
+    disk.make_folder(os.path.dirname(pair.archive))
+    archive.pack_files(disk, dict(packed(files)), pair.archive, said, replace=True)
+    shelf.write_summary(pair.summary, said, pair.archive)
     files.writer.close_files()
     disk.remove_tree(shelf.leaving(session))
     shelf.take_out(session, shelf.leaving(session))
@@ -112,10 +115,11 @@ def restore_session(store: FileStore, session: str) -> None:
             return
         if not shelf.is_archived(session):
             raise SessionNotFound(f"There is no archived session {session}.", session=session)
-        contents = archive.unpack(shelf.disk, shelf.archive_of(session), shelf.coming(session))
+        pair = shelf.pair(session)
+        contents = archive.unpack(shelf.disk, pair.archive, shelf.coming(session), read=read_archive)
         layout = _layout_said(contents.summary.get("layout"), store)
         shelf.put_in_place(in_this_layout(shelf, shelf.coming(session), layout, session), session)
-        shelf.forget_archive(session)
+        shelf.forget_archive(pair)
         shelf.tidy(session)
 
 

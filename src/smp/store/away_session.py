@@ -12,9 +12,9 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp.errors import StorageCorrupt
-from smp.files.archive_contents import go_through
 from smp.files.archive_names import LEFT_OUT, is_private
 from smp.files.archive_stream import DEFAULT_LIMITS
+from smp.files.foreign_tar import read_archive
 from smp.files.layouts import NAMES, layout_named
 from smp.files.layouts.layout import PRIVATE
 from smp.files.memory_system import MemorySystem
@@ -41,7 +41,7 @@ class Copy(NamedTuple):
 def of_archive(store: FileStore, path: str, session: str, limits: Limits = DEFAULT_LIMITS) -> Copy:
     """A copy of what an archive holds; `StorageCorrupt` if it is not good, or larger than the limits."""
     gathered = _Gathered()
-    contents = go_through(store.disk, path, limits, gathered)
+    contents = read_archive(store.disk, path, limits, gathered)
     said = contents.summary.get("layout")
     layout = layout_named(said) if said in NAMES else store.layout
     return Copy(_in_ram(store, layout, session, gathered.files.items()), contents.summary)
@@ -50,7 +50,7 @@ def of_archive(store: FileStore, path: str, session: str, limits: Limits = DEFAU
 def archived_files(store: FileStore, path: str, limits: Limits = DEFAULT_LIMITS) -> dict[str, bytes]:
     """The files of a session that an archive holds, by their names in it."""
     gathered = _Gathered()
-    go_through(store.disk, path, limits, gathered)
+    read_archive(store.disk, path, limits, gathered)
     return gathered.files
 
 

@@ -27,7 +27,8 @@ from smp.index.index import discard_all
 from smp.index.scrubbing import scrub
 from smp.model.ids import check
 from smp.store import erasure
-from smp.store.shelf import Shelf
+from smp.store.away_places import ARCHIVE_FOLDERS
+from smp.store.shelf import DELETED, Shelf
 from smp.store.traces import holds, look_for, look_in, open_elsewhere
 
 if TYPE_CHECKING:
@@ -260,13 +261,12 @@ def _look_through(store: FileStore, pieces: list[bytes], receipt: Receipt, diges
 
 def _files_of_memories(store: FileStore) -> Any:
     """Tells whether a file holds memories of sessions, or sessions that are put away: ours are known to be gone from it."""
-    shelf = Shelf(store)
     own = {
         os.path.join(store.layout.folder(store.root, name), file)
         for name in store.session_ids()
         for file in store.layout.files(store.disk, store.layout.folder(store.root, name), name)
     }
-    away = (shelf.archives + os.sep, shelf.trash + os.sep)
+    away = tuple(os.path.join(store.root, name) + os.sep for name in (*ARCHIVE_FOLDERS, DELETED))
     return lambda path: path in own or path.startswith(away) or os.path.basename(path) == COLD
 
 

@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 from smp.errors import SMPError
 from smp.files import archive
-from smp.files.archive_contents import check
 from smp.files.disk import TEMPORARY
+from smp.files.foreign_tar import read_archive
 from smp.files.journal import Journal, Plan
 from smp.files.layouts import NAMES, layout_named
 from smp.files.layouts.layout import PRIVATE
 from smp.lifecycle.archive_summary import archive_summary
 from smp.store.archiving import packed, summary_of
+from smp.store.away_places import is_own_summary
 from smp.store.away_session import Copy, files_in, of_archive, of_folder
 from smp.store.erasure import erase_in
-from smp.store.shelf import CONTENT, ERASING, PACKED, Shelf
+from smp.store.shelf import CONTENT, ERASING, Shelf
 
 if TYPE_CHECKING:
     from smp.files.disk import Disk
@@ -45,15 +46,15 @@ def copy_of(shelf: Shelf, session: str) -> Copy:
 def erase_away(shelf: Shelf, session: str, ids: list[str]) -> tuple[Erased, list[str]]:
     """Erase from it; also which files were changed. Hold the root's lock."""
     if shelf.is_archived(session):
-        path = shelf.archive_of(session)
+        path, beside = shelf.pair(session)
         copy = of_archive(shelf.store, path, session)
         erased, said = _erased_from(copy, ids)
         archive.pack_files(shelf.disk, dict(packed(copy.files)), path, said, replace=True, source=copy.files.store.disk)
-        shelf.write(shelf.summary_of(session), said)
-        return erased, [path, shelf.summary_of(session)]
+        shelf.write_summary(beside, said, path)
+        return erased, [path, beside]
     away = _last(shelf, session)
     copy = _deleted_copy(shelf, away)
-    inside = os.path.join(away.path, PACKED)
+    inside = shelf.packed_in(away.path)
     if shelf.disk.exists(inside):
         erased, said = _erased_from(copy, ids)
         archive.pack_files(
@@ -72,7 +73,7 @@ def _last(shelf: Shelf, session: str) -> Away:
 
 
 def _deleted_copy(shelf: Shelf, away: Away) -> Copy:
-    inside = os.path.join(away.path, PACKED)
+    inside = shelf.packed_in(away.path)
     if shelf.disk.exists(inside):
         return of_archive(shelf.store, inside, away.session)
     said = away.said.get("layout")
@@ -140,7 +141,9 @@ def finish(shelf: Shelf, session: str) -> None:
         finish_plan(shelf.disk, os.path.join(folder, CONTENT))
     if shelf.is_archived(session):
         try:
-            said = check(shelf.disk, shelf.archive_of(session)).summary
+            pair = shelf.pair(session)
+            said = read_archive(shelf.disk, pair.archive).summary
         except SMPError:
             return  # whoever opens the session is told
-        shelf.write(shelf.summary_of(session), said)
+        if is_own_summary(said):
+            shelf.write_summary(pair.summary, said, pair.archive)

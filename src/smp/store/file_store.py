@@ -29,7 +29,7 @@ from smp.errors import (
 )
 from smp.files.access_log import SESSION_USES, AccessLog
 from smp.files.disk import TEMPORARY, Disk, identity
-from smp.files.layouts.layout import ARCHIVED, PRIVATE
+from smp.files.layouts.layout import PRIVATE
 from smp.files.marks import Marks
 from smp.files.user_state import state_of
 from smp.model import ids
@@ -114,13 +114,18 @@ class FileStore:
         return self.layout.session_ids(self.disk, self.root)
 
     def archived_count(self) -> int:
-        """How many sessions are archived. Listed again only when the folder of archives has changed."""
-        state = self.disk.stat(f"{self.root}{os.sep}{ARCHIVED}")
-        look = (state.st_mtime_ns, state.st_ino) if state is not None else None
-        if look is None or look != self._archives_seen[0]:
+        """How many sessions are archived. Listed again only when a folder has changed that archiving and restoring change."""
+        from smp.store.away_places import ARCHIVE_FOLDERS
+
+        found = [self.disk.stat(os.path.join(self.root, name)) for name in ARCHIVE_FOLDERS]
+        if not any(found):
+            return 0
+        found += [self.disk.stat(os.path.join(self.root, name)) for name in (self.layout.sessions, "deleted")]
+        look = [(state.st_mtime_ns, state.st_ino) if state is not None else None for state in found]
+        if look != self._archives_seen[0]:
             from smp.store.shelf import Shelf
 
-            self._archives_seen = (look, len(Shelf(self).archived_names()) if look is not None else 0)
+            self._archives_seen = (look, len(Shelf(self).archived_names()))
         return self._archives_seen[1]
 
     def session(self, session: str) -> FileSession:
@@ -233,10 +238,13 @@ class FileStore:
 
     def _check_name(self, session: str) -> None:
         """An archived session keeps its name; what an interrupted deletion left under it is put right first."""
-        archives, private = os.path.join(self.root, "archived"), self.layout.private(self.root, session)
+        from smp.store.away_places import ARCHIVE_FOLDERS
+
+        private = self.layout.private(self.root, session)
         if self.layout.exists(self.disk, self.root, session):
             raise self._taken(session)  # before the look for an archive: one that is being archived is in both places
-        if not self.disk.exists(archives) and not (not self.layout.info_file and self.disk.exists(private)):
+        has_archives = any(self.disk.exists(os.path.join(self.root, name)) for name in ARCHIVE_FOLDERS)
+        if not has_archives and not (not self.layout.info_file and self.disk.exists(private)):
             return
         from smp.store.shelf import free_name
 

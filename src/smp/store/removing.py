@@ -16,13 +16,14 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from smp.errors import SessionExists, SessionNotFound
-from smp.files.archive_contents import check
+from smp.files.foreign_tar import read_archive
 from smp.files.layouts import NAMES, layout_named
 from smp.files.layouts.layout import ARCHIVED
 from smp.files.lock import SessionLock
 from smp.model.time import to_text
 from smp.store.archiving import in_this_layout
-from smp.store.shelf import CONTENT, DELETED, PACKED, RECORD, Away, Shelf
+from smp.store.away_places import is_own_summary
+from smp.store.shelf import CONTENT, DELETED, PACKED, Away, Shelf
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,13 +50,15 @@ def delete_session(
             "state": ARCHIVED if archived else "active",
             "layout": store.layout.name,
             "bytes": _bytes_of(shelf, session, archived),
+            "deleted_items": [{"type": "session", "id": session}],
             "backup_location": "/".join((DELETED, os.path.basename(folder), PACKED if archived else CONTENT)),
         }
-        shelf.write(os.path.join(folder, RECORD), {"deletion": record})
+        shelf.write(shelf.record_of(folder), {"deletion": record})
         shelf.disk.sync_folder(shelf.trash)
         if archived:
-            shelf.move(shelf.archive_of(session), os.path.join(folder, PACKED))
-            shelf.forget_archive(session)
+            pair = shelf.pair(session)
+            shelf.move(pair.archive, os.path.join(folder, PACKED))
+            shelf.forget_archive(pair)
         else:
             _take_out_live(shelf, session, os.path.join(folder, CONTENT))
         return shelf.deleted(session)[-1]  # under the lock: nobody else can bring it back before
@@ -104,17 +107,22 @@ def undelete_session(store: FileStore, session: str) -> str:
                 f"There is a session {session} by now; delete or rename that one first. Nothing was changed.",
                 session=session,
             )
-        content, packed = os.path.join(found.path, CONTENT), os.path.join(found.path, PACKED)
+        content, packed = os.path.join(found.path, CONTENT), shelf.packed_in(found.path)
         if shelf.disk.exists(packed):
-            shelf.write(shelf.summary_of(session), check(shelf.disk, packed).summary)
-            shelf.move(packed, shelf.archive_of(session))
+            pair = shelf.pairs(session)[0]
+            summary = read_archive(shelf.disk, packed).summary
+            shelf.disk.make_folder(os.path.dirname(pair.archive))
+            if is_own_summary(summary):
+                shelf.write_summary(pair.summary, summary, packed)
+            shelf.move(packed, pair.archive)
             state = ARCHIVED
         else:
             said = found.said.get("layout")
             layout = layout_named(said) if said in NAMES else store.layout
             shelf.put_in_place(in_this_layout(shelf, content, layout, session), session)
             state = "active"
-        shelf.remove(found.path)
+        if not found.is_foreign:
+            shelf.remove(found.path)
         shelf.tidy(session)
     return state
 
@@ -127,7 +135,7 @@ def announce_purge(store: FileStore, away: Away, now: datetime, passed: timedelt
             said = {**away.said, "purge_announced": to_text(now)}
             if passed is not None:
                 said["passed_seconds"] = round(passed.total_seconds(), 3)
-            shelf.write(os.path.join(away.path, RECORD), {"deletion": said})
+            shelf.write(shelf.record_of(away.path), {"deletion": said})
 
 
 def purge_session(
@@ -141,12 +149,11 @@ def purge_session(
     with shelf.shelved(session, "purging a session"):
         matching = [away for away in shelf.deleted(session) if path in (None, away.path)]
         found = matching[0] if matching else _last_deleted(shelf, session)
-        shelf.write(
-            os.path.join(found.path, RECORD), {"deletion": {**found.said, "session_id": session, "purged_at": at}}
-        )
+        said = {**found.said, "session_id": session, "purged_at": at}
+        shelf.write(shelf.record_of(found.path), {"deletion": said})
         waiting = shelf.put_out_of_sight(found.path)
         note(found)
-        shelf.disk.remove(os.path.join(waiting, RECORD))  # it need not be noted again
+        shelf.disk.remove(shelf.record_of(waiting))  # it need not be noted again
         shelf.disk.remove_tree(waiting)
     return found
 

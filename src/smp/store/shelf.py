@@ -1,13 +1,12 @@
 """Where are sessions that are put away? Archived ones in `archived/`, deleted ones in `deleted/`, below the store's root.
 
-    archived/{session}.tar.gz        the session (`files.archive`)
-    archived/{session}.json          what it was about, to be read without unpacking it
-    deleted/{session}/deletion-record.json
+    archived/…, archive/…            the session (`files.archive`) and a summary, named as its layout does (`away_places`)
+    deleted/{session}/deletion-record.json, or .yaml
     deleted/{session}/session/…      its files as they were, or `session.tar.gz` of an archived one
 
 Who puts away or brings back holds the root's lock, `shelved`. A session that stands in its own place is the truth: an
 archive beside it is what an interrupted step has left, if the session has all of its entries; otherwise somebody put the
-session there (git, a restored backup), and the archive is kept as `{session}.tar.gz.kept-{time}`. A deleted session whose name was used again and deleted again is
+session there (git, a restored backup), and the archive is kept as `….tar.gz.kept-{time}`. A deleted session whose name was used again and deleted again is
 `deleted/{session}.2`; the last one is brought back first.
 
 Guarantees: every step has one rename at which it happens. What an interrupted step left is recognised and taken away,
@@ -16,7 +15,6 @@ or completed, by `tidy`, which every later step of that session begins with. Lis
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from contextlib import contextmanager
@@ -24,26 +22,26 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp import event_log
-from smp.errors import SessionArchived, SessionExists, SessionNotFound, SMPError, StorageCorrupt, from_os_error
+from smp.errors import SessionArchived, SessionExists, SessionNotFound, SMPError, from_os_error
 from smp.files.disk import TEMPORARY
 from smp.files.layouts.layout import ARCHIVED, PRIVATE
 from smp.files.lock import SessionLock
 from smp.model import ids
 from smp.model.time import to_moment
-from smp.store.foreign_archives import foreign_archive, how_to_restore
+from smp.store import away_places
+from smp.store.foreign_archives import foreign_summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from smp.store.away_places import Pair
     from smp.store.file_store import FileStore
 
 DELETED = "deleted"
-RECORD = "deletion-record.json"
 CONTENT, PACKED = "session", "session.tar.gz"
-_ARCHIVE_ENDING, _SUMMARY_ENDING = ".tar.gz", ".json"
+_BACKUP = "backup.tar.gz"  # of a session that another program deleted
 ERASING = "erasing-plan.json"  # in a deleted session's private folder: how its files are to change
 KEPT = ".kept-"
-_LARGEST_BYTES = 16 << 20  # of a summary or a deletion record
 _LEAVING, _COMING = "leaving-", "coming-"
 
 
@@ -58,6 +56,11 @@ class Away(NamedTuple):
     bytes: int
     said: dict[str, Any]  # the summary or the deletion record
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether another program deleted it: SMP does not purge it by itself, and leaves its record."""
+        return self.state == DELETED and bool(self.said) and "state" not in self.said
+
     def to_dict(self) -> dict[str, Any]:
         """As `smp session list` shows it."""
         when = self.when.isoformat().replace("+00:00", "Z") if self.when else None
@@ -70,16 +73,24 @@ class Shelf:
     def __init__(self, store: FileStore) -> None:
         self.store = store
         self.disk = store.disk
-        self.archives = os.path.join(store.root, ARCHIVED)
         self.trash = os.path.join(store.root, DELETED)
         self.private = os.path.join(store.root, PRIVATE)
         self.kept: dict[str, str] = {}  # archives that `tidy` kept beside a session, by session
 
+    def pairs(self, session: str) -> list[Pair]:
+        """Where an archive of this session and its summary may lie; first where this store puts them."""
+        return away_places.pairs(self.store.root, self.store.layout.name, session)
+
+    def pair(self, session: str) -> Pair:
+        """Where they lie; without an archive, where this store would put them."""
+        pairs = self.pairs(session)
+        return next((pair for pair in pairs if self.disk.exists(pair.archive)), pairs[0])
+
     def archive_of(self, session: str) -> str:
-        return os.path.join(self.archives, session + _ARCHIVE_ENDING)
+        return self.pair(session).archive
 
     def summary_of(self, session: str) -> str:
-        return os.path.join(self.archives, session + _SUMMARY_ENDING)
+        return self.pair(session).summary
 
     def leaving(self, session: str) -> str:
         """Where something waits that is about to be removed."""
@@ -103,16 +114,16 @@ class Shelf:
 
     def archived_names(self) -> list[str]:
         live = set(self.store.session_ids())
-        names = (name.removesuffix(_ARCHIVE_ENDING) for name in _named(self.disk.names(self.archives)))
-        return [name for name in names if ids.is_valid(name) and name not in live]
+        return [name for name in away_places.archived_names(self.disk, self.store.root) if name not in live]
 
     def archived_as(self, session: str) -> Away:
         """One archived session; another process may have brought it back already."""
-        path = self.archive_of(session)
-        said = self._said(self.summary_of(session))
+        path, summary = self.pair(session)
+        said = away_places.read(self.disk, summary)
         found = self.disk.stat(path)
         size = found.st_size if found else 0
-        return Away(session, ARCHIVED, _moment(said.get("archived")), said.get("reason"), path, size, said)
+        when = _moment(said.get("archived") or said.get("archived_at"))
+        return Away(session, ARCHIVED, when, said.get("reason"), path, size, said)
 
     def deleted(self, session: str | None = None) -> list[Away]:
         """The deleted sessions, or those of this name; the one deleted last comes last."""
@@ -127,24 +138,31 @@ class Shelf:
 
     def _deleted(self, folder: str) -> Away | None:
         """A deletion whose content has come; before that the session is still where it was."""
-        if not self.disk.names(os.path.join(folder, CONTENT)) and not self.disk.exists(os.path.join(folder, PACKED)):
+        if not self.disk.names(os.path.join(folder, CONTENT)) and not self.disk.exists(self.packed_in(folder)):
             return None
         session = os.path.basename(folder).partition(".")[0]
-        said = self._said(os.path.join(folder, RECORD)).get("deletion", {})
+        said = self.record_in(folder)
         return Away(
             session, DELETED, _moment(said.get("deleted_at")), said.get("reason"), folder, said.get("bytes", 0), said
         )
 
-    def _is_bare_record(self, folder: str) -> bool:
-        """Whether a folder without a session holds only what an interrupted deletion leaves, and no files of another program."""
-        left = {RECORD, RECORD + TEMPORARY, CONTENT, PACKED + TEMPORARY}
-        return all(name in left for name in self.disk.names(folder))
+    def packed_in(self, folder: str) -> str:
+        """The archive in a folder of the trash. A record that names single memories does not mean the whole session."""
+        backup = os.path.join(folder, _BACKUP)
+        if self.disk.exists(backup):
+            said = self.record_in(folder)
+            if said and "state" not in said and not said.get("deleted_items"):
+                return backup
+        return os.path.join(folder, PACKED)
 
-    def _said(self, path: str) -> dict[str, Any]:
-        try:
-            said = json.loads(self.disk.read(path, 0, _LARGEST_BYTES))
-        except (OSError, ValueError, RecursionError, StorageCorrupt):
-            return {}  # a person may have removed or edited it; the session itself counts
+    def record_of(self, folder: str) -> str:
+        """The deletion record in a folder of the trash; where this store would put it, if there is none."""
+        own = away_places.FORMS[self.store.layout.name].record
+        paths = [os.path.join(folder, name) for name in dict.fromkeys((own, *away_places.RECORDS))]
+        return next((path for path in paths if self.disk.exists(path)), paths[0])
+
+    def record_in(self, folder: str) -> dict[str, Any]:
+        said = away_places.read(self.disk, self.record_of(folder)).get("deletion")
         return said if isinstance(said, dict) else {}
 
     # -- under the root's lock
@@ -197,30 +215,53 @@ class Shelf:
             if name.startswith((_LEAVING, _COMING)):
                 self._note_purge(os.path.join(self.private, name))
                 self.disk.remove_tree(os.path.join(self.private, name))
-        for path in (self.archive_of(session), self.summary_of(session)):
-            self.disk.remove(path + TEMPORARY)  # what came to nothing
         for folder in self.trash_folders(session):
             if self._deleted(folder) is not None:
                 self._finish_plan(folder)
-            elif self._is_bare_record(folder):
+            elif self._is_unfinished_deletion(folder):
                 self.remove(folder)  # a record whose session never came
-        archive, summary = (self.disk.exists(path) for path in (self.archive_of(session), self.summary_of(session)))
-        if archive and self.is_live(session):
-            self._settle_archive(session)
-        elif summary and not archive:
-            self.forget_archive(session)
+        for pair in self.pairs(session):
+            self._tidy_archive(session, pair)
         self._tidy_private(session)
 
-    def _settle_archive(self, session: str) -> None:
+    def _is_unfinished_deletion(self, folder: str) -> bool:
+        """Whether nothing is there but a record of SMP. What another program wrote stays."""
+        own = {CONTENT, *away_places.RECORDS, *(name + TEMPORARY for name in away_places.RECORDS)}
+        if not own.issuperset(self.disk.names(folder)):
+            return False
+        return "state" in self.record_in(folder) or not self.disk.exists(self.record_of(folder))
+
+    def _tidy_archive(self, session: str, pair: Pair) -> None:
+        for path in pair:
+            self.disk.remove(path + TEMPORARY)  # what came to nothing
+        if not self.disk.exists(pair.archive):
+            if self._is_own_summary(pair.summary):
+                self.forget_archive(pair)
+            else:
+                self._remove_empty_folder(pair)
+        elif self.is_live(session):
+            self._settle_archive(session, pair)
+
+    def _is_own_summary(self, path: str) -> bool:
+        return self.disk.exists(path) and away_places.is_own_summary(away_places.read(self.disk, path))
+
+    def _remove_empty_folder(self, pair: Pair) -> None:
+        """In a layout where each archive has a folder of its own, that goes with it."""
+        folder = os.path.dirname(pair.archive)
+        parent = os.path.dirname(folder)
+        if parent != self.store.root and self.disk.is_folder(folder) and not self.disk.names(folder):
+            self.disk.system.rmdir(folder)
+            self.disk.sync_folder(parent)
+
+    def _settle_archive(self, session: str, pair: Pair) -> None:
         """An archive beside its session was left by an interrupted step, unless it holds what the session lacks."""
         from smp.store.archive_compare import is_in_place
 
-        if is_in_place(self.store, self.archive_of(session), session):
-            self.forget_archive(session)
+        if is_in_place(self.store, pair.archive, session):
+            self.forget_archive(pair)
             return
-        kept = self.keep_aside(self.archive_of(session))
-        self.disk.remove(self.summary_of(session))
-        self.disk.sync_folder(self.archives)
+        kept = self.keep_aside(pair.archive)
+        self.remove_summary(pair.summary)
         self.kept[session] = kept
         text = f"{session}: its archive holds entries that the session lacks; kept as {kept}"
         event_log.emit("recovery", event_log.WARNING, "archive_kept", text, session, path=kept)
@@ -233,7 +274,7 @@ class Shelf:
 
     def _note_purge(self, path: str) -> None:
         """A session that was purged by somebody who died before he could say so."""
-        said = self._said(os.path.join(path, RECORD)).get("deletion", {})
+        said = self.record_in(path)
         if said.get("purged_at"):
             self.store.audit.note(
                 "purge_session", at=said["purged_at"], session=said.get("session_id"), count=1, interrupted=True
@@ -248,11 +289,20 @@ class Shelf:
 
             finish_plan(self.disk, content)
 
-    def forget_archive(self, session: str) -> None:
+    def forget_archive(self, pair: Pair) -> None:
         """Take away an archive whose session is back in its place, or was moved elsewhere."""
-        self.disk.remove(self.archive_of(session))
-        self.disk.remove(self.summary_of(session))
-        self.disk.sync_folder(self.archives)
+        self.disk.remove(pair.archive)
+        self.remove_summary(pair.summary)
+        self._remove_empty_folder(pair)
+
+    def remove_summary(self, path: str) -> None:
+        """Remove a summary of SMP; one of another program is kept under another name."""
+        if self._is_own_summary(path):
+            self.disk.remove(path)
+        elif self.disk.exists(path):
+            self.keep_aside(path)
+        if self.disk.exists(os.path.dirname(path)):
+            self.disk.sync_folder(os.path.dirname(path))
 
     def _tidy_private(self, session: str) -> None:
         """In a layout where a session is one file, its private folder follows the file in a second step."""
@@ -323,7 +373,13 @@ class Shelf:
 
     def write(self, path: str, fields: dict[str, Any]) -> None:
         self.disk.make_folder(os.path.dirname(path))
-        self.disk.replace(path, (json.dumps(fields, ensure_ascii=False, indent=2) + "\n").encode())
+        self.disk.replace(path, away_places.encode(path, fields))
+
+    def write_summary(self, path: str, said: dict[str, Any], archive: str) -> None:
+        """Write the summary of an archive, with what only the finished archive can tell."""
+        found = self.disk.stat(archive)
+        when = {"archived_at": said["archived"]} if said.get("archived") else {}
+        self.write(path, {**said, **when, "compressed_size_bytes": found.st_size if found else 0})
 
 
 def why_not_here(store: FileStore, session: str) -> SMPError:
@@ -337,10 +393,8 @@ def why_not_here(store: FileStore, session: str) -> SMPError:
         )
     deleted = shelf.deleted(session)
     hint = f"It was deleted; `smp session undelete {session}` brings it back." if deleted else ""
-    foreign = None if deleted else foreign_archive(store.disk, store.root, session)
-    if foreign is not None:
-        restoring = how_to_restore(foreign, store.root, store.layout, session)
-        hint = f"Another program archived it in {foreign}, which SMP does not read. {restoring}"
+    if not deleted and (summary := foreign_summary(store.disk, store.root, session)):
+        hint = f"Another program left a summary of it, {summary}; the memories themselves are not there."
     return SessionNotFound(
         f"No session {session} in {store.root}. {hint or f'`smp session list` shows those that are there, `smp session new {session}` starts it.'}",
         session=session,
@@ -358,10 +412,6 @@ def free_name(store: FileStore, session: str) -> None:
     if not store.layout.info_file and not shelf.is_live(session) and shelf.deleted(session):
         with shelf.shelved(session, "creating a session"):
             pass
-
-
-def _named(names: list[str]) -> list[str]:
-    return sorted(name for name in names if name.endswith(_ARCHIVE_ENDING))
 
 
 def _moment(text: Any) -> datetime | None:

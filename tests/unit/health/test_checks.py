@@ -464,7 +464,7 @@ def test_leftovers_of_crashes(memory: smp.Memory) -> None:
     left = [
         file_of(memory, "decisions.jsonl.smp-new"),
         Path(memory.root, ".smp/other-0a1b2c3d.smp-new"),
-        Path(memory.root, "archived/other.tar.gz.smp-new"),
+        Path(memory.root, "archive/other.tar.gz.smp-new"),
     ]
     for path in left:
         path.touch(0o600)
@@ -504,12 +504,12 @@ def test_an_erasure_that_was_interrupted(memory: smp.Memory) -> None:
 
 
 def test_an_archive_beside_its_session(memory: smp.Memory) -> None:
-    archive = Path(memory.root, "archived/done.tar.gz").read_bytes()
+    archive = Path(memory.root, "archive/done.tar.gz").read_bytes()
     memory.restore_session("done")
-    Path(memory.root, "archived/done.tar.gz").touch(0o600)
-    Path(memory.root, "archived/done.tar.gz").write_bytes(archive)
+    Path(memory.root, "archive/done.tar.gz").touch(0o600)
+    Path(memory.root, "archive/done.tar.gz").write_bytes(archive)
     assert memory.doctor().findings == []  # it may be on its way
-    aged(Path(memory.root, "archived/done.tar.gz"))
+    aged(Path(memory.root, "archive/done.tar.gz"))
     finding = only(memory.doctor(), "leftovers")
     assert (finding.session, finding.fix) == ("done", "recovery")
 
@@ -531,7 +531,7 @@ def test_a_session_file_that_was_removed_by_hand(tmp_path: Path) -> None:
 
 
 def test_a_damaged_archive(memory: smp.Memory) -> None:
-    path = Path(memory.root, "archived/done.tar.gz")
+    path = Path(memory.root, "archive/done.tar.gz")
     data = bytearray(path.read_bytes())
     middle = len(data) // 2
     data[middle : middle + 16] = bytes(byte ^ 0xFF for byte in data[middle : middle + 16])  # one bit may mean nothing

@@ -23,6 +23,7 @@ from smp.memory import Memory
 from smp.session import SessionMemory
 from smp.store.rewriting import Edit, entries_of, private_name, rewrite
 from smp.testing import FrozenClock
+from tests.put_away_files import archive_of, fields_of, summary_of
 from tests.user_state import state_folder
 
 LAYOUTS = ("jsonl", "markdown", "single", "log")
@@ -236,7 +237,8 @@ def put_away(memory: Memory, how: str) -> str:
         memory.archive_session("s", "done with it")
     if "deleted" in how:
         memory.delete_session("s", "not needed")
-    places = {"archived": "archived/s.tar.gz", "archived, deleted": "deleted/s/session.tar.gz"}
+    archive = archive_of("", memory.layout, "s").as_posix()
+    places = {"archived": archive, "archived, deleted": "deleted/s/session.tar.gz"}
     return places.get(how, "deleted/s/session/")
 
 
@@ -270,18 +272,19 @@ def test_a_session_that_is_put_away_stays_so(memory: Memory, session: SessionMem
 
 def test_an_archive_tells_in_its_summary_what_is_left(memory: Memory, session: SessionMemory) -> None:
     memory.archive_session("s", "done with it")
-    path = Path(memory.root, "archived", "s.json")
-    before = json.loads(path.read_bytes())
+    path = summary_of(memory.root, memory.layout, "s")
+    before = fields_of(path)
     assert "zyxwombat" in path.read_text()
     memory.erase("s/DEC-0002")
-    after = json.loads(path.read_bytes())
+    after = fields_of(path)
     assert [each["decision"] for each in after["key_decisions"]].count("Sell the zyxwombat") == 0
     assert (after["archived"], after["reason"]) == (before["archived"], "done with it")
     assert after["memories"] == before["memories"] - 1
-    with tarfile.open(Path(memory.root, "archived", "s.tar.gz")) as tar:
+    with tarfile.open(archive_of(memory.root, memory.layout, "s")) as tar:
         inside = tar.extractfile("summary.json")
         assert inside is not None
-        assert json.load(inside) == after
+        own = {"archived_at", "compressed_size_bytes"}  # of the file beside the archive
+        assert json.load(inside) == {name: value for name, value in after.items() if name not in own}
 
 
 @pytest.mark.parametrize("where", ["back in its place", "deleted"])
@@ -289,7 +292,7 @@ def test_a_summary_whose_archive_went_and_which_a_crash_left_is_erased_too(
     memory: Memory, session: SessionMemory, where: str
 ) -> None:
     memory.archive_session("s", "done with it")
-    path = Path(memory.root, "archived", "s.json")
+    path = summary_of(memory.root, memory.layout, "s")
     said = path.read_bytes()
     assert b"zyxwombat" in said
     if where == "deleted":
@@ -297,6 +300,7 @@ def test_a_summary_whose_archive_went_and_which_a_crash_left_is_erased_too(
     else:
         memory.restore_session("s")
     assert not path.exists()
+    path.parent.mkdir(exist_ok=True)
     path.write_bytes(said)  # the machine stopped when the archive was taken away and its summary was not
     memory.erase("s/DEC-0002")
     assert not path.exists()

@@ -31,7 +31,7 @@ def session_archive_arguments(parser: Parser) -> None:
 
 
 def run_session_archive(call: Call) -> None:
-    """Pack a session away: a summary and a compressed file in `archived/`. Opening it brings it back.
+    """Pack a session away: a summary and a compressed file. Opening it brings it back.
 
     The archive is read back and compared before the session's files go. `smp query --include-archived` still finds its summary.
 
