@@ -194,7 +194,8 @@ def check_change(story: Story, case: Case) -> None:
 def _check_found(story: Story, found: Any, done: int, refused: SMPError | None) -> None:
     if found == story.views[done]:
         return
-    may_be_done = isinstance(refused, DurabilityUnknown) or story.name.startswith("convert") or story.name in MORE
+    rewrites = story.name.startswith(("convert", "repair"))  # a refused one leaves the old or the new state
+    may_be_done = isinstance(refused, DurabilityUnknown) or rewrites or story.name in MORE
     if refused is not None and may_be_done and found == story.views[done + 1]:
         return  # it was said that it may come; or refused by a look that came after it was done
     if refused is not None and (story.name in MAY_COME_IN_PARTS or isinstance(refused, DurabilityUnknown)):
