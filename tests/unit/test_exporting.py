@@ -392,6 +392,19 @@ def test_an_anonymised_export_names_nobody() -> None:
         assert back.id == session.id
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_anonymised_export_has_no_uids_that_lead_to_the_original_and_no_names_beside_them(format: str) -> None:
+    session = opened().create_session("adas-review", user="Ada")
+    session.add_decision("Use OAuth", author="Ada")
+    session.add_decision("Use it twice", references=["DEC-0001", "adas-review/DEC-0001"])
+    uids = session._files.view(lambda fold: [trail.first.uid for trail in fold.trails.values()])
+    assert all(uids)
+    text = session.export(format=format, anonymise=smp.Placeholders())
+    assert not any(word in text.lower() for word in ("adas", *uids))
+    (made,) = opened().import_(text)
+    assert made.validate().ok
+
+
 def test_a_copy_in_the_same_store() -> None:
     memory = opened()
     session = told(memory, "adas-review")

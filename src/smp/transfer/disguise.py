@@ -37,7 +37,9 @@ class Change:
 
     def _entry(self, entry: Entry) -> Entry:
         by = self._text(entry.by) if isinstance(entry.by, str) else entry.by
-        return copy_of(entry, self._text(entry.id), self._fields(entry.data), by, entry.revision)
+        twin = copy_of(entry, self._text(entry.id), self._fields(entry.data), by, entry.revision)
+        twin.uid, twin.uids = "", None  # they would lead to the original, and name what the fields refer to
+        return twin
 
 
 def disguised(placeholders: Placeholders, sessions: Iterable[FileSession], agents: bool) -> Change:
