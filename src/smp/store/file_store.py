@@ -116,11 +116,13 @@ class FileStore:
     def archived_count(self) -> int:
         """How many sessions are archived. Listed again only when the folder of archives has changed."""
         state = self.disk.stat(f"{self.root}{os.sep}{ARCHIVED}")
-        look = (state.st_mtime_ns, state.st_ino) if state is not None else None
-        if look is None or look != self._archives_seen[0]:
+        if state is None:
+            return 0
+        look = (state.st_mtime_ns, state.st_ino)
+        if look != self._archives_seen[0]:
             from smp.store.shelf import Shelf
 
-            self._archives_seen = (look, len(Shelf(self).archived_names()) if look is not None else 0)
+            self._archives_seen = (look, len(Shelf(self).archived_names()))
         return self._archives_seen[1]
 
     def session(self, session: str) -> FileSession:
