@@ -385,8 +385,11 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
     # -- the whole store
 
     def validate(self) -> dict[str, Report]:
-        """Check every session; see SessionMemory.validate."""
-        return {session.id: report for session, report in each_there(self.sessions(), SessionMemory.validate)}
+        """Check every session, also those whose files have another layout; see SessionMemory.validate."""
+        from smp.store.other_layouts import reports
+
+        found = {session.id: report for session, report in each_there(self.sessions(), SessionMemory.validate)}
+        return found | reports(self._store, but=found)
 
     def repair(self) -> dict[str, Report]:
         return {session.id: report for session, report in each_there(self.sessions(), SessionMemory.repair)}

@@ -202,6 +202,16 @@ class Call:
             problems = unreadable.take_met()
             if problems:
                 self.remark(unreadable.told(problems))
+            self.tell_of_other_layouts()
+
+    def tell_of_other_layouts(self) -> None:
+        """Say on stderr, in one line, that there are sessions in another layout, which nobody reads."""
+        if self._memory is not None:
+            from smp.store.other_layouts import told
+
+            text = told(self._memory.store)
+            if text:
+                self.remark(text)
 
     def waiting(self, text: str) -> Waiting:
         """A block that may take long, and what a person reads meanwhile."""

@@ -288,17 +288,19 @@ class _Merge:
         return found
 
     def _changes_of_removed(self, chosen: dict[Key, Unit]) -> None:
-        """What one side did to a memory that the other took out of the file would be lost without a memory to belong to."""
+        """A memory that one side changed and the other took out of the file: whole on one side of the conflict."""
         for side, other in ((self.ours, self.theirs), (self.theirs, self.ours)):
             gone = {self.base.units[key].memory for key in other.removed if self.base.units[key].op == PUT}
-            gone -= {unit.memory for unit in chosen.values() if unit.op == PUT}
-            found: dict[str, list[Unit]] = {}
-            for key, unit in side.added.items():
-                if unit.memory in gone and key not in other.units and unit.op not in (PUT, HEAD):
-                    found.setdefault(unit.memory, []).append(unit)
-            for units in found.values():
-                about = f"{units[0].name} was changed on one side and removed on the other."
-                self._conflict(units if side is self.ours else [], units if side is self.theirs else [], about)
+            gone -= {unit.memory for key, unit in chosen.items() if unit.op == PUT and key not in self.in_hunk}
+            changed = {
+                unit.memory: unit.name
+                for key, unit in side.added.items()
+                if unit.memory in gone and key not in other.units and unit.op not in (PUT, HEAD)
+            }
+            for memory, name in changed.items():
+                sides = [[unit for unit in each.units.values() if unit.memory == memory and unit.op != HEAD] for each in (self.ours, self.theirs)]  # fmt: skip
+                chosen.update((unit.key, unit) for units in sides for unit in units)
+                self._conflict(sides[0], sides[1], f"{name} was changed on one side and removed on the other.")
 
     def _last_of(self, hunk: _Hunk) -> Key:
         keys = {unit.key for unit in [*hunk.ours, *hunk.theirs]}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from smp.health.subject import SessionSubject, Subject
     from smp.model.report import Problem, Report
 
-_ELSEWHERE = ("dangling_reference", "deleted_reference", "quarantine", "settings")
+_ELSEWHERE = ("dangling_reference", "deleted_reference", "quarantine", "settings", "other_layout")
 _COLD = "cold_damaged"
 _SEVERITY = {"error": PROBLEM, "warning": WARNING, "note": NOTE}
 _REPAIR = "smp repair --session {} --dry-run shows what can be put right; without --dry-run it does so."

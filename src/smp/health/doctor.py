@@ -18,6 +18,7 @@ from smp.health import contents, exposed, index_state, recalled, references, rem
 from smp.health.access_rights import AccessRights
 from smp.health.git_merging import GitMerging
 from smp.health.locks import Locks
+from smp.health.other_layouts import OtherLayouts
 from smp.health.report import PROBLEM, SEVERITIES, Checked, Finding, HealthReport, worst
 from smp.health.shelved import Archives, Trash
 from smp.health.subject import Subject
@@ -42,6 +43,7 @@ CHECKS: tuple[type[Check], ...] = (
     contents.Format,
     contents.Contents,
     contents.Cold,
+    OtherLayouts,
     Archives,
     remains.Remains,
     exposed.Exposed,

@@ -142,7 +142,7 @@ def in_this_layout(shelf: Shelf, folder: str, layout: Layout, session: str) -> s
     entries = sorted(
         (entry for state in reader.states.values() for entry in state.entries), key=lambda entry: entry.seq
     )
-    info = _info_of(disk, layout, reader)
+    info = info_of(disk, layout, reader)
     info.numbers = {**fold.numbers, **info.numbers}
     info.seq, info.generation = max(fold.seq, info.seq, len(entries)), info.generation + 1
     made = f"{shelf.coming(session)}-{target.name}"
@@ -162,7 +162,8 @@ def _reader_of(disk: Disk, layout: Layout, folder: str, session: str) -> Session
     return reader
 
 
-def _info_of(disk: Disk, layout: Layout, reader: SessionReader) -> SessionInfo:
+def info_of(disk: Disk, layout: Layout, reader: SessionReader) -> SessionInfo:
+    """The metadata of a session that was just read."""
     if layout.info_file:
         return layout.decode_info(disk.read(os.path.join(reader.folder, layout.info_file)), reader.session)
     heads = [head for state in reader.states.values() for head in state.heads]

@@ -23,6 +23,7 @@ from smp.model.entry import PUT
 from smp.model.report import Problem, Report
 from smp.model.session_info import SessionInfo
 from smp.model.types import KINDS
+from smp.store import other_layouts
 from smp.store.cold_memories import segment_of
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
     problems += _quarantine_problems(session)
     problems += _preference_problems(fold)
     problems += _head_problems(reader)
+    unread = other_layouts.unread(store.disk, store.root, store.layout, session.session)
+    problems += [each.problem(store.layout.name) for each in unread]
     try:
         session.settings_above(store.config, session.info().config)
     except SessionCorrupt as error:

@@ -22,8 +22,10 @@ from smp.files.layouts import layout_named
 from smp.files.layouts.layout import PRIVATE
 from smp.files.lock import SessionLock
 from smp.files.session_reader import SessionReader
+from smp.model.fold import Fold
 from smp.model.naming import in_order
-from smp.model.session_info import FORMAT
+from smp.model.session_info import FORMAT, SessionInfo
+from smp.store import other_layouts
 from smp.store.file_store import CONFIG_FILE, FLAG, JOURNAL, STAGING, FileStore, last_written_ns
 
 TYPE_CHECKING = False
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
     from smp.files.disk import Disk
     from smp.files.layouts.layout import Layout
     from smp.model.entry import Entry
-    from smp.model.fold import Fold
-    from smp.model.session_info import SessionInfo
 
 
 _NO_WRITING = (StorageFull, StorageReadOnly)
@@ -44,9 +44,13 @@ _NO_WRITING = (StorageFull, StorageReadOnly)
 def convert(store: FileStore, to: str, progress: Callable[[str], None] | None = None) -> None:
     """Carry a store over to another layout, in place."""
     target = layout_named(to)
-    if target.name == store.layout.name:
-        store.check_current()  # somebody else may have converted it since it was opened
+    store.check_current()  # somebody else may have converted it since it was opened
+    unread = other_layouts.unread(store.disk, store.root, store.layout)
+    if target.name == store.layout.name and not unread:
         return
+    if target.name != store.layout.name and unread:
+        first = unread[0].problem(store.layout.name)
+        raise StorageCorrupt(f"{first.message} Nothing was converted.", path=first.path, session=unread[0].session)
     try:
         _convert(store, target, to, progress or _no_progress)
     except OSError as error:
@@ -70,7 +74,9 @@ def _convert(store: FileStore, target: Layout, to: str, progress: Callable[[str]
         disk.make_folder(os.path.join(root, STAGING))  # before the flag: who finds it knows that there may be one
         _set_flag(disk, root, True)
         plan = Plan()
-        for session in store.session_ids():
+        if target.name == store.layout.name:
+            _stage_unread(store, plan, progress)
+        for session in store.session_ids() if target.name != store.layout.name else ():
             progress(session)
             _stage_session(store, target, session, plan)
         _stage_config(disk, root, to, plan)
@@ -198,7 +204,54 @@ def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -
         _stage_file(disk, root, relative, data, plan)
         disk.keep_time(os.path.join(root, STAGING, relative), written)  # or the last one by name were the one in use
     _compare(fold, info, disk, os.path.join(root, STAGING), target, session)
-    _plan_removals(store, target, session, list(reader.states), plan)
+    _plan_removals(store, store.layout, target, session, list(reader.states), plan)
+
+
+def _stage_unread(store: FileStore, plan: Plan, progress: Callable[[str], None]) -> None:
+    """Take in the sessions that stand in another layout, see `smp.store.other_layouts`."""
+    unread = other_layouts.unread(store.disk, store.root, store.layout)
+    for session in sorted({each.session for each in unread}):
+        progress(session)
+        found = [each for each in unread if each.session == session]
+        written = max(_last_written_ns(store.disk, found), last_written_ns(store, session))
+        _stage_taken(store, session, other_layouts.Taken(store.disk, store.root, found), written, plan)
+        for each in found:
+            _plan_removals(store, layout_named(each.layout), store.layout, session, each.files, plan)
+
+
+def _last_written_ns(disk: Disk, found: list[other_layouts.Unread]) -> int:
+    states = [disk.stat(os.path.join(each.folder, name)) for each in found for name in each.files]
+    return max((state.st_mtime_ns for state in states if state), default=0)
+
+
+def _stage_taken(store: FileStore, session: str, taken: other_layouts.Taken, written: int, plan: Plan) -> None:
+    disk, root, layout = store.disk, store.root, store.layout
+    folder = layout.folder(root, session)
+    if layout.exists(disk, root, session):
+        source = store.session(session)
+        source.exclusively("converting", source.writer.warn_of_conversion, while_converting=True)
+        reader = SessionReader(disk, layout, root, session)
+        reader.catch_up()
+        entries = in_order(entry for state in reader.states.values() for entry in state.entries)
+        head = layout.info_file
+        names = [*reader.states, *([head] if head and disk.exists(os.path.join(folder, head)) else [])]
+        added, info = taken.new(entries), source.info()
+        contents = other_layouts.appended(
+            {name: disk.read(os.path.join(folder, name)) for name in names}, added, layout, session
+        )
+        if layout.info_file:
+            contents.setdefault(layout.info_file, layout.encode_info(info))
+    else:
+        entries, added = [], taken.new([])
+        info = taken.infos[0] if taken.infos else SessionInfo(session, added[0].at)
+        contents = contents_of(layout, session, added, info)
+    fold = Fold(lambda: info.numbers)
+    fold.add(entries + added)
+    for name, data in contents.items():
+        relative = os.path.relpath(os.path.join(folder, name), root)
+        _stage_file(disk, root, relative, data, plan)
+        disk.keep_time(os.path.join(root, STAGING, relative), written)
+    _compare(fold, info, disk, os.path.join(root, STAGING), layout, session)
 
 
 def contents_of(target: Layout, session: str, entries: list[Entry], info: SessionInfo) -> dict[str, bytes]:
@@ -228,7 +281,9 @@ def _compare(fold: Fold, info: SessionInfo, disk: Disk, staging: str, target: La
         raise StorageCorrupt(f"Session {session} did not read back equal; nothing was converted.", session=session)
     for name, trail in fold.trails.items():
         twin = found.trails[name]
-        if twin.record(session) != trail.record(session) or twin.history() != trail.history(with_edits=False):
+        if twin.record(session) != trail.record(session) or twin.history(with_edits=False) != trail.history(
+            with_edits=False
+        ):
             raise StorageCorrupt(
                 f"{session}/{name} did not read back equal; nothing was converted.", session=session, id=name
             )
@@ -240,9 +295,9 @@ def _compare(fold: Fold, info: SessionInfo, disk: Disk, staging: str, target: La
             )
 
 
-def _plan_removals(store: FileStore, target: Layout, session: str, files: list[str], plan: Plan) -> None:
+def _plan_removals(store: FileStore, old: Layout, target: Layout, session: str, files: list[str], plan: Plan) -> None:
     """Take away what the old layout needed, unless the new one has something in its place."""
-    root, old = store.root, store.layout
+    root = store.root
     kept = {name for _, name in plan.moves}
     from smp.store.overview_files import FILES, FOLDER
 
@@ -257,6 +312,8 @@ def _plan_removals(store: FileStore, target: Layout, session: str, files: list[s
     if here != there:
         for name in store.disk.names(here):
             if name == "quarantine" or name.startswith(COLD):  # what was set aside, and what compaction took out
+                if store.disk.exists(os.path.join(there, name)):
+                    return  # the session has its own; nothing here goes
                 plan.moves.append(
                     (os.path.relpath(os.path.join(here, name), root), os.path.relpath(os.path.join(there, name), root))
                 )

@@ -153,6 +153,10 @@ class FileStore:
         found = self.disk.stat(folder if self.layout.info_file else os.path.join(folder, f"{session}.jsonl"))
         return None if found is None else (found.st_ino, found.st_ctime_ns)
 
+    def opened_ids(self) -> list[str]:
+        """The sessions that this process has looked at."""
+        return list(self._sessions)
+
     def is_in_use(self, session: str) -> bool:
         """Whether a caller in this process holds the session open. Looking at its files or settings is not use."""
         known = self._sessions.get(session)

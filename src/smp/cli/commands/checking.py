@@ -45,8 +45,10 @@ def run_validate(call: Call) -> int:
       smp validate
       smp validate --all && git commit -am "memories"
     """
-    reports = {session.id: session.validate() for session in _sessions(call)}
+    reports = call.memory.validate() if call.options.all else {(session := call.session()).id: session.validate()}
     _tell_of_git(call)
+    if not call.options.all:
+        call.tell_of_other_layouts()
     return _answer(call, reports, _findings(reports))
 
 

@@ -108,12 +108,18 @@ def run_convert(call: Call) -> None:
     way leaves the old store or the new one. Who wants to write meanwhile is told to try again. Comments that people
     wrote into YAML files, and text above the first entry of a Markdown file, are not carried over.
 
+    With the layout that the store has, files of other layouts are taken in: a git merge leaves some if one clone
+    converted the store and the other added a session.
+
     Examples:
       smp convert --to markdown
       smp convert --to jsonl
     """
+    from smp.store.other_layouts import unread
+
     memory = call.memory
     before, sessions = memory.layout, memory.sessions()
+    taken = {each.session for each in unread(memory.store.disk, memory.root, memory.store.layout)}
     count = sum(len(session.records(include_deleted=True)) for session in sessions)
     if call.screen.is_terminal and not call.options.json:
         call.remark(
@@ -126,11 +132,21 @@ def run_convert(call: Call) -> None:
             call.remark(f"  {next(done)}/{len(sessions)} {session}")
 
     call.use(memory.convert(call.options.to, progress))
-    facts = {"root": memory.root, "from": before, "to": call.options.to, "sessions": len(sessions), "memories": count}
+    facts = {
+        "root": memory.root,
+        "from": before,
+        "to": call.options.to,
+        "sessions": len(sessions),
+        "memories": count,
+        "taken_in": sorted(taken),
+    }
     call.answer(facts, _converted(facts))
 
 
 def _converted(facts: dict[str, Any]) -> Iterator[str]:
+    if facts["taken_in"]:
+        yield f"{paint('green', '✓')} Taken in from other layouts: {', '.join(facts['taken_in'])}."
+        return
     if facts["from"] == facts["to"]:
         yield f"{facts['root']} has the layout {facts['to']} already; it was not changed."
         return
