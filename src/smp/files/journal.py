@@ -7,6 +7,10 @@ transaction over several files, of a rewrite and of a conversion. Carrying it ou
 any point: an append knows its offset, a move whose source is gone was done. A plan that is not whole was never
 committed and is thrown away. Readers that meet a plan read as if it had been carried out already.
 
+A plan may name digests of the files that it replaces or removes (`before`). A file with another content at that moment was
+changed by another program after the plan was made: it is copied to quarantine, as `NAME.missing-after-change.TIME`, first.
+Between that comparison and the rename lies one system call.
+
 A plan is signed (`smp.files.authentication`). One that is whole but was not written by a user of this machine came with
 a repository: it is not read, and the next writer moves it into quarantine with the files that it names.
 """
@@ -21,7 +25,8 @@ from smp import event_log
 from smp.errors import StorageError
 from smp.files.authentication import code, is_authentic, is_of_another_user
 from smp.files.codec import signature
-from smp.files.disk import TEMPORARY, Disk
+from smp.files.disk import TEMPORARY, Disk, identity
+from smp.files.sha256 import sha256_hex
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 QUARANTINE = "quarantine"
+MISSING = ".missing-after-change."
 _TRIES = 5
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
@@ -36,12 +42,13 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circ
 class Plan:
     """What is to be done: bytes to append at an offset, files to move, files to remove. Paths are relative."""
 
-    __slots__ = ("appends", "moves", "removes")
+    __slots__ = ("appends", "before", "moves", "removes")
 
     def __init__(self) -> None:
         self.appends: list[tuple[str, int, bytes]] = []
         self.moves: list[tuple[str, str]] = []
         self.removes: list[str] = []
+        self.before: dict[str, str] = {}  # digests of files that are replaced or removed; "": there was none
 
 
 class Journal:
@@ -61,7 +68,10 @@ class Journal:
     def commit(self, plan: Plan) -> None:
         """Make the plan durable; from here on it will be carried out, come what may."""
         appends = [[name, offset, data.decode()] for name, offset, data in plan.appends]
-        body = _encode({"appends": appends, "moves": plan.moves, "removes": plan.removes})
+        fields: dict[str, Any] = {"appends": appends, "moves": plan.moves, "removes": plan.removes}
+        if plan.before:
+            fields["before"] = plan.before
+        body = _encode(fields)
         data = body.encode()
         mac = code(self._disk.system.secret(), self._purpose, data)
         self._disk.remove(self.path)
@@ -130,13 +140,51 @@ class Journal:
         for source, target in plan.moves:
             if self._disk.exists(self._at(source)):
                 self._disk.make_folder(os.path.dirname(self._at(target)))
+                self._keep_changed(plan, target)
                 self._disk.move(self._at(source), self._at(target))
             added.update(self._folders_of(target))
         self._sync(added)
         self._sync({os.path.dirname(self._at(source)) for source, _ in plan.moves} - added)
         for name in plan.removes:
+            self._keep_changed(plan, name)
             self._disk.remove_tree(self._at(name))
         self._sync({os.path.dirname(self._at(name)) for name in plan.removes})
+
+    def _keep_changed(self, plan: Plan, name: str) -> None:
+        """Copy a file to quarantine that another program changed since the plan was made."""
+        path, known = self._at(name), {plan.before.get(name)}
+        for _ in range(_TRIES if name in plan.before else 0):
+            found = self._disk.stat(path)
+            if found is None:
+                return
+            try:
+                data = self._disk.read(path)
+            except FileNotFoundError:
+                continue
+            digest = sha256_hex(data)
+            if digest not in known:
+                known.add(digest)
+                self._quarantine(name, data)
+                continue  # that took time: compare again
+            now = self._disk.stat(path)
+            if now is not None and identity(now) == identity(found):
+                return
+        if name in plan.before:
+            raise StorageError(f"{path} is being changed by something else while SMP writes.", path=path)
+
+    def _quarantine(self, name: str, data: bytes) -> None:
+        folder = os.path.join(os.path.dirname(self.path), QUARANTINE)
+        self._disk.make_folder(folder)
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        base = os.path.join(folder, f"{name.replace('/', '_')}{MISSING}{stamp}")
+        path, number = base, 1
+        while self._disk.exists(path):
+            number += 1
+            path = f"{base}.{number}"
+        self._disk.write_new(path, data)
+        self._disk.sync_folder(folder)
+        text = f"{self._at(name)} was changed by another program while SMP replaced it; that version is kept in {path}."
+        event_log.emit("corruption", event_log.WARNING, "changed_file_set_aside", text, path=self._at(name))
 
     def _sync(self, folders: set[str]) -> None:
         for folder in sorted(folders):
@@ -191,6 +239,7 @@ def _decoded(fields: dict[str, Any]) -> Plan | None:
     plan.appends = [(name, offset, data.encode()) for name, offset, data in fields["appends"]]
     plan.moves = [(source, target) for source, target in fields["moves"]]
     plan.removes = list(fields["removes"])
+    plan.before = {str(name): str(digest) for name, digest in fields.get("before", {}).items()}
     names = [*plan.removes, *(name for name, _, _ in plan.appends), *(name for move in plan.moves for name in move)]
     offsets = all(type(offset) is int and offset >= 0 for _, offset, _ in fields["appends"])
     return plan if offsets and all(_is_inside(name) for name in names) else None

@@ -1,7 +1,8 @@
 """Changes of several files of a session at once: transactions, and rewrites of whole files, by a plan in the journal.
 
 The part of `smp.files.session_writer` that needs a plan. A transaction whose plan is committed is stored; one that fails
-before is taken back. A rewrite is refused if another program has changed a file since it was read.
+before is taken back. A rewrite is refused if another program has changed a file since it was read: before the plan is
+committed, and once more behind that, when the plan is withdrawn. What changes later is set aside (`smp.files.journal`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from smp.files import set_aside, typed_entries
 from smp.files.disk import TEMPORARY, identity
 from smp.files.journal import Plan, is_part
 from smp.files.session_reader import FileState
+from smp.files.sha256 import sha256_hex
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class PlanWriter:
         def _open(self, name: str) -> OpenFile: ...
         def _start_of(self, name: str, file: OpenFile) -> bytes: ...
         def _sync(self) -> bool: ...
+        def _distrust(self, name: str) -> None: ...
         def _path(self, name: str) -> str: ...
         def _remember_growth(self, name: str, size: int) -> None: ...
         def _start_lineage(self, name: str) -> None: ...
@@ -147,9 +150,11 @@ class PlanWriter:
             self._disk.sync_folder(folder)
         self._start_lineage("")
         self._warn("plan")
+        plan.before = self._digests(contents)
         self._refuse_if_changed(contents)
         try:
             self._reader.journal.commit(plan)
+            self._refuse_if_changed(contents)  # the commit took time: nothing is moved yet
         except (OSError, StorageError) as error:
             self._take_back(error)
             raise
@@ -170,9 +175,28 @@ class PlanWriter:
         contents, done = typed_entries.completed(self._reader, leave=self._files)
         if not contents:
             return False
-        self.rewrite(contents)
+        try:
+            self.rewrite(contents)
+        except set_aside.FileChanged:
+            return True  # look again
         self.completed += done
         return True
+
+    def _digests(self, names: Iterable[str]) -> dict[str, str]:
+        """What the files that people may edit hold, durably: a file that is another one after a crash was changed."""
+        found: dict[str, str] = {}
+        for name in names:
+            path = self._path(name)
+            if not self._disk.exists(path):
+                found[name] = ""
+            elif name in self._reader.states or name == self._reader.layout.info_file:
+                try:
+                    self._disk.sync_file(path)
+                except DurabilityUnknown:
+                    self._distrust(name)
+                    raise
+                found[name] = sha256_hex(self._disk.read(path))
+        return found
 
     def _refuse_if_changed(self, names: Iterable[str]) -> None:
         for name in names:

@@ -19,7 +19,7 @@ from smp import event_log
 from smp.errors import StorageError
 from smp.files.codec import EDITED
 from smp.files.disk import identity
-from smp.files.journal import QUARANTINE
+from smp.files.journal import MISSING, QUARANTINE
 from smp.files.session_reader import FileState
 
 TYPE_CHECKING = False
@@ -29,9 +29,12 @@ if TYPE_CHECKING:
 
     Key = tuple[int, str, str, str, str]
 
-MISSING = ".missing-after-change."
 STILL_SECONDS = 0.02  # a program that writes a file makes shorter pauses
 _TRIES = 50
+
+
+class FileChanged(StorageError):
+    """Another program changes a file that SMP wants to write; nothing was changed. The same error code: it may be tried again."""
 
 
 def cut_torn_end(reader: SessionReader, name: str) -> None:
@@ -65,8 +68,8 @@ def renew(reader: SessionReader, path: str, tries: int) -> None:
     event_log.emit("recovery", event_log.WARNING, "file_renewed", text, reader.session, path=path)
 
 
-def being_changed(path: str) -> StorageError:
-    return StorageError(
+def being_changed(path: str) -> FileChanged:
+    return FileChanged(
         f"{path} is being changed by something else while SMP writes. Nothing was changed; try again.",
         path=path,
         recoverable=True,

@@ -1,7 +1,7 @@
 """What was written? An entry is one appended item of a session's files; records are what entries add up to.
 
     put      a new memory with its fields            revision 1
-    change   new values of some fields (None removes) revision 2, 3, …; one of `access` alone is no revision
+    change   new values of some fields (None removes) revision 2, 3, …; one of `access` or `id` alone is no revision
     delete   hides the memory, with a reason
     restore  shows it again
 
@@ -122,8 +122,8 @@ def transaction_range(mark: str) -> tuple[int, int, int] | None:
 
 
 def is_use(entry: Entry) -> bool:
-    """Whether it only says how often a memory was used. Maintenance writes such entries; they are no revisions."""
-    return entry.op == CHANGE and len(entry.data) == 1 and "access" in entry.data
+    """Whether it only says how often a memory was used, or under which id it is shown. Upkeep writes such entries; they are no revisions."""
+    return entry.op == CHANGE and len(entry.data) == 1 and ("access" in entry.data or "id" in entry.data)
 
 
 def is_revision(entry: Entry) -> bool:

@@ -249,6 +249,8 @@ class Fold:
             message = f"this change of {entry.id} stands here twice, word for word; it counts once."
             self._report(entry, "duplicate_entry", message, "note")
             return
+        if is_rename(entry):
+            self._is_sure = False
         if is_revision(entry):
             self._check_change(entry, trail)
         trail.append(entry)
@@ -257,7 +259,7 @@ class Fold:
         if entry.revision > trail.revision + 1:
             message = f"revision {entry.revision} of {entry.id} follows revision {trail.revision}; one is missing."
             self._report(entry, "revision_gap", message, "warning")
-        if entry.revision <= trail.revision or is_rename(entry):
+        if entry.revision <= trail.revision:
             self._is_sure = False  # made side by side with another one
         self._know_key(entry)
 
@@ -276,7 +278,7 @@ class Fold:
             trail = self.trails[name]
             uid, at = self.names.uid_of(put), trail.entries[-1].at
             rename = Entry(CHANGE, put.type, put.id, at, {RENAME: name}, seq + len(found) + 1, uid=uid)
-            rename.revision = trail.revision + 1
+            rename.revision = trail.revision
             found.append(rename)
         return found
 

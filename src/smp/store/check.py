@@ -14,10 +14,10 @@ from smp import event_log
 from smp.errors import InvalidConfig, SessionCorrupt
 from smp.files.codec import CONFLICT, EDITED, SIGNED, TORN, Piece
 from smp.files.folded import entries_of
-from smp.files.journal import QUARANTINE
+from smp.files.journal import MISSING, QUARANTINE
 from smp.files.layouts.layout import PRIVATE
 from smp.files.session_reader import SessionReader
-from smp.files.set_aside import MISSING
+from smp.files.set_aside import FileChanged
 from smp.model import ids, overlaid
 from smp.model.entry import PUT
 from smp.model.report import Problem, Report
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from smp.store.file_session import FileSession
 
 _PASSES = 8
+_TRIES = 2
 
 
 def validate(session: FileSession, reader: SessionReader | None = None) -> Report:
@@ -203,11 +204,20 @@ def repair(session: FileSession) -> Report:
     """Put right what can be, set the rest aside, and say what was done."""
     session.writer.completed.clear()
     doubled = session.view(lambda fold: {name: put.id for name, put in fold.names.unsettled.items()})
-    actions: list[str] = session.exclusively("repairing", lambda: _Repair(session).run())
+    actions: list[str] = session.exclusively("repairing", lambda: _repaired(session))
     actions = [f"{id} was taken twice; the later memory is {name} now" for name, id in doubled.items()] + actions
     actions = session.writer.completed + actions
     report = validate(session)
     return Report(report.problems, report.checked, actions)
+
+
+def _repaired(session: FileSession) -> list[str]:
+    for _ in range(_TRIES):
+        try:
+            return _Repair(session).run()
+        except FileChanged:
+            session.writer.settle()
+    return _Repair(session).run()
 
 
 class _Repair:
@@ -235,8 +245,13 @@ class _Repair:
             info.seq = max(info.seq, self._fold.seq)
             info.numbers = {**info.numbers, **self._fold.numbers}
             self._add_info(contents, info)
-            self._set_aside()
-            self._session.writer.rewrite(contents)
+            copies = self._set_aside()
+            try:
+                self._session.writer.rewrite(contents)
+            except FileChanged:
+                for path in copies:
+                    self._store.disk.remove(path)
+                raise
             self._session.writer.settle()
         return self._actions
 
@@ -361,20 +376,23 @@ class _Repair:
         self._act(name, piece.line, f"could not be read ({reason}); set aside")
         return b""
 
-    def _set_aside(self) -> None:
+    def _set_aside(self) -> list[str]:
+        """Returns the paths of the copies."""
         if not self._aside:
-            return
+            return []
         disk = self._store.disk
         folder = os.path.join(self._reader.private, QUARANTINE)
         disk.make_folder(folder)
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        copies: list[str] = []
         for number, (name, data) in enumerate(self._aside, 1):
-            disk.write_new(
-                os.path.join(folder, f"{name.replace('/', '_')}.repair.{stamp}.{os.urandom(3).hex()}.{number}"), data
-            )
+            flat = name.replace("/", "_")
+            copies.append(os.path.join(folder, f"{flat}.repair.{stamp}.{os.urandom(3).hex()}.{number}"))
+            disk.write_new(copies[-1], data)
         disk.sync_folder(folder)
         pieces = "1 piece" if len(self._aside) == 1 else f"{len(self._aside)} pieces"
         self._actions.append(f"{pieces} set aside in {os.path.join(PRIVATE, QUARANTINE)}")
+        return copies
 
     def _act(self, name: str, line: int, what: str) -> None:
         self._actions.append(f"{os.path.join(self._reader.folder, name)}:{line}: {what}")

@@ -14,10 +14,9 @@ import os
 import re
 
 from smp.errors import Conflict, InvalidRecord, MemoryNotFound
-from smp.files.journal import QUARANTINE
+from smp.files.journal import MISSING, QUARANTINE
 from smp.files.layouts import NAMES, layout_named
 from smp.files.session_reader import FileState, SessionReader
-from smp.files.set_aside import MISSING
 from smp.model import ids
 from smp.model.entry import PUT
 from smp.model.types import KINDS, PREFIXES

@@ -62,20 +62,33 @@ def read_back(
     few = len(spans) * _FEW < len(state.entries)
     if few and not state.problems and all(entry.state == SIGNED for entry in state.entries):
         found = _Places(reader, name, new, expected).read(state, old, spans)
-    return found if found is not None else _whole(reader, name, new, [wanted for _, wanted in expected])
+    return found if found is not None else _whole(reader, name, new, expected)
 
 
-def _whole(reader: SessionReader, name: str, new: bytes, expected: list[Entry]) -> FileState | None:
+def _whole(
+    reader: SessionReader, name: str, new: bytes, expected: list[tuple[Entry | None, Entry]]
+) -> FileState | None:
     found = FileState()
     reader.decode(name, new, found)
-    right = found.end == len(new) and list(map(_told, found.entries)) == list(map(_told, expected))
-    return found if right else None
+    return found if found.end == len(new) and _reads_as(found.entries, expected) else None
+
+
+def _reads_as(found: list[Entry], expected: list[tuple[Entry | None, Entry]]) -> bool:
+    """Whether these are the entries that should be there.
+
+    What a person wrote and a rewrite left as it is may get its number from its neighbour. What was encoded anew has its own.
+    """
+    if len(found) != len(expected):
+        return False
+    for entry, (was, wanted) in zip(found, expected, strict=True):
+        has_number = was is None or wanted.state == SIGNED
+        if _told(entry) != _told(wanted) or (has_number and entry.seq != wanted.seq):
+            return False
+    return True
 
 
 def _told(entry: Entry) -> tuple[object, ...]:
-    """What must read back; an entry that a person wrote may get its number from its neighbour."""
-    seq = entry.seq if entry.state == SIGNED else 0
-    return entry.op, entry.id, seq, entry.at, entry.by, entry.tx, entry.data
+    return entry.op, entry.id, entry.at, entry.by, entry.tx, entry.data
 
 
 class _Places:
@@ -158,8 +171,7 @@ class _Places:
                 return False
             stop = self._reader.layout.codec_of(self._name).span(self._new, *last.place)[1]
         self._reader.decode(self._name, self._new[window.end : stop], window)
-        wanted = [entry for _, entry in self._expected[first:behind]]
-        if window.end != stop or list(map(_told, window.entries)) != list(map(_told, wanted)):
+        if window.end != stop or not _reads_as(window.entries, self._expected[first:behind]):
             return False
         twins = zip(window.entries, self._moved[first:behind], strict=True)
         if any(twin is not None and twin.place != entry.place for entry, twin in twins):

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from smp.errors import SessionCorrupt, StorageCorrupt, StorageError
 from smp.files.session_reader import FileState
+from smp.files.set_aside import FileChanged
 from smp.store.read_back import apart, joined, read_back
 
 if TYPE_CHECKING:
@@ -142,7 +143,10 @@ def _rewrite(session: FileSession, edit: Callable[[SessionReader], Edit | None])
             rewriting = _Rewriting(session, wanted)
             contents = rewriting.contents()
         if contents is not None:
-            return rewriting.carry_out(contents)
+            try:
+                return rewriting.carry_out(contents)
+            except FileChanged:
+                session.writer.settle()  # a person may have typed an entry
     raise StorageError(f"The files of {reader.folder} are being changed by something else while SMP writes.")
 
 

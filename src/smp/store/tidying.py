@@ -5,6 +5,7 @@
 Guarantees: those of a rewrite (`smp.store.rewriting`). Records, histories, `as_of`, ids, revisions and numbers are the same
 as before; the new files are read back and compared before the old ones go. A session in which nothing is to fold is not
 written. The times of the files stay as they were.
+Of a memory that stands in a file twice, as a plain merge of folded entries leaves it, one entry with all its changes stays.
 Left as they are: memories that are deleted (a purge takes them, or a restoration makes them foldable), memories with
 entries in several files or under several identities, memories that were renamed because two clones gave out one id,
 and everything in layouts that keep one entry per line.
@@ -15,12 +16,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from smp.files.folded import folded
-from smp.store.rewriting import Edit, rewrite
+from smp.model.record import same
+from smp.store.rewriting import Edit, entries_of, place_of, rewrite
 
 if TYPE_CHECKING:
     from typing import Any
 
     from smp.files.session_reader import SessionReader
+    from smp.model.entry import Entry
     from smp.model.fold import Fold, Trail
     from smp.store.file_session import FileSession
 
@@ -41,7 +44,9 @@ def tidy(session: FileSession, *, dry_run: bool = False) -> Tidied:
     name = session.session
     if not session.store.layout.dialect.folds:
         return Tidied(name, [], False)
-    ids: list[str] = session.view(lambda fold: [trail.first.id for trail in _foldable(session, fold)])
+    ids: list[str] = session.view(
+        lambda fold: list(dict.fromkeys([*(trail.first.id for trail in _foldable(session, fold)), *_doubled(fold)]))
+    )
     if ids and not dry_run:
         rewrite(session, "tidying", lambda reader: _edit(session, reader, ids))
     return Tidied(name, ids, True)
@@ -54,7 +59,25 @@ def _edit(session: FileSession, reader: SessionReader, ids: list[str]) -> Edit:
     for trail in _foldable(session, reader.fold):
         wanted.fold(trail.entries)
         ids.append(trail.first.id)
+    doubled = set(_doubled(reader.fold))
+    for entry in entries_of(reader, doubled) if doubled else ():
+        if _is_copy(reader.fold.trails.get(reader.fold.names.resolved(entry).id), entry):
+            wanted.remove(entry)
+            ids += [entry.id] if entry.id not in ids else []
     return wanted
+
+
+def _doubled(fold: Fold) -> list[str]:
+    """The ids of memories of which an entry stands in the files twice."""
+    return [problem.id for problem in fold.problems if problem.code == "duplicate_entry" and problem.id]
+
+
+def _is_copy(trail: Trail | None, entry: Entry) -> bool:
+    """Whether an entry counts at another place, word for word."""
+    if trail is None or any(place_of(each) == place_of(entry) for each in trail.entries):
+        return False
+    told = entry.op, entry.seq, entry.at, entry.uid
+    return any((each.op, each.seq, each.at, each.uid) == told and same(each.data, entry.data) for each in trail.entries)
 
 
 def _foldable(session: FileSession, fold: Fold) -> list[Trail]:
