@@ -15,6 +15,7 @@ from smp import event_log
 from smp.errors import InvalidQuery, MemoryNotFound, SessionArchived, SessionCorrupt, SessionNotFound, StorageCorrupt
 from smp.loading import loading
 from smp.model import ids
+from smp.store.unreadable import explained
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -199,7 +200,10 @@ class Asking:
         def look(finder: Finder) -> float:
             row = finder.row(session, memory_id)
             if row is None:
-                raise MemoryNotFound(f"{memory_id} does not exist in session {session}.", id=memory_id, session=session)
+                error = MemoryNotFound(
+                    f"{memory_id} does not exist in session {session}.", id=memory_id, session=session
+                )
+                raise explained(error, finder.problems([session]))
             return float(policy.priority(facts_of(row, finder.accesses([row.doc])), question.now))
 
         return store.indexer.answer([session], look)
@@ -353,7 +357,8 @@ class Asking:
         def look(finder: Finder) -> list[Related]:
             near = finder.related(question.related_to, "", question.depth, question.kinds)
             if not near and finder.row(*_split(name, "")) is None:
-                raise MemoryNotFound(f"No memory {name} to start from.", id=name)
+                error = MemoryNotFound(f"No memory {name} to start from.", id=name)
+                raise explained(error, finder.problems([_split(name, "")[0]]))
             rows = finder.rows(list(near))
             records = finder.records([rows[doc] for doc in near if doc in rows])
             if asked:

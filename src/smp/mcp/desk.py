@@ -16,7 +16,7 @@ from smp.agents.seen import SeenStore
 from smp.agents.visibility import Viewer, Visible
 from smp.asking import Asking
 from smp.current_session import current_session
-from smp.errors import InvalidRecord, MemoryNotFound, SessionNotFound
+from smp.errors import InvalidRecord, SessionNotFound
 from smp.store.unreadable import told
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Caller:
         place = self.session(name or session, writes=writes)
         record = place.find(memory_id)
         if record is None or not self.sees(record):
-            raise MemoryNotFound(f"{memory_id} does not exist in session {place.id}.", id=memory_id, session=place.id)
+            raise place._files.no_memory(memory_id)
         return record if include_deleted else place.get(memory_id)
 
 

@@ -20,6 +20,7 @@ from smp.errors import (
     InvalidConfig,
     InvalidFormat,
     InvalidRecord,
+    MemoryNotFound,
     SessionCorrupt,
     SessionNotFound,
     SMPError,
@@ -99,7 +100,11 @@ class FileSession:
         if batch.needs_trails:
             batch.looked_at = self.writer.changes
             self.reader.catch_up()  # before the lock is taken; under it only if somebody has written meanwhile
-        self._group.commit(batch)
+        try:
+            self._group.commit(batch)
+        except MemoryNotFound as error:
+            known = error.details.get("id") in self.reader.fold.trails  # hidden or deleted: the error says all
+            raise error if known else unreadable.explained(error, self.unreadable()) from None
 
     @property
     def config(self) -> Config:
@@ -218,6 +223,11 @@ class FileSession:
         """Entries that cannot be read, as of the last read of this process; each is logged once."""
         found = [problem for state in list(self.reader.states.values()) if state.problems for problem in state.problems]
         return unreadable.met(unreadable.errors(found)) if found else []
+
+    def no_memory(self, id: str) -> MemoryNotFound:
+        """The error for an id that is not in the session, with the entries that cannot be read."""
+        error = MemoryNotFound(f"{id} does not exist in session {self.session}.", id=id, session=self.session)
+        return unreadable.explained(error, self.unreadable())
 
     def _fold_in_place(self) -> Fold:
         """The memories of a session that seems to have none: it may be put away and brought back just now."""

@@ -11,6 +11,7 @@ import json
 import os
 import re
 
+from smp.errors import MemoryNotFound
 from smp.model.report import Problem
 
 TYPE_CHECKING = False
@@ -82,6 +83,15 @@ def told(problems: list[Problem], *, to_agent: bool = False) -> str:
     count = "1 entry cannot be read and is" if len(problems) == 1 else f"{len(problems)} entries cannot be read and are"
     every = "" if len(problems) == 1 else " All of them: `smp validate`."
     return f"{count} left out: {where}: {reason}. Correct the line, or set it aside with `smp repair`.{every}"
+
+
+def explained(error: MemoryNotFound, problems: list[Problem]) -> MemoryNotFound:
+    """The error for a missing id with the session's unreadable entries, one of which may be it. No words from the files."""
+    if not problems or "unreadable" in error.details:
+        return error
+    places = [f"{each.path}:{each.line}" for each in problems]
+    message = f"{error.message} It may be an entry that cannot be read. {told(problems, to_agent=True)}"
+    return MemoryNotFound(message, **error.details, unreadable=places)
 
 
 # -- in the index

@@ -336,7 +336,7 @@ class Work:
     def known(self, name: str, *, deleted: bool = False) -> Trail:
         trail = self.trail(name)
         if trail is None:
-            raise MemoryNotFound(f"No memory {name} in session {self.session}.", id=name, session=self.session)
+            raise MemoryNotFound(f"{name} does not exist in session {self.session}.", id=name, session=self.session)
         if (trail.deletion is not None) is not deleted:
             state = "is not deleted" if deleted else "is deleted; restore it first"
             raise MemoryNotFound(f"{name} in session {self.session} {state}.", id=name, session=self.session)
@@ -354,7 +354,7 @@ class Work:
         trail = self._own.get(name) or self._ledger.trail(name)
         record = trail.record(self.session) if trail else self._from_cold.get(name)
         if record is None:
-            raise MemoryNotFound(f"No memory {name} in session {self.session}.", id=name, session=self.session)
+            raise MemoryNotFound(f"{name} does not exist in session {self.session}.", id=name, session=self.session)
         return record
 
     def idempotent(self, key: str | None) -> str | None:
