@@ -150,7 +150,7 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
     def _head(self) -> SessionInfo | None:
         return self.info
 
-    def _looked_over(self) -> list[Record]:
+    def _looked_over(self) -> Records:
         """Whoever looks it over keeps the files beside it up to date, where the layout has some."""
         records = self.records()
         if self._files.store.layout.name == "markdown":

@@ -223,7 +223,7 @@ class AgentMemory(AgentWriting, Asking):
     def _head(self) -> SessionInfo | None:
         return self.info
 
-    def _looked_over(self) -> list[Record]:
+    def _looked_over(self) -> Records:
         return self.records()
 
     def _find(self, session: str, memory_id: str) -> Record | None:

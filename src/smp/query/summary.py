@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp.model.record import Record
+    from smp.model.report import Problem
     from smp.model.session_info import SessionInfo
     from smp.query.seen import Priority, Seen
 
@@ -58,6 +59,7 @@ class SessionSummary:
     def __init__(
         self, seen: list[Seen], info: SessionInfo | None, priority: Priority | None, most: int, across: bool
     ) -> None:
+        self.problems: list[Problem] = []  # entries that could not be read
         best = _best_first(seen, priority)
         newest = [each.record for each in reversed(seen)]
         chosen = {
