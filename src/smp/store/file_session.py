@@ -58,6 +58,7 @@ class FileSession:
 
     def __init__(self, store: FileStore, session: str) -> None:
         self.session = session
+        self.archive = ""  # the file that this is a copy of, if it is one in RAM
         self._store = store
         self.reader = SessionReader(store.disk, store.layout, store.root, session)
         self._lock = SessionLock(store.disk, self.reader.private, f"session {session}", session)
@@ -222,7 +223,13 @@ class FileSession:
     def unreadable(self) -> list[Problem]:
         """Entries that cannot be read, as of the last read of this process; each is logged once."""
         found = [problem for state in list(self.reader.states.values()) if state.problems for problem in state.problems]
-        return unreadable.met(unreadable.errors(found)) if found else []
+        return unreadable.met(self._named(unreadable.errors(found))) if found else []
+
+    def _named(self, problems: list[Problem]) -> list[Problem]:
+        """Problems of a copy in RAM, named by the archive that it was made from."""
+        if not self.archive:
+            return problems
+        return unreadable.in_archive(problems, self.session, self.reader.folder, self.archive)
 
     def no_memory(self, id: str) -> MemoryNotFound:
         """The error for an id that is not in the session, with the entries that cannot be read."""
