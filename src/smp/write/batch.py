@@ -214,10 +214,14 @@ class Change(Wish):
         wanted = self.changes(work.record(name)) if callable(self.changes) else self.changes
         kind = KINDS[trail.first.type]
         checked = without_recalled(kind, validate.changes(kind, wanted, self.limit_bytes))
-        self.warnings = near_names.warnings(kind, checked)
+        before = trail.data()
+        fresh = checked
+        if isinstance(checked.get("relations"), list):  # those of before were judged when they were written
+            known = before.get("relations") or []
+            fresh = {**checked, "relations": [each for each in checked["relations"] if each not in known]}
+        self.warnings = near_names.warnings(kind, fresh)
         if self.redactor is not None:
             checked, self.removals = self.redactor.redact_fields(checked)
-        before = trail.data()
         self._check_targets(work, checked, before)
         news = {field: value for field, value in checked.items() if not same(before.get(field), value)}
         if any(field in news for group in kind.required for field in group):
