@@ -15,16 +15,17 @@ from smp import event_log
 from smp.errors import InvalidQuery, MemoryNotFound, SessionArchived, SessionCorrupt, SessionNotFound, StorageCorrupt
 from smp.loading import loading
 from smp.model import ids
+from smp.store.unreadable import explained
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
-    from typing import Any
+    from typing import Any, TypeVar
 
     from smp.config import Config
     from smp.model.hit import Hit, Hits, Related
-    from smp.model.record import Record
+    from smp.model.record import Record, Records
     from smp.model.session_info import SessionInfo
     from smp.query.agents import Agents
     from smp.query.question import Question
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from smp.store.file_store import FileStore
     from smp.store.finder import Finder
 
+    _Overview = TypeVar("_Overview", Topics, Timeline, Agents, SessionSummary)
 
 _loaded: list[bool] = []
 
@@ -199,7 +201,10 @@ class Asking:
         def look(finder: Finder) -> float:
             row = finder.row(session, memory_id)
             if row is None:
-                raise MemoryNotFound(f"{memory_id} does not exist in session {session}.", id=memory_id, session=session)
+                error = MemoryNotFound(
+                    f"{memory_id} does not exist in session {session}.", id=memory_id, session=session
+                )
+                raise explained(error, finder.problems([session]))
             return float(policy.priority(facts_of(row, finder.accesses([row.doc])), question.now))
 
         return store.indexer.answer([session], look)
@@ -210,7 +215,8 @@ class Asking:
         """What is talked about: topics and tags, the weightiest first."""
         from smp.query.overview import topics
 
-        return topics(self._looked_over(), priority=self._priority_of(), across_sessions=self._is_many())
+        records = self._looked_over()
+        return _marked(topics(records, priority=self._priority_of(), across_sessions=self._is_many()), records)
 
     def timeline(self, by: str = "hour", *, time: Any = None, since: Any = None, until: Any = None) -> Timeline:
         """What happened when; `time` is a range such as "last week"."""
@@ -219,27 +225,24 @@ class Asking:
 
         asked = Question({"time": time, "since": since, "until": until}, self._asked_at()).time
         start, end = (asked.start_time, asked.end_time) if asked is not None else (None, None)
-        return timeline(
-            self._looked_over(), by=by, since=start, until=end, across_sessions=self._is_many(), users=self._users()
-        )
+        records, many = self._looked_over(), self._is_many()
+        made = timeline(records, by=by, since=start, until=end, across_sessions=many, users=self._users())
+        return _marked(made, records)
 
     def agents(self) -> Agents:
         """Who took part, and with what."""
         from smp.query.overview import agents
 
-        return agents(self._looked_over(), across_sessions=self._is_many(), users=self._users())
+        records = self._looked_over()
+        return _marked(agents(records, across_sessions=self._is_many(), users=self._users()), records)
 
     def summarize(self) -> SessionSummary:
         """Decisions, open findings, preferences and topics in a page. No model is needed."""
         from smp.query.overview import summarize
 
-        return summarize(
-            self._looked_over(),
-            self._head(),
-            priority=self._priority_of(),
-            across_sessions=self._is_many(),
-            users=self._users(),
-        )
+        records, many = self._looked_over(), self._is_many()
+        made = summarize(records, self._head(), priority=self._priority_of(), across_sessions=many, users=self._users())
+        return _marked(made, records)
 
     def _users(self) -> dict[str, str]:
         """The names of the users of the sessions asked, by session; a store overrides it."""
@@ -255,7 +258,7 @@ class Asking:
     def _head(self) -> SessionInfo | None:
         return None
 
-    def _looked_over(self) -> list[Record]:
+    def _looked_over(self) -> Records:
         """All memories. Looking them over is not using them."""
         raise NotImplementedError
 
@@ -351,9 +354,11 @@ class Asking:
         store.check_open()
 
         def look(finder: Finder) -> list[Related]:
+            finder.problems(question.sessions)  # logged: a list has no field for them
             near = finder.related(question.related_to, "", question.depth, question.kinds)
             if not near and finder.row(*_split(name, "")) is None:
-                raise MemoryNotFound(f"No memory {name} to start from.", id=name)
+                error = MemoryNotFound(f"No memory {name} to start from.", id=name)
+                raise explained(error, finder.problems([_split(name, "")[0]]))
             rows = finder.rows(list(near))
             records = finder.records([rows[doc] for doc in near if doc in rows])
             if asked:
@@ -367,6 +372,12 @@ class Asking:
             ]
 
         return store.indexer.answer(question.sessions, look, with_others=True)[first:end]
+
+
+def _marked(made: _Overview, records: Records) -> _Overview:
+    """An overview with the entries that could not be read."""
+    made.problems = records.problems
+    return made
 
 
 def _split(name: str, scope: str) -> tuple[str, str]:

@@ -316,8 +316,10 @@ class Forgetting:
         for session, ids in (self._named(id) if id is not None else {}).items():
             for name in ids:
                 record = self._session_meant(session).find(name)
-                if record is None or record.deleted is not deleted:
-                    state = "does not exist" if record is None else "is not deleted" if deleted else "is deleted"
+                if record is None:
+                    raise self._session_meant(session)._missing(name)
+                if record.deleted is not deleted:
+                    state = "is not deleted" if deleted else "is deleted"
                     raise MemoryNotFound(f"{name} {state} in session {session}.", id=name, session=session)
                 found[record.ref] = record
         if criteria or id is None:

@@ -31,6 +31,7 @@ from smp.files.system import RealSystem
 from smp.forgetting import Forgetting
 from smp.keeping import Keeping
 from smp.model import ids
+from smp.model.record import Records
 from smp.model.session_info import FORMAT, SessionInfo
 from smp.model.time import parse, system_clock, system_text, to_text
 from smp.nearest import find_root, is_store, layout_in_config, recognise
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
 
     from smp.files.system import System
     from smp.health.report import HealthReport
-    from smp.model.record import Record
     from smp.model.report import Report
     from smp.store.file_session import FileSession
 
@@ -302,9 +302,8 @@ class Memory(Forgetting, Keeping, Asking, Importing, RecallingStore):
 
         return renew_after_erasing(self)
 
-    def _looked_over(self) -> list[Record]:
-        found = each_there(self.sessions(), lambda session: session.records())
-        return [record for _, records in found for record in records]
+    def _looked_over(self) -> Records:
+        return Records.joined(records for _, records in each_there(self.sessions(), lambda each: each.records()))
 
     def _users(self) -> dict[str, str]:
         found = each_there(self.sessions(), lambda session: session._users())

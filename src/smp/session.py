@@ -15,12 +15,13 @@ from smp.exporting import ExportingSession
 from smp.model.fold import Fold
 from smp.model.record import Records
 from smp.model.report import Report, Stats
-from smp.model.time import parse, to_moment, to_text
+from smp.model.time import parse, to_text
 from smp.model.types import kind_of
 from smp.nearest_session import in_nearest_store
 from smp.recalling import RecallingSession
 from smp.redacting import note_head, without_secrets
 from smp.store.file_store import last_written_ns
+from smp.store.snapshot import Snapshot
 from smp.tending import Tending
 from smp.write import validate
 from smp.write.batch import Wish, id_of
@@ -149,7 +150,7 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
     def _head(self) -> SessionInfo | None:
         return self.info
 
-    def _looked_over(self) -> list[Record]:
+    def _looked_over(self) -> Records:
         """Whoever looks it over keeps the files beside it up to date, where the layout has some."""
         records = self.records()
         if self._files.store.layout.name == "markdown":
@@ -264,13 +265,11 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
 
         name = id_of(id)
 
-        def look(fold: Fold) -> list[dict[str, Any]]:
-            trail = fold.trails.get(name)
-            if trail is None:
-                raise MemoryNotFound(f"{name} does not exist in session {self.id}.", id=name, session=self.id)
-            return trail.history()
-
-        steps: list[dict[str, Any]] = self._files.view(look)
+        steps: list[dict[str, Any]] | None = self._files.view(
+            lambda fold: fold.trails[name].history() if name in fold.trails else None
+        )
+        if steps is None:
+            raise self._missing(name)
         return steps
 
     def as_of(self, time: datetime | str) -> Snapshot:
@@ -281,7 +280,8 @@ class SessionMemory(Tending, Writing, Asking, ExportingSession, RecallingSession
             records = [trail.record(self.id, until) for trail in fold.trails.values()]
             return [record for record in records if record is not None]
 
-        return Snapshot(self.id, until, self._files.view(look))
+        records = self._files.view(look)
+        return Snapshot(self.id, until, records, self._files.unreadable())
 
     def stats(self) -> Stats:
         """Figures: counts by type, bytes by file, how full it is, first and last write."""
@@ -383,36 +383,6 @@ class Transaction(WritingFor):
             self.commit()
         else:
             self.rollback()
-
-
-@with_own_errors
-class Snapshot:
-    """A session as it was at a time; read-only."""
-
-    def __init__(self, session: str, time: str, records: list[Record]) -> None:
-        self.session = session
-        self.time = to_moment(time)
-        self._records = {record.id: record for record in records}
-
-    def get(self, id: Any) -> Record:
-        record = self._records.get(id)
-        if record is None or record.deleted:
-            raise MemoryNotFound(f"{id} was not there at {to_text(self.time)}.", id=id, session=self.session)
-        return record
-
-    def records(self, type: str | None = None, *, include_deleted: bool = False) -> list[Record]:
-        kind = kind_of(type).name if type is not None else None
-        found = [record for record in self._records.values() if kind in (None, record.type)]
-        return [record for record in found if include_deleted or not record.deleted]
-
-    def __iter__(self) -> Any:
-        return iter(self.records())
-
-    def __len__(self) -> int:
-        return len(self.records())
-
-    def __repr__(self) -> str:
-        return f"Snapshot({self.session} at {to_text(self.time)}, {len(self)} memories)"
 
 
 def _records(fold: Fold, session: str, kind: str | None, include_deleted: bool, last: int | None) -> list[Record]:

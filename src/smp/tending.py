@@ -270,7 +270,7 @@ class Tending(SessionForgetting):
                 session=self.id,
                 path=path,
             )
-        return MemoryNotFound(f"{id} does not exist in session {self.id}.", id=id, session=self.id)
+        return self._files.no_memory(id)
 
     # -- by itself
 

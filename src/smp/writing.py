@@ -154,7 +154,7 @@ class Writing:
             if data is not None:
                 self._say_what_wrote(data)
                 wish = Add(Draft(kind, None, None, data))
-                if form.may_warn and (form.names_warn or data.get("severity") not in near_names.SEVERITIES):
+                if form.may_warn:
                     wish.warnings = near_names.warnings(kind, data)
                 return wish
         return self._closely_looked_at(kind, given)

@@ -20,7 +20,7 @@ from smp.agents.seen import SeenStore
 from smp.agents.visibility import Viewer, Visible
 from smp.asking import Asking
 from smp.edge import with_own_errors
-from smp.errors import InvalidRecord, MemoryNotFound, SessionNotFound
+from smp.errors import InvalidRecord, SessionNotFound
 from smp.model import ids
 from smp.model.record import Records
 from smp.model.time import to_text
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from smp.agents.agent_writing import Guard
     from smp.agents.context import Context
     from smp.config import Config
+    from smp.errors import MemoryNotFound
     from smp.lifecycle.consolidation import Duplicates
     from smp.memory import Memory
     from smp.model.forgotten import Trashed
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
     from smp.model.record import AgentState, Record
     from smp.model.session_info import SessionInfo
     from smp.query.question import Question
-    from smp.session import SessionMemory, Snapshot
+    from smp.session import SessionMemory
+    from smp.store.snapshot import Snapshot
 
 _RELEVANT = 20
 
@@ -164,7 +166,7 @@ class AgentMemory(AgentWriting, Asking):
         """The session as it was at a time: what the agent may see of it now and could see then."""
         snapshot = self._session.as_of(time)
         seen = [record for record in snapshot.records(include_deleted=True) if self._sees_then_and_now(record)]
-        return type(snapshot)(self.id, to_text(snapshot.time), seen)
+        return type(snapshot)(self.id, to_text(snapshot.time), seen, snapshot.problems)
 
     def _sees_then_and_now(self, then: Record) -> bool:
         now = self._session.find(then.id)
@@ -196,7 +198,7 @@ class AgentMemory(AgentWriting, Asking):
         return f"AgentMemory({self.agent} in {self.id})"
 
     def _missing(self, id: str) -> MemoryNotFound:
-        return MemoryNotFound(f"{id} does not exist in session {self.id}.", id=id, session=self.id)
+        return self._session._files.no_memory(id)
 
     # -- writing
 
@@ -221,7 +223,7 @@ class AgentMemory(AgentWriting, Asking):
     def _head(self) -> SessionInfo | None:
         return self.info
 
-    def _looked_over(self) -> list[Record]:
+    def _looked_over(self) -> Records:
         return self.records()
 
     def _find(self, session: str, memory_id: str) -> Record | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from smp.agents.visibility import FOR_ALL
-from smp.errors import DuplicateId, InvalidRecord, MemoryNotFound, NotAllowed
+from smp.errors import DuplicateId, InvalidRecord, NotAllowed
 from smp.model.types import KINDS, kind_of
 from smp.write.batch import Add, Change, Delete, Relate, Wish
 from smp.writing import WritingFor, each_of, given_fields
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from smp.agents.visibility import Viewer
+    from smp.errors import MemoryNotFound
     from smp.model.record import AgentState, Record
 
     Guard = Callable[[str, str], None]  # told the kind, and whose state or which preference; raises if it must not be
@@ -86,7 +87,7 @@ class AgentWriting(WritingFor):
             raise self._no_memory(name)
 
     def _no_memory(self, id: str) -> MemoryNotFound:
-        return MemoryNotFound(f"No memory {id} in session {self._session.id}.", id=id, session=self._session.id)
+        return self._session._files.no_memory(id)
 
     def _check_new(self, wish: Add) -> None:
         kind, data = wish.draft.kind.name, wish.draft.data

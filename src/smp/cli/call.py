@@ -130,11 +130,7 @@ class Call:
         if not include_deleted and (record is None or record.deleted):
             record = session.get(memory_id)  # says why not
         if record is None:
-            from smp.errors import MemoryNotFound
-
-            raise MemoryNotFound(
-                f"{memory_id} does not exist in session {session.id}.", id=memory_id, session=session.id
-            )
+            raise session._missing(memory_id)
         return record
 
     def with_hint(self, error: MemoryNotFound) -> MemoryNotFound:

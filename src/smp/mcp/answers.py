@@ -43,6 +43,7 @@ class Memories(Answer):
     memories: list[dict[str, Any]]
     left_out: list[str] | None = None
     next_start: int | None = None
+    problems: list[str] | None = None
     end: str
 
 
@@ -70,6 +71,7 @@ class Forgotten(Answer):
     count: int
     ids: list[str]
     next_offset: int | None = None
+    problems: list[str] | None = None
 
 
 class SessionItem(Answer):
@@ -87,6 +89,7 @@ class SessionList(Answer):
     recalled: str
     sessions: list[SessionItem]
     next_offset: int | None = None
+    problems: list[str] | None = None
     end: str
 
 

@@ -16,7 +16,8 @@ from smp.agents.seen import SeenStore
 from smp.agents.visibility import Viewer, Visible
 from smp.asking import Asking
 from smp.current_session import current_session
-from smp.errors import InvalidRecord, MemoryNotFound, SessionNotFound
+from smp.errors import InvalidRecord, SessionNotFound
+from smp.model.record import Records
 from smp.store.unreadable import told
 
 if TYPE_CHECKING:
@@ -86,6 +87,11 @@ class Caller:
                 by_type[record.type] = by_type.get(record.type, 0) + 1
         return by_type, sum(record.deleted for record in seen)
 
+    def problem_lines(self, sessions: list[str] | None) -> tuple[list[str] | None, list[str]]:
+        """Unreadable entries of these sessions (None: all), for an answer's data and its text."""
+        find = self.memory.store.indexer.answer
+        return self.desk.problem_lines(find(sessions, lambda finder: finder.problems(sessions)))
+
     def agent(self, session: SessionMemory, author: str | None = None) -> AgentMemory:
         """The session with the rights of the caller. A server that was not started for one agent acts for whom a call names."""
         return AgentMemory(session, self.desk.author or author or self.name)
@@ -129,7 +135,7 @@ class Caller:
         place = self.session(name or session, writes=writes)
         record = place.find(memory_id)
         if record is None or not self.sees(record):
-            raise MemoryNotFound(f"{memory_id} does not exist in session {place.id}.", id=memory_id, session=place.id)
+            raise place._files.no_memory(memory_id)
         return record if include_deleted else place.get(memory_id)
 
 
@@ -164,6 +170,7 @@ class Asked(Asking):
         question.where = Visible(self._caller._viewer, question.where)  # type: ignore[assignment]
         return super()._answer(question)
 
-    def _looked_over(self) -> list[Record]:
+    def _looked_over(self) -> Records:
         sessions = self._caller.memory.sessions() if self.session is None else [self.session]
-        return [record for session in sessions for record in session.records() if self._caller.sees(record)]
+        every = Records.joined(session.records() for session in sessions)
+        return Records((record for record in every if self._caller.sees(record)), every.problems)

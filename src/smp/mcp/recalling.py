@@ -87,7 +87,9 @@ def get(caller: Caller, given: arguments.Get) -> Reply:
     lines = [_fields(item) for item in shown]
     lines += [f"(left out, ask again: {', '.join(left_out)})"] if left_out else []
     lines += [f"(the text goes on: start {next_start})"] if next_start is not None else []
-    return recalled({"memories": shown, "left_out": left_out, "next_start": next_start}, "\n\n".join(lines))
+    problems, remarks = caller.problem_lines(sorted({record.session for record in records}))
+    data = {"memories": shown, "left_out": left_out, "next_start": next_start, "problems": problems}
+    return recalled(data, "\n\n".join([*lines, *remarks]))
 
 
 def context(caller: Caller, given: arguments.Context) -> Reply:
@@ -136,7 +138,9 @@ def overview(caller: Caller, given: arguments.Overview) -> Reply:
         lines = _figures(caller, asked.session.id if asked.session else None)
     chosen, cut = lines_fitting(map(one_line, lines), given.max_tokens)
     text = "\n".join(chosen) or "Nothing yet."
-    return recalled({"text": text, "cut": cut or None}, text + ("\n(more: raise max_tokens)" if cut else ""))
+    problems, remarks = caller.problem_lines([asked.session.id] if asked.session else None)
+    more = ["(more: raise max_tokens)"] if cut else []
+    return recalled({"text": text, "cut": cut or None, "problems": problems}, "\n".join([text, *more, *remarks]))
 
 
 def _figures(caller: Caller, session: str | None) -> list[str]:

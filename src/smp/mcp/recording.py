@@ -172,8 +172,9 @@ def _trash(caller: Caller, given: arguments.Forget) -> Reply:
     ids = [each.record.ref for each in page]
     after = given.offset + len(page) if given.offset + len(page) < len(found) else None
     lines = [f"- {each.record.ref} deleted {to_text(each.at)[:10]}" for each in page] or ["The trash is empty."]
-    data = {"done": "listed", "count": len(found), "ids": ids, "next_offset": after}
-    return plain(data, "\n".join(lines))
+    problems, remarks = caller.problem_lines([source.id] if given.session else None)
+    data = {"done": "listed", "count": len(found), "ids": ids, "next_offset": after, "problems": problems}
+    return plain(data, "\n".join([*lines, *remarks]))
 
 
 def sessions(caller: Caller, given: arguments.Sessions) -> Reply:
@@ -186,7 +187,8 @@ def sessions(caller: Caller, given: arguments.Sessions) -> Reply:
         session = caller.session(given.id)
         by_type, _ = caller.counts(session)
         row = {"id": session.id, "state": session.state, "written": to_text(session.written), **_head(session)}
-        return _sessions([{**row, "memories": sum(by_type.values()), "by_type": by_type}])
+        row |= {"memories": sum(by_type.values()), "by_type": by_type}
+        return _sessions([row], found=caller.problem_lines([session.id]))
     found = sorted(caller.memory.sessions(), key=lambda each: (each.written, each.id), reverse=True)
     page = found[given.offset : given.offset + given.limit]
     after = given.offset + len(page) if given.offset + len(page) < len(found) else None
@@ -194,10 +196,18 @@ def sessions(caller: Caller, given: arguments.Sessions) -> Reply:
     return _sessions(rows, after)
 
 
-def _sessions(rows: list[dict[str, Any]], after: int | None = None) -> Reply:
+def _sessions(
+    rows: list[dict[str, Any]],
+    after: int | None = None,
+    *,
+    found: tuple[list[str] | None, list[str]] = (None, []),
+) -> Reply:
+    """The answer about sessions; `found`: what `Caller.problem_lines` gave."""
+    problems, remarks = found
     lines = ["- " + ", ".join(_said(name, value) for name, value in row.items()) for row in rows]
     lines += [f"(more: offset {after})"] if after is not None else []
-    return recalled({"sessions": rows, "next_offset": after}, "\n".join(lines) or "No sessions yet.")
+    data = {"sessions": rows, "next_offset": after, "problems": problems}
+    return recalled(data, "\n".join([*(lines or ["No sessions yet."]), *remarks]))
 
 
 def _said(name: str, value: Any) -> str:

@@ -19,6 +19,7 @@ from smp.mcp import arguments, recalling
 from smp.mcp.budget import lines_fitting
 from smp.mcp.recording import sessions
 from smp.mcp.schema import read
+from smp.store.unreadable import told
 
 if TYPE_CHECKING:
     from smp.mcp.desk import Caller
@@ -66,7 +67,9 @@ def _session_text(caller: Caller, name: str) -> str:
     lines = [f"# Session {name}", "", *asked.summarize(), "", "## Memories, newest first", ""]
     lines += [recalling.line_of(hit.record) for hit in hits]
     chosen, cut = lines_fitting(lines, _MOST_TOKENS)
-    return fence("\n".join([*chosen, *(["(and more: recall)"] if cut or hits.more else [])]))
+    chosen += ["(and more: recall)"] if cut or hits.more else []
+    chosen += [f"({told(hits.problems, to_agent=True)})"] if hits.problems else []
+    return fence("\n".join(chosen))
 
 
 # -- prompts

@@ -238,6 +238,15 @@ class Records(list[Record]):
         super().__init__(records)
         self.problems = problems or []
 
+    @classmethod
+    def joined(cls, lists: Iterable[Records]) -> Records:
+        """The memories and problems of several sessions."""
+        found = cls()
+        for each in lists:
+            found += each
+            found.problems += each.problems
+        return found
+
 
 _TEXT_FIELDS = (
     "decision",

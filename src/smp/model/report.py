@@ -11,13 +11,22 @@ class Problem:
     """Something in the files that a person should look at.
 
     `severity` is `error` (a memory or part of one cannot be read), `warning` (all is read, but look at it) or `note`.
+    `archived` is the id of an archived session; then `path` is `archive:member`.
     """
 
-    __slots__ = ("code", "id", "line", "message", "path", "severity")
+    __slots__ = ("archived", "code", "id", "line", "message", "path", "severity")
 
     def __init__(
-        self, path: str, line: int, code: str, message: str, severity: str = "error", id: str | None = None
+        self,
+        path: str,
+        line: int,
+        code: str,
+        message: str,
+        severity: str = "error",
+        id: str | None = None,
+        archived: str | None = None,
     ) -> None:
+        self.archived = archived
         self.path = path
         self.line = line
         self.code = code
@@ -33,7 +42,8 @@ class Problem:
         return f"Problem({self.code}, {self})"
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("path", "line", "code", "severity", "id", "message")}
+        data = {name: getattr(self, name) for name in ("path", "line", "code", "severity", "id", "message")}
+        return data if self.archived is None else {**data, "archived": self.archived}
 
 
 class Report:

@@ -174,6 +174,18 @@ _SPOKEN = {
 }
 _SPOKEN.update({name + "s": name for name in KINDS if name != "conversation"})
 
+# Words that SMP knows. Others are stored, too; a write that has one which looks mistyped is warned (`smp.write.near_names`).
+ROLES = ("user", "assistant", "system", "tool")
+OPEN_STATUSES = ("open", "new", "active", "acknowledged", "confirmed", "reopened", "in_progress", "in-progress", "in progress", "pending", "deferred", "blocked")  # fmt: skip
+CLOSED_STATUSES = ("resolved", "closed", "fixed", "done", "wontfix", "rejected", "dismissed", "duplicate", "invalid", "obsolete", "superseded")  # fmt: skip
+STANDING_STATUSES = ("proposed", "draft", "open", "pending", "active", "accepted", "approved", "agreed", "confirmed", "final", "deferred", "implemented", "resolved", "done", "closed")  # fmt: skip
+OVERTURNED_STATUSES = ("superseded", "rejected", "reversed", "reverted", "revoked", "withdrawn", "cancelled", "obsolete", "deprecated")  # fmt: skip
+STATUSES = {
+    "finding": OPEN_STATUSES + CLOSED_STATUSES,
+    "decision": STANDING_STATUSES + OVERTURNED_STATUSES,
+}
+RELATIONS = ("relates_to", "related_to", "resolves", "resolved_by", "supersedes", "superseded_by", "supports", "contradicts", "causes", "caused_by", "led_to", "influenced", "derived_from", "depends_on", "blocks", "duplicates", "implements", "references", "refines", "part_of")  # fmt: skip
+
 CONFIDENCE_WORDS = {"explicit": 1.0, "high": 0.9, "medium": 0.7, "inferred": 0.6, "low": 0.4, "uncertain": 0.3}
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp.model.record import Record
+    from smp.model.report import Problem
 
 _MOST_TOPICS = 10
 
@@ -55,9 +56,10 @@ class Agent:
 class Agents:
     """Those who took part, the busiest first; `agents["veritas"]` is one of them."""
 
-    __slots__ = ("_by_name", "_head")
+    __slots__ = ("_by_name", "_head", "problems")
 
     def __init__(self, agents: Iterable[Agent], head: dict[str, Any]) -> None:
+        self.problems: list[Problem] = []  # entries that could not be read
         self._by_name = {agent.name: agent for agent in agents}
         self._head = head
 

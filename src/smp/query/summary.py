@@ -13,6 +13,7 @@ Guarantees: nothing is made up; nothing raises, whatever the fields hold; no mem
 
 from __future__ import annotations
 
+from smp.model.types import CLOSED_STATUSES, OVERTURNED_STATUSES
 from smp.query.agents import agents_of
 from smp.query.seen import all_seen, head, plural, refs_by_type, text_of, word
 from smp.query.short_form import brief, small
@@ -25,30 +26,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp.model.record import Record
+    from smp.model.report import Problem
     from smp.model.session_info import SessionInfo
     from smp.query.seen import Priority, Seen
 
 MOST = 10
 UNRATED = "unrated"
 _LONGEST_SEVERITY = 40
-_OVERTURNED = frozenset(
-    ("superseded", "rejected", "reversed", "reverted", "revoked", "withdrawn", "cancelled", "obsolete", "deprecated")
-)
-_CLOSED = frozenset(
-    (
-        "resolved",
-        "closed",
-        "fixed",
-        "done",
-        "wontfix",
-        "rejected",
-        "dismissed",
-        "duplicate",
-        "invalid",
-        "obsolete",
-        "superseded",
-    )
-)
 _SEVERITIES = {"critical": 0, "high": 1, "important": 1, "medium": 2, "low": 3, "minor": 3, "info": 4}
 
 
@@ -58,6 +42,7 @@ class SessionSummary:
     def __init__(
         self, seen: list[Seen], info: SessionInfo | None, priority: Priority | None, most: int, across: bool
     ) -> None:
+        self.problems: list[Problem] = []  # entries that could not be read
         best = _best_first(seen, priority)
         newest = [each.record for each in reversed(seen)]
         chosen = {
@@ -200,7 +185,7 @@ def _best_first(seen: list[Seen], priority: Priority | None) -> list[Record]:
 def _standing(records: list[Record]) -> list[Record]:
     replaced = {target for record in records for target in _replaced_by(record)}
     decisions = [record for record in records if record.type == "decision"]
-    return [record for record in decisions if _status(record) not in _OVERTURNED and record.ref not in replaced]
+    return [record for record in decisions if _status(record) not in OVERTURNED_STATUSES and record.ref not in replaced]
 
 
 def _replaced_by(record: Record) -> Iterator[str]:
@@ -213,7 +198,7 @@ def _replaced_by(record: Record) -> Iterator[str]:
 
 
 def _is_open(record: Record) -> bool:
-    return record.type == "finding" and _status(record) not in _CLOSED
+    return record.type == "finding" and _status(record) not in CLOSED_STATUSES
 
 
 def _status(record: Record) -> str:

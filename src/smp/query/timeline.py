@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp.model.record import Record
+    from smp.model.report import Problem
 
 _LENGTHS = {"hour": len("2026-01-11T14"), "day": len("2026-01-11")}
 _AUTHOR_NAMES = {"decision": "made_by", "finding": "discovered_by"}
@@ -62,9 +63,10 @@ class Event:
 class Timeline:
     """The events, oldest first; `buckets` has their ids by hour (`2026-01-11T14:00`) or day (`2026-01-11`)."""
 
-    __slots__ = ("_head", "buckets", "by", "events")
+    __slots__ = ("_head", "buckets", "by", "events", "problems")
 
     def __init__(self, seen: list[Seen], by: str) -> None:
+        self.problems: list[Problem] = []  # entries that could not be read
         self.by = by
         self.events = [Event(each) for each in seen]
         self.buckets: dict[str, list[str]] = {}

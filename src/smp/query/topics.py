@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp.model.record import Record
+    from smp.model.report import Problem
     from smp.query.seen import Priority
 
 _MOST_TOGETHER = 16  # of one memory's topics; a hundred tags would make five thousand pairs
@@ -77,9 +78,10 @@ class Topic:
 class Topics:
     """The topics, the weightiest first; `topics["auth"]` is one of them, in whatever capitals."""
 
-    __slots__ = ("_by_name", "_head")
+    __slots__ = ("_by_name", "_head", "problems")
 
     def __init__(self, topics: Iterable[Topic], head: dict[str, Any]) -> None:
+        self.problems: list[Problem] = []  # entries that could not be read
         self._by_name = {same_topic(topic.name): topic for topic in topics}
         self._head = head
 

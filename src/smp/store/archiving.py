@@ -24,6 +24,7 @@ from smp.files.journal import Journal
 from smp.files.layouts import NAMES, layout_named
 from smp.files.layouts.layout import PRIVATE
 from smp.files.session_reader import SessionReader
+from smp.store import unreadable
 from smp.store.convert import contents_of
 from smp.store.shelf import Away, Shelf
 
@@ -62,9 +63,12 @@ def _pack_and_leave(shelf: Shelf, files: FileSession, summary: Summary) -> None:
     disk.make_folder(os.path.dirname(pair.archive))
     archive.pack_files(disk, dict(packed(files)), pair.archive, said, replace=True)
     shelf.write_summary(pair.summary, said, pair.archive)
+    problems = [problem for state in files.reader.states.values() for problem in state.problems]
+    named = unreadable.in_archive(unreadable.errors(problems), session, files.reader.folder, pair.archive)
     files.writer.close_files()
     disk.remove_tree(shelf.leaving(session))
     shelf.take_out(session, shelf.leaving(session))
+    unreadable.met(named)  # the caller is told; the files of before are gone
 
 
 def summary_of(files: FileSession, summary: Summary) -> dict[str, Any]:

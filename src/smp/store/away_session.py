@@ -2,7 +2,7 @@
 
 Guarantees: the store is not changed. An archive is read by the strict reader (`files.archive_contents`) within limits, and
 every byte is compared with its manifest before the copy is handed out. An entry that lies in the archive and cannot be
-read is told of by the copy's own reader, as it would be in its place.
+read is reported by the copy's own reader, with the archive and the member as its path.
 Non-guarantees: what is changed in the copy is for the caller to write down.
 """
 
@@ -44,7 +44,9 @@ def of_archive(store: FileStore, path: str, session: str, limits: Limits = DEFAU
     contents = read_archive(store.disk, path, limits, gathered)
     said = contents.summary.get("layout")
     layout = layout_named(said) if said in NAMES else store.layout
-    return Copy(_in_ram(store, layout, session, gathered.files.items()), contents.summary)
+    files = _in_ram(store, layout, session, gathered.files.items())
+    files.archive = path
+    return Copy(files, contents.summary)
 
 
 def archived_files(store: FileStore, path: str, limits: Limits = DEFAULT_LIMITS) -> dict[str, bytes]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp.errors import MemoryNotFound
 from smp.files.cold_segment import FILE as COLD
 from smp.files.cold_segment import ColdSegment
 from smp.files.journal import QUARANTINE
@@ -56,7 +55,7 @@ def check_there(session: FileSession, ids: list[str]) -> None:
         left -= {name for name in left if _set_aside(session.reader, Traces([name], []))}
     if left:
         name = min(left)
-        raise MemoryNotFound(f"No memory {name} in session {session.session}.", id=name, session=session.session)
+        raise session.no_memory(name)
 
 
 def erase_in(session: FileSession, ids: list[str]) -> Erased:

@@ -20,6 +20,7 @@ from smp.errors import (
     InvalidConfig,
     InvalidFormat,
     InvalidRecord,
+    MemoryNotFound,
     SessionCorrupt,
     SessionNotFound,
     SMPError,
@@ -57,6 +58,7 @@ class FileSession:
 
     def __init__(self, store: FileStore, session: str) -> None:
         self.session = session
+        self.archive = ""  # the file that this is a copy of, if it is one in RAM
         self._store = store
         self.reader = SessionReader(store.disk, store.layout, store.root, session)
         self._lock = SessionLock(store.disk, self.reader.private, f"session {session}", session)
@@ -99,7 +101,11 @@ class FileSession:
         if batch.needs_trails:
             batch.looked_at = self.writer.changes
             self.reader.catch_up()  # before the lock is taken; under it only if somebody has written meanwhile
-        self._group.commit(batch)
+        try:
+            self._group.commit(batch)
+        except MemoryNotFound as error:
+            known = error.details.get("id") in self.reader.fold.trails  # hidden or deleted: the error says all
+            raise error if known else unreadable.explained(error, self.unreadable()) from None
 
     @property
     def config(self) -> Config:
@@ -217,7 +223,18 @@ class FileSession:
     def unreadable(self) -> list[Problem]:
         """Entries that cannot be read, as of the last read of this process; each is logged once."""
         found = [problem for state in list(self.reader.states.values()) if state.problems for problem in state.problems]
-        return unreadable.met(unreadable.errors(found)) if found else []
+        return unreadable.met(self._named(unreadable.errors(found))) if found else []
+
+    def _named(self, problems: list[Problem]) -> list[Problem]:
+        """Problems of a copy in RAM, named by the archive that it was made from."""
+        if not self.archive:
+            return problems
+        return unreadable.in_archive(problems, self.session, self.reader.folder, self.archive)
+
+    def no_memory(self, id: str) -> MemoryNotFound:
+        """The error for an id that is not in the session, with the entries that cannot be read."""
+        error = MemoryNotFound(f"{id} does not exist in session {self.session}.", id=id, session=self.session)
+        return unreadable.explained(error, self.unreadable())
 
     def _fold_in_place(self) -> Fold:
         """The memories of a session that seems to have none: it may be put away and brought back just now."""

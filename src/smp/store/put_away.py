@@ -40,6 +40,7 @@ from smp.query.question import (
     UNIMPORTANT_FIRST,
 )
 from smp.query.ranking import Ranking
+from smp.store import unreadable
 from smp.store.away_session import of_archive
 from smp.store.cold_memories import cold_fold, cold_path, present_path
 from smp.store.finder import Finder
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from smp.model.fold import Trail
     from smp.model.hit import Hit
     from smp.model.record import Record
+    from smp.model.report import Problem
     from smp.query.question import Question
     from smp.store.file_store import FileStore
     from smp.store.indexer import Indexer
@@ -108,7 +110,8 @@ def with_archived(store: FileStore, question: Question, policy: Policy, ask: Cal
     more = here.more or there.more or len(every) > question.offset + question.limit
     found = {hit.record.session for hit in there}  # what was archived meanwhile was found there
     left_out = [each for each in here.left_out if each.session not in found]
-    return Hits(hits, more=more, counts=_added(here.counts, there.counts), left_out=left_out, problems=here.problems)
+    problems = here.problems + there.problems
+    return Hits(hits, more=more, counts=_added(here.counts, there.counts), left_out=left_out, problems=problems)
 
 
 def _away(store: FileStore, question: Question, policy: Policy) -> Hits:
@@ -149,26 +152,31 @@ def _index_of(store: FileStore, sessions: list[str] | None) -> tuple[Index, Trai
     _kept.pop(store, None)
     with without_collecting():
         found = each_there(cold, lambda name: cold_fold(store.session(name)).trails)
-        trails = dict(found) | _archived(store, archived)
-        index = _index(trails)
+        problems: dict[str, list[Problem]] = {}
+        trails = dict(found) | _archived(store, archived, problems)
+        index = _index(trails, problems)
     _kept[store] = (key, index, trails)
     return index, trails
 
 
-def _index(trails: Trails) -> Index:
+def _index(trails: Trails, problems: dict[str, list[Problem]]) -> Index:
     index = Index(None)
     index.begin()
     for name, those in trails.items():
         session = index.rows.new_session(name)
         index.extend(session, those.values(), lambda trail: "")
         index.rows.save_session(session)
+        unreadable.keep(index, name, problems.get(name, ()), grown=False)
     index.commit()
     index.text.refresh()
     return index
 
 
-def _archived(store: FileStore, archived: list[Away]) -> Trails:
-    """The memories inside archives, live ones and those of their cold segments; where there is no room, the summary."""
+def _archived(store: FileStore, archived: list[Away], problems: dict[str, list[Problem]]) -> Trails:
+    """The memories inside archives, live ones and those of their cold segments; where there is no room, the summary.
+
+    `problems` gets the entries that cannot be read, by session.
+    """
     found: Trails = {}
     left = MOST_BYTES
     for away in sorted(archived, key=lambda away: to_text(away.when or EPOCH), reverse=True):
@@ -176,6 +184,7 @@ def _archived(store: FileStore, archived: list[Away]) -> Trails:
             files = of_archive(store, away.path, away.session, DEFAULT_LIMITS._replace(total_bytes=left)).files
             left -= sum(files.sizes().values())
             found[away.session] = {**cold_fold(files).trails, **files.view(lambda fold: dict(fold.trails))}
+            problems[away.session] = files.unreadable()
         except (SMPError, OSError):
             found[away.session] = _summary_fold(away).trails
     return found

@@ -11,6 +11,7 @@ import json
 import os
 import re
 
+from smp.errors import MemoryNotFound
 from smp.model.report import Problem
 
 TYPE_CHECKING = False
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from smp.index.rows import Rows
 
 _KEY = "unreadable/"
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")  # of a file; any other could hold words that are meant for an agent
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,160}")  # of a file; any other could hold words that are meant for an agent
 _MOST = 100  # of one session, kept in the index
 
 _logged: set[tuple[str, int, str]] = set()
@@ -61,11 +62,12 @@ def _log(problems: list[Problem]) -> None:
     if not caller_tells or logger.hasHandlers():
         more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
         logger.warning(
-            "An entry cannot be read and is missing from answers: %s:%d (%s)%s. Correct the line, or run `smp repair`.",
+            "An entry cannot be read and is missing from answers: %s:%d (%s)%s. %s",
             problems[0].path,
             problems[0].line,
             problems[0].code,
             more,
+            _advice(problems[0]),
         )
 
 
@@ -81,7 +83,33 @@ def told(problems: list[Problem], *, to_agent: bool = False) -> str:
     reason = first.code if to_agent else " ".join(first.message.split()).rstrip(".")
     count = "1 entry cannot be read and is" if len(problems) == 1 else f"{len(problems)} entries cannot be read and are"
     every = "" if len(problems) == 1 else " All of them: `smp validate`."
-    return f"{count} left out: {where}: {reason}. Correct the line, or set it aside with `smp repair`.{every}"
+    return f"{count} left out of answers: {where}: {reason}. {_advice(first)}{every}"
+
+
+def _advice(problem: Problem) -> str:
+    if problem.archived is None:
+        return "Correct the line, or set it aside with `smp repair`."
+    return f"It is kept in the archive as it is. To correct it, bring the session back first: `smp session restore {problem.archived}`."
+
+
+def in_archive(problems: list[Problem], session: str, folder: str, archive: str) -> list[Problem]:
+    """The problems of a session's files in `folder`, named by the archive that holds these files."""
+    return [
+        Problem(
+            f"{archive}:{os.path.relpath(each.path, folder)}",
+            *(each.line, each.code, each.message, each.severity, each.id, session),
+        )
+        for each in problems
+    ]
+
+
+def explained(error: MemoryNotFound, problems: list[Problem]) -> MemoryNotFound:
+    """The error for a missing id with the session's unreadable entries, one of which may be it. No words from the files."""
+    if not problems or "unreadable" in error.details:
+        return error
+    places = [f"{each.path}:{each.line}" for each in problems]
+    message = f"{error.message} It may be an entry that cannot be read. {told(problems, to_agent=True)}"
+    return MemoryNotFound(message, **error.details, unreadable=places)
 
 
 # -- in the index
@@ -113,5 +141,7 @@ def kept(rows: Rows, sessions: Iterable[str] | None) -> dict[str, list[Problem]]
     }
 
 
-def _problem(path: str, line: int, code: str, severity: str, id: str | None, message: str) -> Problem:
-    return Problem(path, line, code, message, severity, id)
+def _problem(
+    path: str, line: int, code: str, severity: str, id: str | None, message: str, archived: str | None = None
+) -> Problem:
+    return Problem(path, line, code, message, severity, id, archived)

@@ -214,10 +214,14 @@ class Change(Wish):
         wanted = self.changes(work.record(name)) if callable(self.changes) else self.changes
         kind = KINDS[trail.first.type]
         checked = without_recalled(kind, validate.changes(kind, wanted, self.limit_bytes))
-        self.warnings = near_names.warnings(kind, checked)
+        before = trail.data()
+        fresh = checked
+        if isinstance(checked.get("relations"), list):  # those of before were judged when they were written
+            known = before.get("relations") or []
+            fresh = {**checked, "relations": [each for each in checked["relations"] if each not in known]}
+        self.warnings = near_names.warnings(kind, fresh)
         if self.redactor is not None:
             checked, self.removals = self.redactor.redact_fields(checked)
-        before = trail.data()
         self._check_targets(work, checked, before)
         news = {field: value for field, value in checked.items() if not same(before.get(field), value)}
         if any(field in news for group in kind.required for field in group):
@@ -336,7 +340,7 @@ class Work:
     def known(self, name: str, *, deleted: bool = False) -> Trail:
         trail = self.trail(name)
         if trail is None:
-            raise MemoryNotFound(f"No memory {name} in session {self.session}.", id=name, session=self.session)
+            raise MemoryNotFound(f"{name} does not exist in session {self.session}.", id=name, session=self.session)
         if (trail.deletion is not None) is not deleted:
             state = "is not deleted" if deleted else "is deleted; restore it first"
             raise MemoryNotFound(f"{name} in session {self.session} {state}.", id=name, session=self.session)
@@ -354,7 +358,7 @@ class Work:
         trail = self._own.get(name) or self._ledger.trail(name)
         record = trail.record(self.session) if trail else self._from_cold.get(name)
         if record is None:
-            raise MemoryNotFound(f"No memory {name} in session {self.session}.", id=name, session=self.session)
+            raise MemoryNotFound(f"{name} does not exist in session {self.session}.", id=name, session=self.session)
         return record
 
     def idempotent(self, key: str | None) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from smp.model.types import KINDS
+from smp.model.types import CLOSED_STATUSES, KINDS, RELATIONS, ROLES, STATUSES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ _CLOSED: dict[str, tuple[tuple[str, ...], str]] = {  # known values, and what ha
     "visibility": (("shared", "private", "public", "all", "team"), "it counts as private"),
     "author_kind": (("user", "agent", "system", "tool"), "filters by kind do not find it"),
 }
-CLOSED = frozenset(_CLOSED)
+_WORDS = frozenset(("status", "resolution", "role", "relations"))  # any word may stand there; a near one is a mistake
+CHECKED = _WORDS.union(_CLOSED) - {"role"}  # looked at in plain memories, whose role is always a known one
 _COMMON = frozenset(["id", "created", "session", "user", "project", "agents", "context", "type", "text", "data"])
 _KNOWN = _COMMON.union(*({*kind.rank, *kind.aliases} for kind in KINDS.values()))
 _SESSION_NAMES = ("id", "user", "agents", "project", "tags", "author", "config", "created")
@@ -33,9 +34,41 @@ _SHORT, _LONG = 5, 7  # below: only plural and singular; from _LONG on two edits
 def warnings(kind: Kind, data: Mapping[str, Any]) -> tuple[str, ...]:
     """What is odd about the fields of a memory, each in a sentence."""
     found = of_names(kind, tuple(data))
-    if CLOSED.isdisjoint(data) or all(data[name] in known for name, (known, _) in _CLOSED.items() if name in data):
-        return found
-    return (*found, *(text for name in _CLOSED if (text := _of_value(name, data.get(name)))))
+    if not all(data[name] in known for name, (known, _) in _CLOSED.items() if name in data):
+        found = (*found, *(text for name in _CLOSED if (text := _of_value(name, data.get(name)))))
+    return found if _WORDS.isdisjoint(data) else (*found, *filter(None, _of_words(kind, data)))
+
+
+def _of_words(kind: Kind, data: Mapping[str, Any]) -> Iterable[str]:
+    resolution = data.get("resolution")
+    status = data.get("status") or (resolution.get("status") if isinstance(resolution, dict) else None)
+    if kind.name == "finding" and isinstance(status, str):
+        yield _of_finding(status)
+    elif kind.name in STATUSES:
+        yield _of_word("status", status, STATUSES[kind.name])
+    if kind.name == "conversation":
+        yield _of_word("role", data.get("role"), ROLES, short=3)
+    relations = data.get("relations")
+    for each in relations if isinstance(relations, list) else ():
+        yield _of_word("relation", each.get("kind") if isinstance(each, dict) else None, RELATIONS)
+
+
+def _of_finding(status: str) -> str:
+    """An unknown status leaves a finding open, which its writer may not expect."""
+    known = STATUSES["finding"]
+    if status.strip().lower() in known:
+        return ""
+    near = nearest(status, known, short=3)
+    meant = f"Did you mean {near!r}?" if near else f"A finding is closed by: {', '.join(CLOSED_STATUSES)}."
+    return f"status: {status[:80]!r} is stored but not known, so the finding counts as open. {meant}"
+
+
+def _of_word(name: str, value: Any, known: tuple[str, ...], short: int = _SHORT) -> str:
+    """A word that is close to a known one."""
+    if not isinstance(value, str) or value.strip().lower() in known:
+        return ""
+    near = nearest(value, known, short)
+    return f"{name}: {value[:80]!r} is stored but not known. Did you mean {near!r}?" if near else ""
 
 
 @lru_cache(maxsize=500)

@@ -13,8 +13,9 @@ from operator import itemgetter
 from smp.agents.fence import MARK
 from smp.errors import InvalidRecord
 from smp.loading import loading
+from smp.model.types import ROLES
 from smp.write import near_names, validate
-from smp.write.near_names import CLOSED
+from smp.write.near_names import CHECKED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Form:
         self.has_role = "role" in self.names
         self.has_author = "author" in self.names
         self.names_warn = bool(near_names.of_names(kind, tuple(self.names)))
-        self.may_warn = self.names_warn or not CLOSED.isdisjoint(self.names)
+        self.may_warn = self.names_warn or not CHECKED.isdisjoint(self.names)
 
 
 def fields(
@@ -56,7 +57,7 @@ def fields(
     """The fields of such a memory, with the author who is meant if none is named."""
     data = dict(zip(form.names, form.values(given), strict=True))
     texts = form.of_texts(data)
-    if set(map(type, texts)) != _TEXT or "" in texts or (form.has_role and data["role"] not in validate.ROLES):
+    if set(map(type, texts)) != _TEXT or "" in texts or (form.has_role and data["role"] not in ROLES):
         return None
     try:
         if form.has_tags:

@@ -29,7 +29,6 @@ _BESIDE, _BESIDE_BYTES = ("author", "author_kind", "role", "kind"), 1024  # who 
 INTEGER_BITS_LIMIT = 2000  # 600 digits; Python itself refuses to write and read much longer ones
 _GIVEN_BY_SMP = frozenset(["session", "session_id", "type", "revision", "schema", "checksum", "updated", "updated_by"])
 _NESTED = ("data", "content")  # two of the designs put a type's fields into an inner object
-ROLES = ("user", "assistant", "system", "tool")
 
 
 class Draft:

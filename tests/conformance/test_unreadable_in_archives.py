@@ -1,0 +1,60 @@
+"""Entries of archived sessions that cannot be read are named by the archive and its member."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+import smp
+from smp.cli.main import main
+from smp.files.layouts import NAMES
+from smp.store import unreadable
+from tests.conformance.places import filled
+from tests.conformance.test_incomplete_answers import damaged
+
+pytestmark = pytest.mark.parametrize("layout", NAMES)
+
+
+def test_archiving_says_that_entries_cannot_be_read(
+    tmp_path: Path, layout: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, line = damaged(tmp_path, layout)
+    assert main(["session", "archive", "s1", "--json", "--root", str(tmp_path)]) == 0
+    printed = capsys.readouterr()
+    archive = json.loads(printed.out)["path"]
+    assert f"{archive}:{path.name}:{line}" in printed.err
+    assert "smp session restore s1" in printed.err
+    assert str(path) not in printed.err
+
+
+def test_archiving_a_whole_session_has_no_remark(
+    tmp_path: Path, layout: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled(tmp_path, layout)
+    assert main(["session", "archive", "s1", "--root", str(tmp_path)]) == 0
+    assert "cannot be read" not in capsys.readouterr().err
+
+
+def test_query_of_archives_names_archive_and_member(
+    tmp_path: Path, layout: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    path, line = damaged(tmp_path, layout)
+    with smp.open(tmp_path) as memory:
+        archive = memory.archive_session("s1").path
+    where = f"{archive}:{path.name}"
+    assert main(["query", "python", "--include-archived", "--json", "--root", str(tmp_path)]) == 0
+    printed = capsys.readouterr()
+    problems = json.loads(printed.out)["problems"]
+    assert [(each["path"], each["line"], each["archived"]) for each in problems] == [(where, line, "s1")]
+    assert f"{where}:{line}" in printed.err
+    assert "smp session restore s1" in printed.err
+    assert "/away" not in printed.err
+    unreadable._logged.clear()
+    with smp.open(tmp_path) as memory, caplog.at_level(logging.WARNING, logger="smp"):
+        for _ in range(2):  # the second time from what is kept in RAM
+            assert [each.path for each in memory.query("python", include_archived=True).problems] == [where]
+    assert where in caplog.text
+    assert "/away" not in caplog.text
