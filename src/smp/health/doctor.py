@@ -19,6 +19,7 @@ from smp.health.access_rights import AccessRights
 from smp.health.git_merging import GitMerging
 from smp.health.locks import Locks
 from smp.health.report import PROBLEM, SEVERITIES, Checked, Finding, HealthReport, worst
+from smp.health.shared import SharedFiles
 from smp.health.shelved import Archives, Trash
 from smp.health.subject import Subject
 from smp.store.indexer import is_damage
@@ -43,6 +44,7 @@ CHECKS: tuple[type[Check], ...] = (
     contents.Contents,
     contents.Cold,
     Archives,
+    SharedFiles,
     remains.Remains,
     exposed.Exposed,
     AccessRights,
