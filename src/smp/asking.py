@@ -133,10 +133,15 @@ class Asking:
             hits = ask(question)
             if question.sessions is None:
                 hits.archived_not_searched = store.archived_count()
-            return hits
-        from smp.store.put_away import with_archived
+        else:
+            from smp.store.put_away import with_archived
 
-        return with_archived(store, question, policy, ask)
+            hits = with_archived(store, question, policy, ask)
+        if question.sessions is None:
+            from smp.agents.shared_files import all_shared
+
+            hits.shared_not_searched = len(all_shared(store))
+        return hits
 
     def _policy(self) -> Any:
         from smp.decay.policies import policy_in
@@ -304,6 +309,7 @@ class Asking:
         more = hits.more or len(others) > end
         page = Hits(others[first:end], more=more, counts=hits.counts, left_out=hits.left_out, problems=hits.problems)
         page.archived_not_searched = hits.archived_not_searched
+        page.shared_not_searched = hits.shared_not_searched
         if track:
             self._note_access(page.records, self._asked_at())
         return page

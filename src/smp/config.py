@@ -121,7 +121,6 @@ _BY_VARIABLE = {setting.variable: setting for setting in SETTINGS}
 _SECTIONS = {path[:at] for path in _BY_PATH for at, character in enumerate(path) if character == "."}
 _OTHER_NAMES = {"privacy.auto_redaction": "privacy.redaction.enabled"}  # as a design has it
 WRAPPER = "memory_config"  # the design of the jsonl layout puts all settings inside it
-_VERSION, _KNOWN_VERSION = "version", "1.0"  # how the designs number their config file; says nothing to us
 
 
 class Config:
@@ -291,9 +290,6 @@ def _collect(mapping: Any, prefix: str, source: str, flat: Values, may_wrap: boo
             _collect(value, "", source, flat)
         elif path in _SECTIONS:
             _collect(value, path, source, flat)
-        elif path == _VERSION:
-            if value != _KNOWN_VERSION:
-                _bad_value(path, value, source, f'only "{_KNOWN_VERSION}"')
         elif not _of_a_design(path, value, source, flat):
             _unknown(_first_leaf(path, value), source)
 

@@ -197,24 +197,27 @@ class Forgetting:
         nothing happens, and `refused` says why.
         """
         from smp.model.forgotten import Purged
-        from smp.store import clock_notes
-        from smp.store.purging import purge
+        from smp.store import clock_notes, purging
+        from smp.store.purging_away import purge_archives
 
         store = self._asked_store()
         store.check_open()
         moment = self._asked_at() if now is None else to_moment(parse(now, "now"))
         known = clock_notes.evidence(store) if evidence is None else evidence
+        wanted = None if older_than is None else age(older_than, moment)
         done = Purged()
 
         def look_at(session: SessionMemory) -> None:
-            kept = _kept(session.config) if older_than is None else age(older_than, moment)
+            kept = _kept(session.config) if wanted is None else wanted
 
             def note(names: list[str]) -> bool:
                 return store.audit.note("purge", at=to_text(moment), by=by, session=session.id, ids=names)
 
-            done.add(purge(self._files_of(session.id), moment, kept, known, note))
+            done.add(purging.purge(self._files_of(session.id), moment, kept, known, note))
 
         self._over_sessions(look_at)
+        for _, purged in purge_archives(store, moment, known, by, wanted) if self._asked_sessions() is None else ():
+            done.add(purged)
         clock_notes.note(store, moment)
         return done
 

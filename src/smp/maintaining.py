@@ -33,6 +33,7 @@ from smp.model.entry import BY_MAINTENANCE
 from smp.model.time import to_moment, to_text
 from smp.store import clock_notes
 from smp.store.folding import empty_log, noted_accesses
+from smp.store.purging_away import purge_archives
 from smp.store.removing import announce_purge, purge_session
 from smp.store.shelf import Shelf
 from smp.store.standings import due_to_archive, marks_of, times_of
@@ -168,13 +169,16 @@ class _Maintenance:
         try:
             for line in work():
                 did.append(line)
-                if self._deadline is not None and time.monotonic() > self._deadline:
+                if self._is_out_of_time():
                     self._is_complete = False
                     break
         except (SMPError, OSError) as error:
             problem = str(error)
         again = self._now + EVERY[name] if self._is_complete else self._now
         return Task(name, True, did, again, time.monotonic() - started, problem, self._is_complete)
+
+    def _is_out_of_time(self) -> bool:
+        return self._deadline is not None and time.monotonic() > self._deadline
 
     # -- tasks: each yields what it did, or would do
 
@@ -276,6 +280,12 @@ class _Maintenance:
             done = self._memory.session(name).purge(now=self._now, evidence=self._evidence, by=BY_MAINTENANCE)
             if done.ids:
                 yield f"purged {_memories(len(done.ids))} of {name}"
+        for name, done in purge_archives(self._store, self._now, self._evidence, BY_MAINTENANCE, automatic=True):
+            if done.ids:
+                yield f"purged {_memories(len(done.ids))} of the archived session {name}"
+            if self._is_out_of_time():
+                self._is_complete = False
+                return
 
     def _note_purge(self, away: Away) -> None:
         at = to_text(self._now)

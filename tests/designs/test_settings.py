@@ -220,3 +220,18 @@ def test_privacy_config_of_001_with_its_patterns_and_replacement() -> None:
 def test_pattern_that_could_take_long_is_still_refused(regex: str) -> None:
     with pytest.raises(InvalidConfig, match=r"too long|repeat"):
         smp.open(":memory:", config={"privacy.redaction.patterns": [{"type": "own", "regex": regex}]})
+
+
+def test_decay_block_of_001_at_the_top_level_opens_the_store(tmp_path: Path) -> None:
+    block = {
+        "decay_config": {"conversation": {"decay_rate": 0.1, "half_life_hours": 168}},
+        "update_interval_hours": 24,
+        "minimum_decay_factor": 0.1,
+        "version": "2.3",
+    }
+    (tmp_path / "config.json").write_text(json.dumps(block))
+    with smp.open(tmp_path) as memory:
+        assert memory.config["decay.minimum_factor"] == 0.1
+        assert memory.config["decay.half_life_hours.conversation"] == 168
+        assert [key for _, key in memory.config.unused] == ["update_interval_hours", "version"]
+    assert json.loads((tmp_path / "config.json").read_text()).items() >= block.items()

@@ -46,6 +46,7 @@ def load() -> None:
             import smp.agents.gathering
             import smp.agents.reach
             import smp.agents.seen
+            import smp.agents.shared_files
             import smp.agents.visibility
             import smp.query.calendar  # noqa: F401
         _loaded.append(True)
@@ -128,7 +129,7 @@ def context(
     name = _session_name(memory, session)
     load()
     from smp.agents.fitting import count_tokens
-    from smp.agents.gathering import Wanted
+    from smp.agents.gathering import FROM_A_FILE, Wanted
     from smp.agents.reach import Reach
     from smp.model.time import parse, to_moment, to_text
 
@@ -139,7 +140,8 @@ def context(
     problems: list[Problem] = []
     text, chosen, home = _recalled(memory, wanted, max_tokens, counter, problems)
     if track_access and chosen:
-        memory._note_access([item.record for item in chosen], memory.now())
+        used = [item.record for item in chosen if item.why != FROM_A_FILE]
+        memory._note_access(used, memory.now())
     asked = {"agent": checked_agent, "task": checked_task, "topic": checked_topic, "session": home}
     made = Context(text, chosen, (counter or count_tokens)(text), max_tokens, asked, to_text(now))
     made.archived_not_searched = memory.store.archived_count()
@@ -154,15 +156,18 @@ def _recalled(
     from smp.agents.fitting import count_tokens, fitted
     from smp.agents.gathering import Gathering
     from smp.agents.seen import SeenStore
+    from smp.agents.shared_files import all_shared
     from smp.agents.visibility import Viewer
     from smp.query.question import Question
     from smp.query.ranking import asks_by_meaning
 
-    store = SeenStore(memory.store, Viewer(wanted.agent), strict=True)
+    viewer = Viewer(wanted.agent)
+    store = SeenStore(memory.store, viewer, strict=True)
     store.check_open()
+    shared = [record for record in all_shared(memory.store) if viewer.sees(record)]
 
     def look(finder: SeenFinder) -> tuple[str, list[Item], str | None]:
-        gathering = Gathering(finder, wanted)
+        gathering = Gathering(finder, wanted, shared)
         gathering.gather()
         problems[:] = finder.problems(None, wanted.reach.allows if wanted.reach is not None else None)
         if counter is None:

@@ -3,7 +3,7 @@
     task, topic   what matches them: decisions, open findings, learnings, preferences, and turns of any session
     session       its last turns, newest decisions, open findings, preferences
     agent         its own state, here or in the last session where it had one
-    global        what was promoted from other sessions
+    global        what was promoted from other sessions, and what files of the designs hold for all of them (`shared_files`)
 
 Guarantees: all come from one state of the index, as their records stand in the files, the agent may see them, and their
 sessions are within reach (`smp.agents.reach`). The same
@@ -11,6 +11,8 @@ store, question and time give the same candidates. What is settled, superseded o
 """
 
 from __future__ import annotations
+
+from heapq import merge
 
 from smp.agents import GLOBAL_SESSION as GLOBAL
 from smp.agents.fitting import Item
@@ -49,6 +51,7 @@ _FEW = 8
 _LEAST = 0.02
 _POSITION = (1 << POSITION_BITS) - 1
 _CHARACTERS = 12  # no tokeniser takes more for one, but for very long words
+FROM_A_FILE = "holds in all sessions, read from a file for them"  # such a memory has no place in the index
 _NEW, _NEW_WITH_A_TASK = 0.45, 0.2  # how much it counts that something is new
 
 
@@ -98,8 +101,9 @@ class Candidate:
 class Gathering:
     """The candidates for one prompt."""
 
-    def __init__(self, finder: SeenFinder, wanted: Wanted) -> None:
+    def __init__(self, finder: SeenFinder, wanted: Wanted, shared: list[Record] | None = None) -> None:
         self._finder = finder
+        self._shared = shared or []  # memories outside of the index
         self._wanted = wanted
         self.home = wanted.session  # the session whose ids need no session before them
         self._found: dict[int, Candidate] = {}
@@ -129,8 +133,24 @@ class Gathering:
 
     def items(self) -> Iterator[Item]:
         """What may come into the prompt, best first; memories are read as they are needed."""
-        ordered = sorted(self._found.values(), key=_best_first)
         keys: set[str] = set()
+        return merge(self._indexed(keys), self._from_shared_files(keys), key=lambda item: -item.score)
+
+    def _from_shared_files(self, keys: set[str]) -> Iterator[Item]:
+        """Behind all preferences of the session `global`, which go first for one key."""
+        words = set(self._wanted.words.casefold().split())
+        found = []
+        for place, record in enumerate(self._shared):
+            text = f"{said_by(record)} {record.given.get('topic', '')}".casefold()
+            fit = sum(word in text for word in words) / len(words) if words else _NEW
+            score = 0.69 if record.type == "preference" else 0.3 + 0.5 * fit
+            found.append((max(score - 0.001 * place, _LEAST), record))
+        for score, record in sorted(found, key=lambda each: -each[0]):
+            if self._is_needed(record, record.type, keys):
+                yield Item(record, record.type, score, FROM_A_FILE, head_of(record, self.home), said_by(record))
+
+    def _indexed(self, keys: set[str]) -> Iterator[Item]:
+        ordered = sorted(self._found.values(), key=_best_first)
         start, size = 0, _FIRST_BLOCK
         while start < len(ordered):
             block = ordered[start : start + size]

@@ -13,6 +13,7 @@ import json
 import os
 from datetime import UTC, datetime
 
+from smp.agents import GLOBAL_SESSION
 from smp.errors import InvalidRecord, SMPError
 from smp.model import ids
 from smp.model.entry import PUT, Entry
@@ -37,6 +38,7 @@ FILES = {
     "shared/user-preferences.json": "preference",
     "shared/agent-knowledge.json": "learning",
 }
+FOLDERS = ("global", "shared")
 
 
 def shared_records(store: FileStore, type: str, session: str) -> list[Record]:
@@ -47,9 +49,27 @@ def shared_records(store: FileStore, type: str, session: str) -> list[Record]:
         if kind == type and store.disk.exists(path):
             try:
                 found += _records(store, path, name, kind, session)
-            except (OSError, SMPError, ValueError, RecursionError) as error:
+            except (OSError, SMPError, ValueError, TypeError, RecursionError) as error:
                 _report(path, error)
     return found
+
+
+def all_shared(store: FileStore) -> list[Record]:
+    """All memories in these files; nothing is looked for if neither folder is there."""
+    if not any(store.disk.is_folder(os.path.join(store.root, name)) for name in FOLDERS):
+        return []
+    return [record for type in dict.fromkeys(FILES.values()) for record in shared_records(store, type, GLOBAL_SESSION)]
+
+
+def unreadable(store: FileStore) -> Iterator[tuple[str, str]]:
+    """The files that cannot be read, and why."""
+    for name, kind in FILES.items():
+        path = os.path.join(store.root, *name.split("/"))
+        try:
+            if store.disk.exists(path):
+                _records(store, path, name, kind, GLOBAL_SESSION)
+        except (OSError, SMPError, ValueError, TypeError, RecursionError) as error:
+            yield name, str(error)
 
 
 def _records(store: FileStore, path: str, name: str, type: str, session: str) -> list[Record]:

@@ -134,6 +134,12 @@ class Words:
 # -- hits
 
 
+def shared_not_searched(number: int) -> str:
+    """That files of the designs for all sessions were left out, and how many memories they hold."""
+    were = "memory in global/ or shared/ was" if number == 1 else "memories in global/ or shared/ were"
+    return f"{number:,} {were} not searched; `smp context` uses them."
+
+
 def not_searched(archived: int) -> str:
     """That archived sessions were left out, and how many."""
     return (

@@ -20,6 +20,7 @@ from smp.health.git_merging import GitMerging
 from smp.health.locks import Locks
 from smp.health.other_layouts import OtherLayouts
 from smp.health.report import PROBLEM, SEVERITIES, Checked, Finding, HealthReport, worst
+from smp.health.shared import SharedFiles
 from smp.health.shelved import Archives, Trash
 from smp.health.subject import Subject
 from smp.store.indexer import is_damage
@@ -45,6 +46,7 @@ CHECKS: tuple[type[Check], ...] = (
     contents.Cold,
     OtherLayouts,
     Archives,
+    SharedFiles,
     remains.Remains,
     exposed.Exposed,
     AccessRights,

@@ -53,6 +53,10 @@ def recall(caller: Caller, given: arguments.Recall) -> Reply:
     if after is not None:
         lines.append(f"(more: offset {after})")
     lines += _not_searched(hits.archived_not_searched)
+    if hits.shared_not_searched:
+        lines.append(
+            f"(not searched: {hits.shared_not_searched:,} for all sessions in global/ or shared/, see context)"
+        )
     problems, remarks = caller.desk.problem_lines(hits.problems)
     data = {"items": items, "next_offset": after, "not_searched": hits.archived_not_searched or None}
     return recalled({**data, "problems": problems}, "\n".join([*lines, *remarks]))

@@ -84,6 +84,7 @@ def summary_of(files: FileSession, summary: Summary) -> dict[str, Any]:
     figures = {
         "layout": files.store.layout.name,
         "memories": sum(1 for record in records if not record.deleted),
+        "deleted_memories": sum(1 for record in records if record.deleted),
         "original_size_bytes": sum(sizes.values()),
         "earlier_conversation": [record.text for record in records if record.type == "summary" and not record.deleted][
             -_EARLIER:

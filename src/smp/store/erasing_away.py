@@ -48,18 +48,16 @@ def erase_away(shelf: Shelf, session: str, ids: list[str]) -> tuple[Erased, list
     if shelf.is_archived(session):
         path, beside = shelf.pair(session)
         copy = of_archive(shelf.store, path, session)
-        erased, said = _erased_from(copy, ids)
-        archive.pack_files(shelf.disk, dict(packed(copy.files)), path, said, replace=True, source=copy.files.store.disk)
+        erased = erase_in(copy.files, ids)
+        said = pack_again(shelf, copy, path)
         shelf.write_summary(beside, said, path)
         return erased, [path, beside]
     away = _last(shelf, session)
     copy = _deleted_copy(shelf, away)
     inside = shelf.packed_in(away.path)
     if shelf.disk.exists(inside):
-        erased, said = _erased_from(copy, ids)
-        archive.pack_files(
-            shelf.disk, dict(packed(copy.files)), inside, said, replace=True, source=copy.files.store.disk
-        )
+        erased = erase_in(copy.files, ids)
+        pack_again(shelf, copy, inside)
         return erased, [inside]
     erased = erase_in(copy.files, ids)
     return erased, _put_back(shelf, copy, os.path.join(away.path, CONTENT))
@@ -81,15 +79,16 @@ def _deleted_copy(shelf: Shelf, away: Away) -> Copy:
     return of_folder(shelf.store, os.path.join(away.path, CONTENT), layout, away.session)
 
 
-def _erased_from(copy: Copy, ids: list[str]) -> tuple[Erased, dict[str, Any]]:
-    """Erase from a copy of an archive, and sum up what is left as it was summed up when it was packed."""
-    erased = erase_in(copy.files, ids)
-    old = copy.summary
+def pack_again(shelf: Shelf, copy: Copy, path: str) -> dict[str, Any]:
+    """Replace an archive by a changed copy of it; the summary, made as it was when the session was packed."""
+    old, ram = copy.summary, copy.files.store.disk
 
     def summary(records: list[Record], info: SessionInfo | None, figures: dict[str, Any]) -> dict[str, Any]:
         return archive_summary(records, info, archived=old.get("archived"), reason=old.get("reason"), figures=figures)
 
-    return erased, summary_of(copy.files, summary)
+    said = summary_of(copy.files, summary)
+    archive.pack_files(shelf.disk, dict(packed(copy.files)), path, said, replace=True, source=ram)
+    return said
 
 
 # -- files of a deleted session

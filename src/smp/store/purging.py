@@ -30,6 +30,7 @@ from smp.store.rewriting import Edit, entries_of, private_name, rewrite
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from smp.files.disk import Disk
     from smp.files.session_reader import SessionReader
     from smp.lifecycle.clock import Evidence
     from smp.model.entry import Entry
@@ -69,13 +70,13 @@ def taken_by(reader: SessionReader) -> list[str]:
     return [str(name) for name in taken] if isinstance(taken, list) else []
 
 
-def _stored(reader: SessionReader) -> dict[str, Any]:
+def _stored(reader: SessionReader, signed: Disk | None = None) -> dict[str, Any]:
     """What the file says; nothing if it came with a repository: it would let a purge skip its day of waiting."""
     path = os.path.join(reader.private, FILE)
     try:
         fields = json.loads(reader.disk.read(path))
         mac = fields.pop("mac", None)
-        is_ours = is_authentic(reader.disk, _purpose(reader), json.dumps(fields).encode(), mac)
+        is_ours = is_authentic(signed or reader.disk, _purpose(reader), json.dumps(fields).encode(), mac)
     except (FileNotFoundError, Corrupt, ValueError, TypeError, AttributeError, RecursionError):
         return {}
     return fields if is_ours else {}
@@ -83,6 +84,21 @@ def _stored(reader: SessionReader) -> dict[str, Any]:
 
 def _purpose(reader: SessionReader) -> str:
     return f"purge of {reader.session}"
+
+
+def sign_again(session: FileSession, old: Disk, new: Disk) -> None:
+    """Sign the file of a copy in RAM with the secret of another disk; one that `old` did not sign goes."""
+    reader = session.reader
+    path, fields = os.path.join(reader.private, FILE), _stored(reader, old)
+    if fields:
+        reader.disk.replace(path, _signed(reader, fields, new))
+    else:
+        reader.disk.remove(path)
+
+
+def forget_taken(session: FileSession) -> None:
+    """What went stands in the audit log."""
+    session.exclusively("noting a purge", lambda: _write(session, announced_in(session), []))
 
 
 def encode(reader: SessionReader, announced: dict[str, Announced], taken: list[str]) -> bytes | None:
@@ -97,8 +113,11 @@ def encode(reader: SessionReader, announced: dict[str, Announced], taken: list[s
         ]
         for name, each in sorted(announced.items())
     }
-    said = {"announced": fields, **({"taken": taken} if taken else {})}
-    mac = code(reader.disk.system.secret(), _purpose(reader), json.dumps(said).encode())
+    return _signed(reader, {"announced": fields, **({"taken": taken} if taken else {})}, reader.disk)
+
+
+def _signed(reader: SessionReader, said: dict[str, Any], disk: Disk) -> bytes:
+    mac = code(disk.system.secret(), _purpose(reader), json.dumps(said).encode())
     return (json.dumps({**said, "mac": mac}) + "\n").encode()
 
 
@@ -155,7 +174,7 @@ def purge(
     taken = taken_by(session.reader)
     if taken and note(taken):
         try:
-            session.exclusively("noting a purge", lambda: _write(session, announced_in(session), []))
+            forget_taken(session)
         except SMPError:
             pass  # they are gone and noted; the next look finds them still named here and notes them once more
     done.ids = [f"{session.session}/{name}" for name in looked[0].gone]

@@ -4,7 +4,7 @@ Writing, changing, deleting or restoring a memory is a use, and so is a memory t
 the access log counts from the moment of the use. Restoring a session, and writing entries with an earlier time (an import),
 are uses that no entry tells: they stand in `session-uses.log` of the user's state. Maintenance is no use.
 
-Guarantees: the times of files do not count, so a clone, a checkout or a copy changes no state; times are those of the
+Guarantees: the times of files do not count; times are those of the
 store's clock. Costs one question to the index and a look at two logs; only of a session without memories the head is read.
 Non-guarantees: an edit by hand that changes no time is no use.
 """

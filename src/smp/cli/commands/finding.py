@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smp.cli.hits import Words, all_parts, arrival, hit_lines, not_searched, tree
+from smp.cli.hits import Words, all_parts, arrival, hit_lines, not_searched, shared_not_searched, tree
 from smp.cli.question import add_filters, add_page, add_steps, add_words, asked_of, loosened, words_of
 from smp.cli.render import bar, bars, paint, plural, time_text
 from smp.errors import UserError
@@ -65,6 +65,8 @@ def _answer(call: Call, ask: Ask, words: str) -> None:
         data["left_out"] = [each._asdict() for each in hits.left_out]
     if hits.archived_not_searched:
         data["archived_not_searched"] = hits.archived_not_searched
+    if hits.shared_not_searched:
+        data["shared_not_searched"] = hits.shared_not_searched
     if hits.problems:
         data["problems"] = [each.to_dict() for each in hits.problems]
     call.answer(data, _told(call, hits, asked, ask, words))
@@ -85,6 +87,8 @@ def _told(call: Call, hits: Hits, asked: Asked, ask: Ask, words: str) -> Iterato
         yield from _nothing(call, asked, ask, words)
     if hits.archived_not_searched:
         yield paint("dim", f"{not_searched(hits.archived_not_searched)} Search them, too: --include-archived")
+    if hits.shared_not_searched:
+        yield paint("dim", shared_not_searched(hits.shared_not_searched))
 
 
 def _counts(by: str, counts: dict[str, int], columns: int | None) -> Iterator[str]:
