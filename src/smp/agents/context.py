@@ -43,12 +43,7 @@ def load() -> None:
 
         asking.load()
         with loading:
-            import smp.agents.gathering
-            import smp.agents.reach
-            import smp.agents.seen
-            import smp.agents.shared_files
-            import smp.agents.visibility
-            import smp.query.calendar  # noqa: F401
+            pass
         _loaded.append(True)
 
 
@@ -156,10 +151,10 @@ def _recalled(
     from smp.agents.fitting import count_tokens, fitted
     from smp.agents.gathering import Gathering
     from smp.agents.seen import SeenStore
-    from smp.agents.shared_files import all_shared
     from smp.agents.visibility import Viewer
     from smp.query.question import Question
     from smp.query.ranking import asks_by_meaning
+    from smp.store.shared_files import all_shared
 
     viewer = Viewer(wanted.agent)
     store = SeenStore(memory.store, viewer, strict=True)
