@@ -123,7 +123,7 @@ class Forget(Arguments):
     tags: list[str] = Field([])
     topic: str | None = None
     agent: str | None = None
-    time: str | None = Field(None, description=_TIME)
+    time: str | None = Field(None, description="as in recall")
     reason: str | None = None
     preview: bool = Field(False, description="Only show what would happen")
     limit: int = Field(20, ge=1, le=100)

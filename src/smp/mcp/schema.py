@@ -108,6 +108,8 @@ def _small(value: Any, shared: dict[str, Any], *, names: bool = False) -> Any:
     kinds = [each for each in value.get("anyOf", ()) if each != {"type": "null"}]
     if len(kinds) == 1:
         value = {**{name: each for name, each in value.items() if name != "anyOf"}, **kinds[0]}
+    if value.get("additionalProperties") is True:  # the default
+        value = {name: each for name, each in value.items() if name != "additionalProperties"}
     dropped = {"title"} | ({"default"} if value.get("default", 0) in (None, [], {}, False) else set())
     return {
         name: _small(each, shared, names=name in ("properties", "$defs"))
