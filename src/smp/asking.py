@@ -136,7 +136,7 @@ class Asking:
 
             hits = with_archived(store, question, policy, ask)
         if question.sessions is None:
-            from smp.agents.shared_files import all_shared
+            from smp.store.shared_files import all_shared
 
             hits.shared_not_searched = len(all_shared(store))
         return hits

@@ -11,6 +11,7 @@ Without a task it is what helps at the start of a session: where the last one st
 
 from __future__ import annotations
 
+from smp.agents import GLOBAL_SESSION
 from smp.errors import InvalidQuery
 from smp.loading import loading
 
@@ -43,12 +44,7 @@ def load() -> None:
 
         asking.load()
         with loading:
-            import smp.agents.gathering
-            import smp.agents.reach
-            import smp.agents.seen
-            import smp.agents.shared_files
-            import smp.agents.visibility
-            import smp.query.calendar  # noqa: F401
+            pass
         _loaded.append(True)
 
 
@@ -156,15 +152,15 @@ def _recalled(
     from smp.agents.fitting import count_tokens, fitted
     from smp.agents.gathering import Gathering
     from smp.agents.seen import SeenStore
-    from smp.agents.shared_files import all_shared
     from smp.agents.visibility import Viewer
     from smp.query.question import Question
     from smp.query.ranking import asks_by_meaning
+    from smp.store.shared_files import all_shared
 
     viewer = Viewer(wanted.agent)
     store = SeenStore(memory.store, viewer, strict=True)
     store.check_open()
-    shared = [record for record in all_shared(memory.store) if viewer.sees(record)]
+    shared = [record for record in all_shared(memory.store, GLOBAL_SESSION) if viewer.sees(record)]
 
     def look(finder: SeenFinder) -> tuple[str, list[Item], str | None]:
         gathering = Gathering(finder, wanted, shared)

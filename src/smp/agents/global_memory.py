@@ -75,7 +75,7 @@ class GlobalMemory:
 
     def _records(self, type: str) -> list[Any]:
         """Those of the session `global`, and those in files of the designs whose key it does not have."""
-        from smp.agents.shared_files import shared_records
+        from smp.store.shared_files import shared_records
 
         own = self.session.records(type) if self.exists else []
         keys = {(record.category, record.key) for record in own} if type == "preference" else set()

@@ -1,13 +1,13 @@
-"""Check the files of the designs that hold for all sessions (`smp.agents.shared_files`): each can be read."""
+"""Check the files of the designs that hold for all sessions (`smp.store.shared_files`): each can be read."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
-from smp.agents.shared_files import all_shared, unreadable
 from smp.health.check import Check
 from smp.health.report import WARNING, Finding, counted
+from smp.store.shared_files import all_shared, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

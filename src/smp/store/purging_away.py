@@ -99,7 +99,8 @@ def _pack(shelf: Shelf, copy: Copy, session: str) -> None:
 
 
 def _trash(copy: Copy) -> int:
-    return copy.files.view(lambda fold: sum(trail.deletion is not None for trail in fold.trails.values()))
+    number: int = copy.files.view(lambda fold: sum(trail.deletion is not None for trail in fold.trails.values()))
+    return number
 
 
 def _may_purge(config: Config) -> bool:

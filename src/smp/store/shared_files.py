@@ -13,7 +13,6 @@ import json
 import os
 from datetime import UTC, datetime
 
-from smp.agents import GLOBAL_SESSION
 from smp.errors import InvalidRecord, SMPError
 from smp.model import ids
 from smp.model.entry import PUT, Entry
@@ -54,11 +53,11 @@ def shared_records(store: FileStore, type: str, session: str) -> list[Record]:
     return found
 
 
-def all_shared(store: FileStore) -> list[Record]:
-    """All memories in these files; nothing is looked for if neither folder is there."""
+def all_shared(store: FileStore, session: str = "") -> list[Record]:
+    """All memories in these files, as those of a session; nothing is looked for if neither folder is there."""
     if not any(store.disk.is_folder(os.path.join(store.root, name)) for name in FOLDERS):
         return []
-    return [record for type in dict.fromkeys(FILES.values()) for record in shared_records(store, type, GLOBAL_SESSION)]
+    return [record for type in dict.fromkeys(FILES.values()) for record in shared_records(store, type, session)]
 
 
 def unreadable(store: FileStore) -> Iterator[tuple[str, str]]:
@@ -67,7 +66,7 @@ def unreadable(store: FileStore) -> Iterator[tuple[str, str]]:
         path = os.path.join(store.root, *name.split("/"))
         try:
             if store.disk.exists(path):
-                _records(store, path, name, kind, GLOBAL_SESSION)
+                _records(store, path, name, kind, "")
         except (OSError, SMPError, ValueError, TypeError, RecursionError) as error:
             yield name, str(error)
 
