@@ -11,6 +11,7 @@ Without a task it is what helps at the start of a session: where the last one st
 
 from __future__ import annotations
 
+from smp.agents import GLOBAL_SESSION
 from smp.errors import InvalidQuery
 from smp.loading import loading
 
@@ -159,7 +160,7 @@ def _recalled(
     viewer = Viewer(wanted.agent)
     store = SeenStore(memory.store, viewer, strict=True)
     store.check_open()
-    shared = [record for record in all_shared(memory.store) if viewer.sees(record)]
+    shared = [record for record in all_shared(memory.store, GLOBAL_SESSION) if viewer.sees(record)]
 
     def look(finder: SeenFinder) -> tuple[str, list[Item], str | None]:
         gathering = Gathering(finder, wanted, shared)

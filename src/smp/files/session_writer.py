@@ -192,7 +192,7 @@ class SessionWriter(PlanWriter):
     def _store(self, batch: Batch, parts: dict[str, bytes], admit: Admit) -> None:
         """Append to each file; if one of them fails, to none."""
         new_bytes = sum(map(len, parts.values()))
-        admit(self._notes.size, new_bytes)
+        batch.check_room(admit, self._notes.size, new_bytes)
         if batch.atomic and len(parts) > 1:
             self._store_by_journal(batch, parts)
             return

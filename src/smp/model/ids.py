@@ -12,7 +12,6 @@ from smp.errors import InvalidRecord
 
 LIMIT = 64
 STATE_PREFIX = "STATE-"
-GLOBAL_SESSION = "global"  # the session of what holds in all sessions, see `smp.agents.global_memory`
 _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 _LETTERS = str.maketrans("0123456789", "ghijklmnop")  # no quotes needed in YAML
 _DEVICES = frozenset(["con", "prn", "aux", "nul"] + [f"{name}{n}" for name in ("com", "lpt") for n in range(10)])

@@ -19,6 +19,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from smp.errors import SMPError
     from smp.model.entry import Entry
     from smp.model.fold import Fold
@@ -39,6 +41,9 @@ class Batch(Protocol):
 
     def resolve(self, ledger: Ledger) -> list[Entry]:
         """The entries to write, with ids and numbers from the ledger. May be called again with another ledger."""
+
+    def check_room(self, admit: Callable[[int, int], None], used_bytes: int, new_bytes: int) -> None:
+        """Raise if so many bytes more do not fit."""
 
 
 class SessionStore(Protocol):

@@ -24,6 +24,7 @@ from smp.uids import new_uid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from smp.errors import SMPError
@@ -131,6 +132,9 @@ class _PutBack:
         self.error: SMPError | None = None
         self.ids: list[str] = []
         self._item = item
+
+    def check_room(self, admit: Callable[[int, int], None], used_bytes: int, new_bytes: int) -> None:
+        admit(used_bytes, new_bytes)
 
     def resolve(self, ledger: Ledger) -> list[Entry]:
         entries = self._item.entries()

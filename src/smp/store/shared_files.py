@@ -53,13 +53,11 @@ def shared_records(store: FileStore, type: str, session: str) -> list[Record]:
     return found
 
 
-def all_shared(store: FileStore) -> list[Record]:
-    """All memories in these files; nothing is looked for if neither folder is there."""
+def all_shared(store: FileStore, session: str = "") -> list[Record]:
+    """All memories in these files, as those of a session; nothing is looked for if neither folder is there."""
     if not any(store.disk.is_folder(os.path.join(store.root, name)) for name in FOLDERS):
         return []
-    return [
-        record for type in dict.fromkeys(FILES.values()) for record in shared_records(store, type, ids.GLOBAL_SESSION)
-    ]
+    return [record for type in dict.fromkeys(FILES.values()) for record in shared_records(store, type, session)]
 
 
 def unreadable(store: FileStore) -> Iterator[tuple[str, str]]:
@@ -68,7 +66,7 @@ def unreadable(store: FileStore) -> Iterator[tuple[str, str]]:
         path = os.path.join(store.root, *name.split("/"))
         try:
             if store.disk.exists(path):
-                _records(store, path, name, kind, ids.GLOBAL_SESSION)
+                _records(store, path, name, kind, "")
         except (OSError, SMPError, ValueError, TypeError, RecursionError) as error:
             yield name, str(error)
 

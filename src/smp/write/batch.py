@@ -8,7 +8,7 @@ missing memory refuses the whole batch.
 from __future__ import annotations
 
 from smp.agents.fence import without_recalled
-from smp.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound, SessionCorrupt, SMPError
+from smp.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound, SessionCorrupt, SizeLimitExceeded, SMPError
 from smp.model import ids
 from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_revision
 from smp.model.fold import Trail
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 _FIXED_TYPES = ("conversation",)
 _REPLACING = ("agent_state", "preference")
+
+RESERVE_BYTES = 64 * 1024  # above the quota, for deletions
 
 
 class Wish:
@@ -313,6 +315,15 @@ class Batch:
         for wish in self.wishes:
             wish.record = work.record(wish.memory_id or wish.id)
         return work.entries
+
+    def check_room(self, admit: Callable[[int, int], None], used_bytes: int, new_bytes: int) -> None:
+        """Raise if it does not fit. Deleting and restoring may use a reserve above the quota: a full session can be cleared."""
+        try:
+            admit(used_bytes, new_bytes)
+        except SizeLimitExceeded as error:
+            largest = int(str(error.details["limit"])) + RESERVE_BYTES
+            if used_bytes + new_bytes > largest or not all(isinstance(wish, Delete) for wish in self.wishes):
+                raise
 
 
 class Work:

@@ -228,7 +228,8 @@ def run_erase(call: Call) -> int:
     scope, asked = _meant_for_good(call, criteria)
     meant: Receipt = scope.erase(**asked, preview=True)
     if options.preview or not meant.count:
-        call.answer(meant.to_dict(), [f"{plural(meant.count, 'memory')} would be erased: {', '.join(meant.ids)}"])
+        told = f"{plural(meant.count, 'memory')} would be erased: {', '.join(meant.ids)}"
+        call.answer(meant.to_dict(), [told if meant.count else "Nothing matches; nothing was erased."])
         return 0
     if not options.yes and (options.json or not _is_person()):
         raise UserError(f"This erases {plural(meant.count, 'memory')} for good. Say --yes if that is meant.")
