@@ -138,9 +138,7 @@ class Asking:
 
             hits = with_archived(store, question, policy, ask)
         if question.sessions is None:
-            from smp.store.shared_files import all_shared
-
-            hits.shared_not_searched = len(all_shared(store))
+            hits.shared_not_searched = store.shared_count()
         return hits
 
     def _policy(self) -> Any:

@@ -145,6 +145,7 @@ class SeenStore:
 
     def __init__(self, store: FileStore, viewer: Viewer, *, strict: bool = False) -> None:
         self._store = store
+        self._viewer = viewer
         self.indexer = _SeenIndexer(store, viewer, strict)
 
     def check_open(self) -> None:
@@ -152,6 +153,9 @@ class SeenStore:
 
     def archived_count(self) -> int:
         return self._store.archived_count()
+
+    def shared_count(self) -> int:
+        return self._store.shared_count(self._viewer.sees)
 
     @property
     def access(self) -> AccessLog:

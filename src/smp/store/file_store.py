@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from smp.files.layouts.layout import Layout
     from smp.files.system import System
     from smp.files.user_state import UserState
+    from smp.model.record import Record
     from smp.model.session_info import SessionInfo
     from smp.privacy.audit import Audit
     from smp.store.indexer import Indexer
@@ -127,6 +128,12 @@ class FileStore:
 
             self._archives_seen = (look, len(Shelf(self).archived_names()))
         return self._archives_seen[1]
+
+    def shared_count(self, sees: Callable[[Record], bool] | None = None) -> int:
+        """How many memories are in files of the designs for all sessions."""
+        from smp.store.shared_files import all_shared
+
+        return sum(1 for record in all_shared(self) if sees is None or sees(record))
 
     def session(self, session: str) -> FileSession:
         self.check_open()
