@@ -399,6 +399,8 @@ LIMITED = """
 import json, os, resource, sys
 import smp
 from smp.errors import SMPError
+from smp.files import retrying
+retrying.PAUSES_SECONDS = (0.0, 0.0, 0.0)
 memory = smp.open(sys.argv[1], config={"durability": "os"})
 sessions = [memory.session(f"s{n}") for n in range(6)]
 done, refused = [], 0
