@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import smp
+from smp.store import shared_files
 
 
 def smp_command(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -83,3 +84,21 @@ def test_private_memory_in_a_file_for_all_sessions_is_its_authors(tmp_path: Path
     with smp.open(tmp_path) as memory:
         assert "Totals differ" not in str(memory.context("architect"))
         assert "Totals differ" in str(memory.context("veritas"))
+
+
+def test_query_reads_the_files_for_all_sessions_again_only_when_they_changed(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with smp.open(root) as memory:
+        before = memory.query("totals").shared_not_searched
+        reads: list[str] = []
+        original = shared_files._records
+        monkeypatch.setattr(shared_files, "_records", lambda *given: reads.append(given[2]) or original(*given))
+        assert memory.query("totals").shared_not_searched == before
+        assert reads == []
+        name = "learned-patterns.yaml" if (root / "global").exists() else "agent-knowledge.json"
+        (path,) = root.glob(f"*/{name}")
+        more = 'patterns:\n  - "Totals differ"\n  - "Carts expire"\n'
+        path.write_text(more if name.endswith(".yaml") else '["Totals differ", "Carts expire"]')
+        assert memory.query("totals").shared_not_searched == before + 1
+        assert reads

@@ -84,6 +84,7 @@ class FileStore:
         self.closed = False
         self._config_seen: list[int] = []
         self._archives_seen: tuple[object, int] = (None, 0)
+        self._shared_seen: tuple[object, list[Record]] = (None, [])
         self.marks = Marks(system, os.path.join(root, PRIVATE))
         self.state = state or state_of(root, self.disk)
         self.access = AccessLog(self.state)
@@ -130,10 +131,16 @@ class FileStore:
         return self._archives_seen[1]
 
     def shared_count(self, sees: Callable[[Record], bool] | None = None) -> int:
-        """How many memories are in files of the designs for all sessions."""
-        from smp.store.shared_files import all_shared
+        """How many memories are in files of the designs for all sessions. Read again only when a file has changed."""
+        from smp.store.shared_files import FILES, FOLDERS, all_shared
 
-        return sum(1 for record in all_shared(self) if sees is None or sees(record))
+        if not any(self.disk.is_folder(os.path.join(self.root, name)) for name in FOLDERS):
+            return 0
+        found = [self.disk.stat(os.path.join(self.root, *name.split("/"))) for name in FILES]
+        look = [identity(state) if state is not None else None for state in found]
+        if look != self._shared_seen[0]:
+            self._shared_seen = (look, all_shared(self))
+        return sum(1 for record in self._shared_seen[1] if sees is None or sees(record))
 
     def session(self, session: str) -> FileSession:
         self.check_open()
