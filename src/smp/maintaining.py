@@ -13,7 +13,8 @@
 
 Guarantees: nothing that changes files by the calendar happens after the clock jumped (`lifecycle.clock`); the report says
 so. A task that fails does not keep the others from running. `dry_run` says what would be done and does nothing.
-When a task ran last is in `.smp/maintenance.json`; if it is lost, everything is due, which does no harm.
+When a task ran last is in `.smp/maintenance.json`; if it is lost, `smp maintain` runs everything, and opening the
+store begins all periods anew.
 """
 
 from __future__ import annotations
@@ -135,6 +136,9 @@ def maintain_what_is_cheap(memory: Memory) -> None:
     try:
         last = _last_runs(memory.store)
         now = memory.now()
+        if not last:  # a new store, or a clone: to archive its old sessions at first sight would surprise
+            _note_runs(memory.store, dict.fromkeys(CHEAP, now))
+            return
         names = [name for name in CHEAP if _is_due(last.get(name), now, EVERY[name])]
         _note_runs(memory.store, last)  # others that open it now need not do the same
         maintain(memory, now, names, seconds=_AT_ONCE_SECONDS)
