@@ -74,7 +74,7 @@ def contexts(plan: Plan) -> Iterator[Row]:
 
 _FIRST = """\
 import smp
-context = smp.open({root!r}).context({agent!r}, "which connection is closed when the timeout expires", session={session!r})
+context = smp_memory.open({root!r}).context({agent!r}, "which connection is closed when the timeout expires", session={session!r})
 if not 0 < context.tokens <= 1500: raise SystemExit("no context")
 """
 

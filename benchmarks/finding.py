@@ -108,7 +108,7 @@ class Bare:
         self._writer = self._index.writer(heap_size=64_000_000, num_threads=1)
 
     def add(self, text: str) -> None:
-        from smp.index.words import joined_terms
+        from smp_memory.index.tokens import joined_terms
 
         document = self._tantivy.Document()
         document.add_text("text", joined_terms(text))
@@ -122,7 +122,7 @@ class Bare:
         self._searcher = self._index.searcher()
 
     def search(self, question: str) -> list[tuple[float, bytes]]:
-        from smp.index.words import parse
+        from smp_memory.index.tokens import parse
 
         query, occur = self._tantivy.Query, self._tantivy.Occur
         words = [(occur.Should, query.term_query(self._index.schema, "text", word)) for word in parse(question).words]
@@ -240,7 +240,7 @@ def newest(plan: Plan) -> Iterator[Row]:
 
 _WRITER = """\
 import sys, smp
-session = smp.open({root!r}, config={{"storage": {{"max_session_size_mb": 4096}}}}).session("session-0000")
+session = smp_memory.open({root!r}, config={{"storage": {{"max_session_size_mb": 4096}}}}).session("session-0000")
 for line in sys.stdin:
     session.add_decision(line.strip()); print("done", flush=True)
 """
@@ -310,7 +310,7 @@ def building(plan: Plan) -> Iterator[Row]:
 
 _FIRST = """\
 import smp
-hits = smp.open({root!r}).query("which connection is closed when the timeout expires")
+hits = smp_memory.open({root!r}).query("which connection is closed when the timeout expires")
 if len(hits) != 20: raise SystemExit("not 20 hits")
 """
 

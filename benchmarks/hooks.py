@@ -23,7 +23,7 @@ import reading
 from finding import Texts
 from measure import Row, Target, alternate, progress
 
-import smp
+import smp_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from measure import Sides
     from run import Plan
 
-_HOOK = "import sys; from smp.cli.main import main; sys.exit(main(['hook']))"
+_HOOK = "import sys; from smp_memory.cli.main import main; sys.exit(main(['hook']))"
 _MOST_TIMES_PYTHON = 6.0
 _MEMORIES, _SESSIONS = 100_000, 10
 
@@ -41,7 +41,7 @@ def fill(root: str, memories: int) -> None:
     """A store with so many memories, and an index that knows them."""
     texts = Texts()
     settings = {"durability": "os", "privacy": {"redaction": {"enabled": False}}, "storage": {"max_session_size_mb": 1000}}  # fmt: skip
-    with smp.open(root, config=settings) as memory:
+    with smp_memory.open(root, config=settings) as memory:
         for number in range(_SESSIONS):
             session = memory.create_session(f"session-2026-01-{number + 1:02d}")
             session.add_many([texts.memory() for _ in range(memories // _SESSIONS)])
@@ -55,7 +55,7 @@ class Host:
         self._environment = children.environment
         self._project = project
         self._root = root
-        self._memory = smp.open(root)
+        self._memory = smp_memory.open(root)
         self._count = self.prompts = self.answered = 0
         self.cpu: dict[str, list[float]] = {}
         self._questions = Texts().questions(500)
@@ -86,7 +86,7 @@ class Host:
         """Until the event is in its note, which is the last that is written, and in the index."""
         if payload is None:
             return
-        from smp.hooks.note import read
+        from smp_memory.integrations.hooks.session_state import read
 
         deadline = time.monotonic() + 30
         field = {"UserPromptSubmit": "prompted", "Stop": "replied"}.get(str(payload["hook_event_name"]), "since")

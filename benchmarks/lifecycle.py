@@ -19,8 +19,8 @@ from statistics import median
 import sample_data
 from measure import MILLISECONDS, Row, Target, alternate, each, progress, whole
 
-import smp
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.testing import FrozenClock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,14 +45,14 @@ _ALL = 1 << 40
 # -- stores
 
 
-def _opened(root: str, clock: FrozenClock | None = None, **config: Any) -> smp.Memory:
-    return smp.open(root, clock=clock, config={**_CONFIG, **config})
+def _opened(root: str, clock: FrozenClock | None = None, **config: Any) -> smp_memory.Memory:
+    return smp_memory.open(root, clock=clock, config={**_CONFIG, **config})
 
 
 def _filled(plan: Plan, layout: str, memories: int = 0) -> str:
     """A store with one session of 10 MB and, if asked for, so many memories in all; it has an index."""
     root, chance = plan.folder(f"forgetting-{layout}"), random.Random(4)
-    with smp.open(root, layout=layout, config={**_CONFIG, "durability": "os"}) as memory:
+    with smp_memory.open(root, layout=layout, config={**_CONFIG, "durability": "os"}) as memory:
         session = memory.create_session(SESSION)
         count = size = 0
         while size < plan.size(_BYTES):
@@ -193,7 +193,7 @@ def deleting(plan: Plan) -> Iterator[Row]:
         progress(layout)
         root, chance = plan.folder(f"deleting-{layout}"), random.Random(5)
         count, rounds = plan.each_round(20), plan.count(20, 3)
-        with smp.open(root, layout=layout, config=_CONFIG) as memory:
+        with smp_memory.open(root, layout=layout, config=_CONFIG) as memory:
             session = memory.create_session("s")
             records = session.add_many(
                 [("decision", sample_data.decision(chance)) for _ in range(count * (rounds + 1))]
@@ -283,7 +283,7 @@ def maintenance(plan: Plan) -> Iterator[Row]:
         root, count = plan.folder(f"many-{layout}"), plan.count(1000, 50)
         clock = FrozenClock(datetime.now(UTC))
         seconds, raw = [], []
-        with smp.open(root, layout=layout, clock=clock, config={**_CONFIG, "durability": "os"}) as memory:
+        with smp_memory.open(root, layout=layout, clock=clock, config={**_CONFIG, "durability": "os"}) as memory:
             for number in range(count):
                 memory.create_session(f"s{number}").add_decision(f"Decision {number} about tokens")
             memory.query("warm up", limit=1)

@@ -7,14 +7,14 @@ import platform
 import subprocess
 from datetime import UTC, datetime
 
-import smp
+import smp_memory
 
 
 def describe(folder: str) -> dict[str, str]:
     kind, device = file_system(folder)
     return {
         "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        "smp": f"{smp.__version__}{_revision()}",
+        "smp": f"{smp_memory.__version__}{_revision()}",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "processor": f"{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} cores, {_processor()}",
         "memory": _memory(),

@@ -23,7 +23,7 @@ import sample_data
 from finding import Texts
 from measure import MILLISECONDS, Row, Target, alternate, each, progress, whole
 
-import smp
+import smp_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Client:
 
 
 def _server(root: str, *options: str) -> list[str]:
-    script = "import sys; from smp.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    script = "import sys; from smp_memory.cli.main import main; sys.exit(main(sys.argv[1:]))"
     return [sys.executable, "-c", script, "mcp", "--root", root, *options]
 
 
@@ -102,7 +102,7 @@ def fill(root: str, memories: int) -> None:
 def _calls(children: reading.Children, root: str, rounds: int, count: int) -> Sides:
     questions = Texts().questions(count)
     client = Client(_server(root), children.environment)
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         sides = alternate(
             {
                 "recall": lambda: each(lambda text: client.call("recall", query=text, session="*"), questions),

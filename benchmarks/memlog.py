@@ -19,7 +19,7 @@ _WITHIN = """
 import contextlib, importlib.util, io, sys
 which, path, who, count = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 if which == "smp":
-    from smp.cli.main import main
+    from smp_memory.cli.main import main
     run = lambda words: main(["memlog", *words])
 else:
     spec = importlib.util.spec_from_file_location("memlog", which)
@@ -52,7 +52,10 @@ def main() -> None:
             print(f"{name:14} asked {asked}, acknowledged {said}, in the file {kept}, {asked / seconds:,.0f} a second")
     for name, words in (
         ("BMAD's script", [sys.executable, os.path.abspath(options.script)]),
-        ("smp memlog", [sys.executable, "-c", "import sys; from smp.cli.main import main; sys.exit(main())", "memlog"]),
+        (
+            "smp memlog",
+            [sys.executable, "-c", "import sys; from smp_memory.cli.main import main; sys.exit(main())", "memlog"],
+        ),
     ):
         print(f"{name:14} a new process for one entry: {one_call(words) * 1000:.0f} ms (the best of 15)")
 

@@ -14,7 +14,7 @@ import sample_data
 from measure import MILLISECONDS, Row, Target, alternate, progress, whole
 from sample_data import LAYOUTS, SESSION
 
-import smp
+import smp_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _LAST_TURNS = """\
 import smp
-turns = smp.open({root!r}).session({session!r}).records("conversation", last=20)
+turns = smp_memory.open({root!r}).session({session!r}).records("conversation", last=20)
 if len(turns) != 20 or not turns[-1].content: raise SystemExit("not 20 turns")
 """
 
@@ -32,7 +32,7 @@ _READ_ALL = """\
 import time
 start = time.perf_counter()
 import smp
-session = smp.open({root!r}).session({session!r})
+session = smp_memory.open({root!r}).session({session!r})
 opened = time.perf_counter()
 report = session.validate()
 validated = time.perf_counter()
@@ -51,14 +51,14 @@ with open({path!r}, encoding="utf-8") as file:
 print(time.perf_counter() - start)
 """
 
-_COMMAND = "import sys; from smp.cli.main import main; sys.exit(main({words!r}))"
+_COMMAND = "import sys; from smp_memory.cli.main import main; sys.exit(main({words!r}))"
 
 
 class Children:
     """Python processes that find compiled bytecode, as those of an installed package do, whatever the environment says."""
 
     def __init__(self, plan: Plan) -> None:
-        package = os.path.dirname(os.path.abspath(smp.__file__))
+        package = os.path.dirname(os.path.abspath(smp_memory.__file__))
         cache = plan.folder("bytecode")
         self.environment = {
             name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SMP_"))
@@ -101,7 +101,7 @@ def commands(plan: Plan) -> Iterator[Row]:
     progress("start of the command line")
     small, large = plan.filled("jsonl", 100_000), plan.filled("jsonl", plan.size(10_000_000))
     indexed = plan.filled("jsonl", plan.size(10_100_000))  # another one: `note` must not find an index
-    with smp.open(indexed) as memory:
+    with smp_memory.open(indexed) as memory:
         memory.query("warm up", limit=1)
     words = {
         "smp --help": ["--help"],
@@ -154,7 +154,7 @@ def read_all(plan: Plan) -> Iterator[Row]:
 def _raw_copy(root: str) -> str:
     """The same memories, one JSON object per line and nothing else."""
     path = root + "-raw-probe.jsonl"
-    with smp.open(root) as memory, open(path, "w", encoding="utf-8") as file:
+    with smp_memory.open(root) as memory, open(path, "w", encoding="utf-8") as file:
         for record in memory.session(SESSION).records():
             file.write(json.dumps(record.to_dict(), ensure_ascii=False) + "\n")
     return path

@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import sample_data
 
-from smp.privacy.redact import GROUPS, Redactor, _small
+from smp_memory.privacy.redaction import GROUPS, Redactor, _small
 from tests.privacy_hostile import GENERATORS, every_rule
 from tests.privacy_samples import hard_negatives, hard_positives, negatives, positives
 from tests.redaction_set import harmless, secrets

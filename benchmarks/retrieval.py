@@ -22,8 +22,8 @@ import time
 from datetime import datetime, timedelta
 from statistics import mean
 
-import smp
-from smp.index import meaning
+import smp_memory
+from smp_memory.index import embeddings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def figures(ranked: list[Any], gold: set[Any]) -> dict[str, float]:
 
 def answers(conversation: Conversation, options: dict[str, Any], layout: str, semantic: str) -> Iterator[Answer]:
     with tempfile.TemporaryDirectory(prefix="smp-retrieval-") as folder:
-        memory = smp.open(folder, layout=layout, config={"durability": "os", "search": {"semantic": semantic}})
+        memory = smp_memory.open(folder, layout=layout, config={"durability": "os", "search": {"semantic": semantic}})
         places = _write(memory, conversation)
         memory.query("what is all this about", limit=1, track_access=False)  # index and model are there now
         for question in conversation.questions:
@@ -240,7 +240,7 @@ def main(words: list[str]) -> int:
     if folder is None:
         print("Retrieval is not measured: no data. Name the folder of locomo-dev.json by --data or SMP_BENCH_DATA.")
         return 0
-    ways = ["auto"] if given.semantic == "auto" and meaning.available() else ["off"]
+    ways = ["auto"] if given.semantic == "auto" and embeddings.available() else ["off"]
     if given.markdown and ways == ["auto"]:
         ways.insert(0, "off")  # a page has both
     lines, wrong = [], []

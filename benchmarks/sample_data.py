@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 
-import smp
+import smp_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,13 +94,13 @@ def take(source: Iterator[Any], count: int) -> list[Any]:
     return [next(source) for _ in range(count)]
 
 
-def open_store(root: str, layout: str, durability: str = "always") -> smp.Memory:
+def open_store(root: str, layout: str, durability: str = "always") -> smp_memory.Memory:
     settings = {
         "durability": durability,
         "storage": {"max_session_size_mb": 4096},
         "concurrency": {"lock_timeout_ms": 60_000},
     }
-    return smp.open(root, layout=layout, config=settings)
+    return smp_memory.open(root, layout=layout, config=settings)
 
 
 def new_session(root: str, layout: str, durability: str = "always") -> Any:

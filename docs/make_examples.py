@@ -20,17 +20,17 @@ from unittest import mock
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "src"))  # the code beside these docs, installed or not
 
-import smp  # noqa: E402
-from smp import errors  # noqa: E402
-from smp.agents import fence  # noqa: E402
-from smp.config import SETTINGS  # noqa: E402
-from smp.files.disk import Disk  # noqa: E402
-from smp.files.layouts import NAMES, layout_named  # noqa: E402
-from smp.files.memory_system import MemorySystem  # noqa: E402
-from smp.model.entry import PUT, Entry  # noqa: E402
-from smp.model.types import COMMON_FIELDS, KINDS  # noqa: E402
-from smp.store.overview_files import FILES, FOLDER, write_overviews  # noqa: E402
-from smp.testing import fixed_uids  # noqa: E402
+import smp_memory  # noqa: E402
+from smp_memory import errors  # noqa: E402
+from smp_memory.config import SETTINGS  # noqa: E402
+from smp_memory.files.disk import Disk  # noqa: E402
+from smp_memory.files.layouts import NAMES, layout_named  # noqa: E402
+from smp_memory.files.memory_system import MemorySystem  # noqa: E402
+from smp_memory.model.entry import PUT, Entry  # noqa: E402
+from smp_memory.model.types import COMMON_FIELDS, KINDS  # noqa: E402
+from smp_memory.privacy import fence  # noqa: E402
+from smp_memory.store.overview_files import FILES, FOLDER, write_overviews  # noqa: E402
+from smp_memory.testing import fixed_uids  # noqa: E402
 
 DOCUMENTS = ("README.md", "docs/FORMAT.md", "docs/api.md", "docs/agents.md", "docs/health.md")
 SESSION = "checkout-review"
@@ -50,10 +50,10 @@ class Clock:
         self.now += timedelta(seconds=seconds)
 
 
-def tell(layout: str) -> tuple[MemorySystem, smp.Memory]:
+def tell(layout: str) -> tuple[MemorySystem, smp_memory.Memory]:
     """One small session, the same in every layout."""
     clock, system = Clock(), MemorySystem()
-    memory = smp.open(":memory:", layout=layout, clock=clock, system=system)
+    memory = smp_memory.open(":memory:", layout=layout, clock=clock, system=system)
     session = memory.create_session(
         SESSION, user="ada", agents=["architect", "veritas"], project="shop", tags=["checkout"], phase="review"
     )
@@ -63,7 +63,7 @@ def tell(layout: str) -> tuple[MemorySystem, smp.Memory]:
     return system, memory
 
 
-def _steps(session: smp.SessionMemory) -> list[Callable[[], Any]]:
+def _steps(session: smp_memory.SessionMemory) -> list[Callable[[], Any]]:
     return [
         lambda: session.add_turn("user", "How do customers log in?"),
         lambda: session.add_turn(
@@ -89,7 +89,7 @@ def _steps(session: smp.SessionMemory) -> list[Callable[[], Any]]:
     ]
 
 
-def _in_one_transaction(session: smp.SessionMemory) -> None:
+def _in_one_transaction(session: smp_memory.SessionMemory) -> None:
     with session.transaction() as transaction:
         decision = transaction.add_decision("Five attempts a minute", author="architect")
         transaction.relate(decision, "FIND-0001", "resolves", by="architect")
@@ -272,12 +272,12 @@ def _columns(name: Callable[[str], str]) -> str:
 
 def health() -> str:
     """What `smp doctor` says of the example store after some accidents."""
-    from smp.agents.fence import fence
-    from smp.cli.commands.doctor import lines
-    from smp.cli.render import Screen
+    from smp_memory.cli.commands.checks import lines
+    from smp_memory.cli.render import Screen
+    from smp_memory.privacy.fence import fence
 
     clock = Clock()
-    with smp.open(":memory:", clock=clock, config={"privacy": {"redaction": {"enabled": False}}}) as careless:
+    with smp_memory.open(":memory:", clock=clock, config={"privacy": {"redaction": {"enabled": False}}}) as careless:
         session = careless.create_session(SESSION, project="shop")
         for step in _steps(session)[:5]:
             step()
@@ -291,7 +291,7 @@ def health() -> str:
         Disk(system).write_new(path, f"{with_fence}\n{{half a line\n".encode())
         system.chmod(path, 0o644)
         clock.pass_seconds(120 * 86400)
-        with smp.open(":memory:", clock=clock, system=system) as memory:
+        with smp_memory.open(":memory:", clock=clock, system=system) as memory:
             shown = io.StringIO()
             screen = Screen(shown)
             for line in lines(memory.doctor(), 116):

@@ -28,13 +28,13 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def words_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same answers whether smp[semantic] is installed or not; the tests of meaning ask for it."""
-    monkeypatch.setattr("smp.index.meaning.available", lambda: False)
+    monkeypatch.setattr("smp_memory.index.embeddings.available", lambda: False)
 
 
 @pytest.fixture(autouse=True)
 def no_pauses_between_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Failing reads are repeated as always, but at once."""
-    monkeypatch.setattr("smp.files.retrying.PAUSES_SECONDS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr("smp_memory.files.retry.PAUSES_SECONDS", (0.0, 0.0, 0.0))
 
 
 # Bugs that are known and not fixed yet: a pattern of test ids, and what is wrong. A test that begins to pass is

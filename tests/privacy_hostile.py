@@ -5,15 +5,15 @@ from __future__ import annotations
 from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
-from smp.privacy.assignments import TRIGGERS
-from smp.privacy.numbers import NUMBERS
-from smp.privacy.redact import Redactor
-from smp.privacy.rules import RULES
+from smp_memory.privacy.key_value_rules import TRIGGERS
+from smp_memory.privacy.number_rules import NUMBERS
+from smp_memory.privacy.redaction import Redactor
+from smp_memory.privacy.rules import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from smp.privacy.patterns import Rule
+    from smp_memory.privacy.token_rules import Rule
 
 
 def again(piece: str) -> Callable[[int], str]:

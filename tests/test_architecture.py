@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-import smp
-import smp.errors
+import smp_memory
+import smp_memory.errors
 
-SOURCE = Path(smp.__file__).parent
+SOURCE = Path(smp_memory.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 TOUCH_BYTES = {
     "files/disk.py",
@@ -107,11 +107,11 @@ def test_no_path_of_a_machine_stands_in_the_source(path: Path) -> None:
 
 
 def test_every_error_is_drawn_in_the_docstring_with_its_code() -> None:
-    drawing = smp.errors.__doc__ or ""
+    drawing = smp_memory.errors.__doc__ or ""
     codes: dict[str, str] = {}
     exits: dict[int, str] = {}
-    for name, kind in inspect.getmembers(smp.errors, inspect.isclass):
-        if not issubclass(kind, smp.errors.SMPError):
+    for name, kind in inspect.getmembers(smp_memory.errors, inspect.isclass):
+        if not issubclass(kind, smp_memory.errors.SMPError):
             continue
         assert re.search(rf"\b{name}\b", drawing), f"{name} is not drawn"
         own = "code" in vars(kind)
@@ -121,7 +121,7 @@ def test_every_error_is_drawn_in_the_docstring_with_its_code() -> None:
         codes[kind.code], exits[kind.exit_code] = name, name
         if not any(
             issubclass(other, kind) and other is not kind
-            for other in vars(smp.errors).values()
+            for other in vars(smp_memory.errors).values()
             if inspect.isclass(other)
         ):
             assert kind.code in drawing, f"{kind.code} is not in the drawing"
@@ -130,15 +130,15 @@ def test_every_error_is_drawn_in_the_docstring_with_its_code() -> None:
 
 
 def test_public_names_can_be_imported() -> None:
-    for name in smp.__all__:
-        assert getattr(smp, name) is not None
+    for name in smp_memory.__all__:
+        assert getattr(smp_memory, name) is not None
     for module in (
-        "smp.testing",
-        "smp.config",
-        "smp.errors",
-        "smp.contract",
-        "smp.store.port",
-        "smp.files.layouts.layout",
+        "smp_memory.testing",
+        "smp_memory.config",
+        "smp_memory.errors",
+        "smp_memory.testing.contract",
+        "smp_memory.store.port",
+        "smp_memory.files.layouts.layout",
     ):
         found = importlib.import_module(module)
         for name in getattr(found, "__all__", ()):

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp import config, errors
-from smp.cli.commands import COMMANDS
-from smp.files.layouts import NAMES
-from smp.session import Snapshot
+import smp_memory
+from smp_memory import config, errors
+from smp_memory.cli.commands import COMMANDS
+from smp_memory.files.layouts import NAMES
+from smp_memory.session import Snapshot
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -79,7 +79,7 @@ def test_the_examples_of_the_api_run() -> None:
     first, second = blocks("docs/api.md", "python")
     names: dict[str, Any] = {}
     exec(first, names)
-    names["session"] = smp.open(":memory:").create_session()
+    names["session"] = smp_memory.open(":memory:").create_session()
     names["session"].add_finding("Login has no rate limit")
     exec(second, names)
     assert names["session"].get("FIND-0001").status == "resolved"
@@ -88,8 +88,8 @@ def test_the_examples_of_the_api_run() -> None:
 @pytest.mark.parametrize("name", ["howto", "finding", "agents", "privacy", "health"])
 def test_the_examples_of_the_guides_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    memory = smp.open(":memory:")
-    names: dict[str, Any] = {"smp": smp, "memory": memory, "session": memory.create_session("checkout")}
+    memory = smp_memory.open(":memory:")
+    names: dict[str, Any] = {"smp": smp_memory, "memory": memory, "session": memory.create_session("checkout")}
     for code in blocks(f"docs/{name}.md", "python"):
         exec(code, names)
 
@@ -115,7 +115,7 @@ def test_the_package_that_mcp_needs_is_named_as_the_extra_has_it() -> None:
     import shlex
     import tomllib
 
-    from smp.cli.commands.mcp import HOW_TO_INSTALL
+    from smp_memory.cli.commands.mcp import HOW_TO_INSTALL
 
     extras = tomllib.loads(text("pyproject.toml"))["project"]["optional-dependencies"]
     assert shlex.split(HOW_TO_INSTALL) == ["pip", "install", *extras["mcp"]]
@@ -141,7 +141,7 @@ def empty_store(tmp_path: Path) -> Path:
 def run_commands(text_of_commands: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     import shlex
 
-    from smp.cli.main import main
+    from smp_memory.cli.main import main
 
     monkeypatch.chdir(folder)
     return [main(shlex.split(line)[1:]) for line in text_of_commands.strip().splitlines()]
@@ -192,24 +192,26 @@ def test_every_command_is_explained(name: str) -> None:
 
 
 def test_every_operator_and_part_of_a_query_is_explained() -> None:
-    from smp.query.question import Question
-    from smp.query.where import OPERATORS
+    from smp_memory.search.filters import OPERATORS
+    from smp_memory.search.query import Query
 
     known = set(re.findall(r"`(\w+)`", text("docs/finding.md")))
     assert sorted(set(OPERATORS) - known) == []
-    assert sorted(set(Question.__slots__) - known - {"now", "topics"}) == []  # told as at, topic
+    assert sorted(set(Query.__slots__) - known - {"now", "topics"}) == []  # told as at, topic
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_explained(name: str) -> None:
-    from smp.cli.arguments import parser_of
+    from smp_memory.cli.arguments import parser_of
 
     known = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text("docs/cli.md")))
     options = {option for action in parser_of(name)[0]._actions for option in action.option_strings if option[1] == "-"}
     assert sorted(options - known - {"--help"}) == []
 
 
-@pytest.mark.parametrize("kind", [smp.Memory, smp.SessionMemory, smp.Transaction, smp.Record, Snapshot])
+@pytest.mark.parametrize(
+    "kind", [smp_memory.Memory, smp_memory.SessionMemory, smp_memory.Transaction, smp_memory.Record, Snapshot]
+)
 def test_every_public_name_is_in_the_api(kind: type) -> None:
     known = set(re.findall(r"[`.(\s]([a-z_]+)\b", text("docs/api.md")))
     public = {name for each in kind.__mro__[:-1] for name in vars(each) if not name.startswith("_")}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from smp.files.disk import Disk
-from smp.files.system import RealSystem
-from smp.files.user_state import UserState, state_of
+from smp_memory.files.disk import Disk
+from smp_memory.files.system import RealSystem
+from smp_memory.files.user_state import UserState, state_of
 
 
 def user_state(root: str | os.PathLike[str]) -> UserState:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import smp
-from smp.files.layouts import layout_named
+import smp_memory
+from smp_memory.files.layouts import layout_named
 
 SESSION = "s1"
 _NOT_MEMORIES = ("config.json", "manifest.json", "metadata.json", "metadata.yaml")
@@ -51,13 +51,13 @@ def _header(layout_name: str, root: Path, name: str) -> bytes:
     return layout.codec_of(inner).header(layout.title_of(inner, SESSION))
 
 
-def opened(root: Path) -> smp.SessionMemory:
-    return smp.open(root).session(SESSION)
+def opened(root: Path) -> smp_memory.SessionMemory:
+    return smp_memory.open(root).session(SESSION)
 
 
-def said(record: smp.Record) -> str:
+def said(record: smp_memory.Record) -> str:
     return str(record.text)
 
 
-def serious(session: smp.SessionMemory) -> list[str]:
+def serious(session: smp_memory.SessionMemory) -> list[str]:
     return [str(each) for each in session.validate().problems if each.severity != "note"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import smp
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.testing import FrozenClock
 
 FOLDERS = {"jsonl": "sessions/s1", "markdown": "active/s1", "single": "", "log": "sessions/s1"}
 DECISIONS = {"jsonl": "decisions.jsonl", "markdown": "decisions.yaml", "single": "s1.jsonl", "log": "memory.jsonl"}
@@ -21,9 +21,9 @@ def turns_file(root: Path, layout: str) -> Path:
     return root / FOLDERS[layout] / TURNS[layout]
 
 
-def filled(root: Path, layout: str) -> smp.SessionMemory:
+def filled(root: Path, layout: str) -> smp_memory.SessionMemory:
     """A session with three decisions, in a file where nothing else follows them."""
-    memory = smp.open(root, layout=layout, clock=FrozenClock())
+    memory = smp_memory.open(root, layout=layout, clock=FrozenClock())
     session = memory.create_session("s1", user="ada", project="shop")
     session.add_turn("user", "First words")
     for text in ("Use OAuth", "Use Postgres", "Use Python"):
@@ -32,8 +32,8 @@ def filled(root: Path, layout: str) -> smp.SessionMemory:
     return opened(root)
 
 
-def opened(root: Path) -> smp.SessionMemory:
-    return smp.open(root, clock=FrozenClock()).session("s1")
+def opened(root: Path) -> smp_memory.SessionMemory:
+    return smp_memory.open(root, clock=FrozenClock()).session("s1")
 
 
 def blocks(layout: str, text: str) -> list[str]:
@@ -76,5 +76,5 @@ def visible(root: Path) -> dict[str, bytes]:
     }
 
 
-def texts(session: smp.SessionMemory) -> list[str]:
+def texts(session: smp_memory.SessionMemory) -> list[str]:
     return [record.decision for record in session.records("decision")]

@@ -7,24 +7,24 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.agents.fence import closing, find
-from smp.errors import MemoryNotFound, NotAllowed
-from smp.files.layouts import NAMES
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.errors import MemoryNotFound, NotAllowed
+from smp_memory.files.layouts import NAMES
+from smp_memory.privacy.fence import closing, find
+from smp_memory.testing import FrozenClock
 
 PLACES = [(layout, place) for layout in NAMES for place in ("disk", "memory")]
 
 
 @pytest.fixture(params=PLACES, ids="-".join)
-def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[smp.Memory]:
+def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[smp_memory.Memory]:
     layout, place = request.param
     where = ":memory:" if place == "memory" else str(tmp_path / "store")
-    with smp.open(where, layout=layout, clock=FrozenClock(), config={"durability": "os"}) as memory:
+    with smp_memory.open(where, layout=layout, clock=FrozenClock(), config={"durability": "os"}) as memory:
         yield memory
 
 
-def test_a_context_holds_what_matters(memory: smp.Memory) -> None:
+def test_a_context_holds_what_matters(memory: smp_memory.Memory) -> None:
     before = memory.create_session("before", user="ada")
     before.add_decision("Use PostgreSQL for orders", rationale="ACID:\n\n## not a heading", author="architect")
     session = memory.create_session("now", user="ada")
@@ -47,7 +47,7 @@ def test_a_context_holds_what_matters(memory: smp.Memory) -> None:
     assert context.tokens <= 400
 
 
-def test_agents_are_kept_apart(memory: smp.Memory) -> None:
+def test_agents_are_kept_apart(memory: smp_memory.Memory) -> None:
     session = memory.create_session("s1", user="ada")
     party = session.party(["architect", "veritas"])
     party["architect"].update_state({"plan": "zebra"})
@@ -64,7 +64,7 @@ def test_agents_are_kept_apart(memory: smp.Memory) -> None:
     assert len(session.records()) == 3  # who opens the session as a whole sees all
 
 
-def test_a_party_works(memory: smp.Memory) -> None:
+def test_a_party_works(memory: smp_memory.Memory) -> None:
     party = memory.create_session("s1").party(["architect", "veritas"])
     one = party.add_finding("architect", "The login has no rate limit", severity="low")
     two = party.add_finding("veritas", "Login has no rate limit", severity="high")
@@ -75,10 +75,10 @@ def test_a_party_works(memory: smp.Memory) -> None:
     assert [each["said"] for each in stored.inputs] == ["five a minute", "yes"]
 
 
-def test_a_workflow_and_a_message(memory: smp.Memory) -> None:
+def test_a_workflow_and_a_message(memory: smp_memory.Memory) -> None:
     session = memory.create_session("s1", user="ada")
     session.add_finding("Critical hole", severity="critical")
-    workflow = smp.Workflow.load(
+    workflow = smp_memory.Workflow.load(
         "memory_requirements:\n  read_access: ['findings.by_severity:critical']\n  write_access: [findings]\n"
     )
     run = workflow.start(session, agent="veritas")
@@ -95,11 +95,11 @@ def test_a_workflow_and_a_message(memory: smp.Memory) -> None:
             },
         },
     }
-    assert smp.ContextManager(memory).answer(message)[0]["payload"]["intent"] == "TASK_COMPLETE"
+    assert smp_memory.ContextManager(memory).answer(message)[0]["payload"]["intent"] == "TASK_COMPLETE"
     assert session.agent("veritas").state.state == {"x": {"a": [1, "b"]}}  # type: ignore[union-attr]
 
 
-def test_what_was_recalled_is_not_stored_again(memory: smp.Memory) -> None:
+def test_what_was_recalled_is_not_stored_again(memory: smp_memory.Memory) -> None:
     session = memory.create_session("s1", user="ada")
     session.add_decision("Use OAuth")
     turn = session.add_turn("user", f"{session.context()}\n\nGo on")

@@ -7,31 +7,31 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.files.layouts import NAMES
-from smp.testing import MachineClock
+import smp_memory
+from smp_memory.files.layouts import NAMES
+from smp_memory.testing import MachineClock
 from tests.conformance.clones import SESSION, clone, memory_files, united
 
 pytestmark = pytest.mark.parametrize("layout", NAMES)
 ALL = 1 << 40
 
 
-def merged(folder: Path, layout: str, clock: MachineClock) -> smp.SessionMemory:
+def merged(folder: Path, layout: str, clock: MachineClock) -> smp_memory.SessionMemory:
     """Two clones made a finding each, with one id; the next write made the id of the second one permanent."""
-    with smp.open(folder / "base", layout=layout, clock=clock) as memory:
+    with smp_memory.open(folder / "base", layout=layout, clock=clock) as memory:
         memory.create_session(SESSION).add_turn("user", "Hello")
     base = memory_files(folder / "base")
     sides = []
     for name in ("a", "b"):
         clock.advance(10)
         sides.append(clone(folder / "base", folder / name))
-        with smp.open(folder / name, clock=clock) as memory:
+        with smp_memory.open(folder / name, clock=clock) as memory:
             session = memory.session(SESSION)
             session.add_finding(f"Finding of {name}", note="words " * 30)
             session.update("FIND-0001", note="other words " * 30)
     root = united(base, sides, folder / "united", layout)
     clock.advance(10)
-    session = smp.open(root, clock=clock).session(SESSION)
+    session = smp_memory.open(root, clock=clock).session(SESSION)
     session.add_turn("user", "More")
     return session
 
@@ -49,7 +49,7 @@ def test_a_memory_that_was_given_another_id_comes_back_from_the_cold_segment_und
     removed = session.compact(ALL).removed
     assert "FIND-0002" in removed
     session._memory.close()
-    session = smp.open(tmp_path / "united", clock=clock).session(SESSION)
+    session = smp_memory.open(tmp_path / "united", clock=clock).session(SESSION)
     for id in removed:
         session.restore_archived(id)
     assert {record.id: record.to_dict() for record in session.records("finding")} == before

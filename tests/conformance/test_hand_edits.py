@@ -13,9 +13,9 @@ from textwrap import dedent
 
 import pytest
 
-import smp
-from smp.errors import InvalidConfig
-from smp.files.layouts import NAMES
+import smp_memory
+from smp_memory.errors import InvalidConfig
+from smp_memory.files.layouts import NAMES
 from tests.conformance.places import (
     blocks,
     by_hand,
@@ -38,11 +38,11 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_bytes(data.replace(old.encode(), new.encode()))
 
 
-def problems(session: smp.SessionMemory) -> list[tuple[str, str, int]]:
+def problems(session: smp_memory.SessionMemory) -> list[tuple[str, str, int]]:
     return [(each.code, each.severity, each.line) for each in session.validate().problems]
 
 
-def looked_at(root: Path) -> smp.SessionMemory:
+def looked_at(root: Path) -> smp_memory.SessionMemory:
     """Open, read and validate; not one visible byte may change."""
     before = visible(root)
     session = opened(root)
@@ -55,10 +55,10 @@ def looked_at(root: Path) -> smp.SessionMemory:
     return session
 
 
-def appended(root: Path, session: smp.SessionMemory, path: Path) -> smp.Record:
+def appended(root: Path, session: smp_memory.SessionMemory, path: Path) -> smp_memory.Record:
     """The next write works, leaves every earlier byte as it was, and is seen by all."""
     before = visible(root)
-    record: smp.Record = session.add_decision("Appended")
+    record: smp_memory.Record = session.add_decision("Appended")
     for name, data in visible(root).items():
         assert data.startswith(before.get(name, b"")), f"{name} was rewritten"
     assert opened(root).get(record.id).decision == "Appended"
@@ -148,7 +148,7 @@ def test_a_removed_file(tmp_path: Path, layout: str) -> None:
     path = decisions_file(tmp_path, layout)
     if layout == "single":
         path.unlink()
-        with pytest.raises(smp.errors.SessionNotFound):
+        with pytest.raises(smp_memory.errors.SessionNotFound):
             session.records()
         return
     path.unlink()
@@ -552,7 +552,7 @@ def hand_made(root: Path, layout: str) -> None:
         (root / name).write_text(dedent(text))
 
 
-def check_hand_made(session: smp.SessionMemory) -> None:
+def check_hand_made(session: smp_memory.SessionMemory) -> None:
     decision = session.get("dec-001")
     assert (decision.decision, decision.author, decision.tags) == ("Use Postgres", "architect", ["db"])
     turn = next(iter(session.records("conversation")))
@@ -563,7 +563,7 @@ def check_hand_made(session: smp.SessionMemory) -> None:
 def test_a_session_made_by_hand_is_recognised_read_and_written(tmp_path: Path, layout: str) -> None:
     hand_made(tmp_path, layout)
     before = visible(tmp_path)
-    memory = smp.open(tmp_path)
+    memory = smp_memory.open(tmp_path)
     assert memory.layout == layout
     assert [session.id for session in memory.sessions()] == ["s1"]
     session = memory.session("s1")
@@ -598,7 +598,7 @@ def test_a_deletion_written_as_in_the_designs_is_understood(tmp_path: Path, layo
     else:
         with (tmp_path / "active/s1/decisions.yaml").open("a") as file:
             file.write("  - id: dec-001\n    deleted: 2026-01-12T00:00:00Z\n    reason: outdated\n")
-    session = smp.open(tmp_path).session("s1")
+    session = smp_memory.open(tmp_path).session("s1")
     assert session.records("decision") == []
     gone = session.find("dec-001")
     assert gone is not None
@@ -613,15 +613,15 @@ def test_a_deletion_written_as_in_the_designs_is_understood(tmp_path: Path, layo
 READ = """
 import os, sys
 import smp
-from smp.errors import InvalidConfig
+from smp_memory.errors import InvalidConfig
 
 def read(root):
-    session = smp.open(root).session("s1")
+    session = smp_memory.open(root).session("s1")
     assert len(session.records()) == int(os.environ["COUNT"]), session.records()
     session.validate(); session.stats(); session.info; session.as_of("2030-01-01"); session.records("decision", last=1)
     try:
         session.add_decision("x")
-    except smp.errors.StorageReadOnly as error:
+    except smp_memory.errors.StorageReadOnly as error:
         print("read-only:", error.path)
 
 read(sys.argv[1])  # as ourselves, so that all modules are loaded: the other user may not see them
@@ -655,7 +655,7 @@ def test_read_only_media_can_be_read(open_place: Path, layout: str, made: str) -
     before = sorted((str(path), path.stat().st_mtime_ns) for path in root.rglob("*"))
     result = subprocess.run(
         [sys.executable, str(tmp_path / "read.py"), str(tmp_path / "copy"), str(root)],
-        env={**os.environ, "PYTHONPATH": str(Path(smp.__file__).parents[1]), "COUNT": "4" if made == "by smp" else "2"},
+        env={**os.environ, "PYTHONPATH": str(Path(smp_memory.__file__).parents[1]), "COUNT": "4" if made == "by smp" else "2"},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     after = sorted((str(path), path.stat().st_mtime_ns) for path in root.rglob("*"))
@@ -668,7 +668,7 @@ def test_read_only_media_can_be_read(open_place: Path, layout: str, made: str) -
 
 def test_a_wrong_setting_in_a_head_costs_the_writing_of_that_session_alone(tmp_path: Path, layout: str) -> None:
     """`session list`, `repair`, `stats` and maintenance of the whole store failed by it, and `validate` said nothing."""
-    memory = smp.open(tmp_path, layout=layout, config={"retention": {"enabled": True}})
+    memory = smp_memory.open(tmp_path, layout=layout, config={"retention": {"enabled": True}})
     old = "2020-01-01T00:00:00Z"
     for name in ("kept", "other"):
         memory.create_session(name, config={"retention": {"enabled": name == "other"}}).add_turn(
@@ -681,7 +681,7 @@ def test_a_wrong_setting_in_a_head_costs_the_writing_of_that_session_alone(tmp_p
         if path.is_file() and b"retention" in path.read_bytes() and "kept" in str(path)
     )
     edit(head, "enabled", "enabledd")
-    memory = smp.open(tmp_path, config={"retention": {"enabled": True}})
+    memory = smp_memory.open(tmp_path, config={"retention": {"enabled": True}})
     session = memory.session("kept")
     with pytest.raises(InvalidConfig, match="enabledd.*" + head.name):
         session.add_decision("x")

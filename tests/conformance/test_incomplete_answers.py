@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.cli.main import main
-from smp.files.layouts import NAMES
+import smp_memory
+from smp_memory.cli.main import main
+from smp_memory.files.layouts import NAMES
 from tests.conformance.places import decisions_file, filled, line_of, opened
 
 pytestmark = pytest.mark.parametrize("layout", NAMES)
@@ -36,7 +36,7 @@ def damaged(root: Path, layout: str) -> tuple[Path, int]:
 def test_lists_queries_contexts_and_figures_name_an_unreadable_line(tmp_path: Path, layout: str) -> None:
     path, line = damaged(tmp_path, layout)
     for _ in range(2):  # the second time the index knows the session already
-        memory = smp.open(tmp_path)
+        memory = smp_memory.open(tmp_path)
         session = memory.session("s1")
         found = [
             session.query("python").problems,
@@ -94,7 +94,7 @@ def test_unreadable_line_is_logged_once_in_a_process_without_content(
 @pytest.mark.parametrize("command", [["list"], ["query", "python"], ["context"], ["stats"], ["list", "--json"]])
 def test_command_line_says_it_in_one_line_on_stderr(tmp_path: Path, layout: str, command: list[str]) -> None:
     path, line = damaged(tmp_path, layout)
-    words = [sys.executable, "-m", "smp", *command, "--root", str(tmp_path)]
+    words = [sys.executable, "-m", "smp_memory", *command, "--root", str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     told = done.stderr.strip().splitlines()
     assert len(told) == 1, done.stderr
@@ -117,12 +117,12 @@ def test_json_answers_have_a_field_for_it(tmp_path: Path, layout: str, capsys: p
 
 def test_mcp_answers_have_a_field_for_it(tmp_path: Path, layout: str) -> None:
     pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
-    from smp.mcp.desk import Desk
-    from smp.mcp.toolset import TOOLS
+    from smp_memory.integrations.mcp.request_context import RequestContext
+    from smp_memory.integrations.mcp.tools import TOOLS
 
     path, line = damaged(tmp_path, layout)
-    with smp.open(tmp_path) as memory:
-        caller = Desk(memory).caller("tester")
+    with smp_memory.open(tmp_path) as memory:
+        caller = RequestContext(memory).caller("tester")
         recalled = TOOLS["recall"].call(caller, {"query": "python"})
         again = TOOLS["recall"].call(caller, {"query": "python"})
         context = TOOLS["context"].call(caller, {"task": "python"})

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.files.layouts import NAMES
-from smp.store import unreadable
+import smp_memory
+from smp_memory.files.layouts import NAMES
+from smp_memory.store import incomplete
 from tests.conformance.places import filled, opened
 from tests.conformance.test_incomplete_answers import damaged
 
@@ -44,7 +44,7 @@ def test_plain_lists_log_the_unreadable_entry(
     session = opened(tmp_path)
     session.query("python")  # the index knows the session
     session = opened(tmp_path)
-    unreadable._logged.clear()
+    incomplete._logged.clear()
     with caplog.at_level(logging.WARNING, logger="smp"):
         session.find_related("DEC-0001") if name == "find_related" else session.deleted()
     assert f"{path}:{line}" in caplog.text
@@ -64,12 +64,12 @@ def test_plain_lists_log_the_unreadable_entry(
 )
 def test_mcp_tools_have_problems(tmp_path: Path, layout: str, tool: str, arguments: dict[str, Any]) -> None:
     pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
-    from smp.mcp.desk import Desk
-    from smp.mcp.toolset import TOOLS
+    from smp_memory.integrations.mcp.request_context import RequestContext
+    from smp_memory.integrations.mcp.tools import TOOLS
 
     path, line = damaged(tmp_path, layout)
-    with smp.open(tmp_path) as memory:
-        reply = TOOLS[tool].call(Desk(memory).caller("tester"), arguments)
+    with smp_memory.open(tmp_path) as memory:
+        reply = TOOLS[tool].call(RequestContext(memory).caller("tester"), arguments)
     assert f"{path}:{line}" in reply.data["problems"][0]
     assert f"{path}:{line}" in reply.text
     assert "Postgres" not in reply.data["problems"][0]
@@ -78,9 +78,9 @@ def test_mcp_tools_have_problems(tmp_path: Path, layout: str, tool: str, argumen
 
 def test_mcp_resource_of_a_session_names_the_line(tmp_path: Path, layout: str) -> None:
     pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
-    from smp.mcp.desk import Desk
-    from smp.mcp.resources import text_at
+    from smp_memory.integrations.mcp.request_context import RequestContext
+    from smp_memory.integrations.mcp.resources import text_at
 
     path, line = damaged(tmp_path, layout)
-    with smp.open(tmp_path) as memory:
-        assert f"{path}:{line}" in text_at(Desk(memory).caller("tester"), "memory://session/s1")
+    with smp_memory.open(tmp_path) as memory:
+        assert f"{path}:{line}" in text_at(RequestContext(memory).caller("tester"), "memory://session/s1")

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.memory import Memory
-from smp.session import SessionMemory
+import smp_memory
+from smp_memory.memory import Memory
+from smp_memory.session import SessionMemory
 
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Memory:
-    return smp.open(str(tmp_path / "store"), layout="markdown")
+    return smp_memory.open(str(tmp_path / "store"), layout="markdown")
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_last_entry_without_its_machine_line_is_kept(
     memory: Memory, session: SessionMemory, name: str, mark: str, more: str
 ) -> None:
     edit(session, name, mark, more.replace("x", "# ") if name.endswith("yaml") else more)
-    for each in (session, smp.open(memory.root).session("s")):
+    for each in (session, smp_memory.open(memory.root).session("s")):
         assert [record.text for record in each.records("decision")] == ["one", "two"]
         assert [record.text[:9] for record in each.records("conversation")] == ["first tur", "last turn"]
     session.add_decision("three")
@@ -53,7 +53,7 @@ def test_time_is_written_in_whole_seconds_and_read_back_exactly(session: Session
     record = session.get("DEC-0001")
     text = Path(session._files.reader.folder, "decisions.yaml").read_text()
     assert f"timestamp: {record.to_dict()['created'][:19]}Z" in text
-    assert smp.open(session.memory.root).session("s").get("DEC-0001").created == record.created
+    assert smp_memory.open(session.memory.root).session("s").get("DEC-0001").created == record.created
 
 
 @pytest.mark.parametrize(("name", "mark"), [("decisions.yaml", "    smp: "), ("conversation.md", "<!-- end ")])
@@ -68,7 +68,7 @@ def test_last_entry_whose_machine_line_was_cut_keeps_text_number_and_identity(
     before = [(record.id, record.text) for record in session.records()]
     for cut in range(start + 4, end + 1):
         path.write_bytes(data[:cut])
-        reader = smp.open(memory.root).session("s")
+        reader = smp_memory.open(memory.root).session("s")
         assert [(record.id, record.text) for record in reader.records()] == before, data[start:cut]
         fold = reader._files.reader.catch_up()
         (trail,) = [fold.trails[id] for id in ("TURN-0002", "DEC-0002") if fold.trails[id].first.file == str(path)]

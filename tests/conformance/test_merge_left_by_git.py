@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.files.layouts import NAMES
+import smp_memory
+from smp_memory.files.layouts import NAMES
 from tests.conformance.clones import SESSION, opened, said, serious
 from tests.conformance.test_merged_clones import check_both, facts, write_a, write_b
 
@@ -25,7 +25,7 @@ def git(root: Path, *arguments: str, fails: bool = False) -> None:
 def merged(tmp_path: Path, layout: str, attributes: str, side: Any = (write_a, write_b)) -> list[Path]:
     """Two clones after `git merge`, in both directions."""
     base = tmp_path / "base"
-    with smp.open(base, layout=layout) as memory:
+    with smp_memory.open(base, layout=layout) as memory:
         session = memory.create_session(SESSION)
         session.add("finding", finding="Common finding", author="ada")
         session.add("preference", preference="tabs", key="indent", author="ada")

@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.files.layouts import NAMES, layout_named
+import smp_memory
+from smp_memory.files.layouts import NAMES, layout_named
 from tests.conformance.clones import SESSION, clone, memory_files, opened, said, serious, united
 
 pytestmark = pytest.mark.parametrize("layout", NAMES)
 
 
 def base_store(tmp_path: Path, layout: str) -> Path:
-    with smp.open(tmp_path / "base", layout=layout) as memory:
+    with smp_memory.open(tmp_path / "base", layout=layout) as memory:
         session = memory.create_session(SESSION)
         session.add("finding", finding="Common finding", author="ada")
         session.add("preference", preference="tabs", key="indent", author="ada")
     return tmp_path / "base"
 
 
-def merged(tmp_path: Path, layout: str, *writers: Callable[[smp.SessionMemory], Any]) -> list[Path]:
+def merged(tmp_path: Path, layout: str, *writers: Callable[[smp_memory.SessionMemory], Any]) -> list[Path]:
     """The union of what the writers did in clones of one store, in every order of the clones."""
     base = base_store(tmp_path, layout)
     before = memory_files(base)
@@ -41,30 +41,30 @@ def merged(tmp_path: Path, layout: str, *writers: Callable[[smp.SessionMemory], 
     ]
 
 
-def facts(session: smp.SessionMemory) -> dict[str, Any]:
+def facts(session: smp_memory.SessionMemory) -> dict[str, Any]:
     return {
         said(record): (record.id, getattr(record, "status", None), [each["target"] for each in record.relations])
         for record in session.records()
     }
 
 
-def by_text(session: smp.SessionMemory, text: str) -> Any:
+def by_text(session: smp_memory.SessionMemory, text: str) -> Any:
     return next(record for record in session.records(include_deleted=True) if said(record) == text)
 
 
-def write_a(session: smp.SessionMemory) -> None:
+def write_a(session: smp_memory.SessionMemory) -> None:
     finding = session.add("finding", finding="A: password in log", severity="critical", author="a")
     session.add("decision", decision="A decides", author="a", relations=[{"kind": "about", "target": finding.id}])
 
 
-def write_b(session: smp.SessionMemory) -> None:
+def write_b(session: smp_memory.SessionMemory) -> None:
     finding = session.add("finding", finding="B: typo", author="b")
     session.update(finding.id, status="resolved", by="b")
     session.add("decision", decision="B decides", author="b")
     session.relate("DEC-0001", finding.id, "about")
 
 
-def check_both(session: smp.SessionMemory) -> None:
+def check_both(session: smp_memory.SessionMemory) -> None:
     ids = {name: id for name, (id, _, _) in facts(session).items()}
     assert ids["A: password in log"] != ids["B: typo"]
     assert facts(session) == {
@@ -231,8 +231,8 @@ def test_preferences_of_one_key_in_two_clones_are_noted_and_the_later_holds(tmp_
 
 
 def test_three_clones_keep_three_memories_of_one_id(tmp_path: Path, layout: str) -> None:
-    def writer(name: str) -> Callable[[smp.SessionMemory], None]:
-        def write(session: smp.SessionMemory) -> None:
+    def writer(name: str) -> Callable[[smp_memory.SessionMemory], None]:
+        def write(session: smp_memory.SessionMemory) -> None:
             finding = session.add("finding", finding=f"{name} finds", author=name)
             session.add("turn", content=f"{name} says", author=name)
             session.update(finding.id, category=name, by=name)
@@ -259,7 +259,7 @@ def test_merged_session_is_exported_imported_and_converted_with_its_ids(tmp_path
     for number, root in enumerate(merged(tmp_path, layout, write_a, write_b)):
         session = opened(root)
         expected = facts(session)
-        other = smp.open(tmp_path / f"other{number}")
+        other = smp_memory.open(tmp_path / f"other{number}")
         other.import_(session.memory.export(format="jsonl"))
         assert facts(other.session(SESSION)) == expected
         assert other.session(SESSION).validate().problems == []
@@ -325,7 +325,7 @@ def test_one_line_edited_on_two_branches_is_an_error_that_names_both_lines(tmp_p
 def test_session_made_in_two_clones_has_the_memories_of_both(tmp_path: Path, layout: str) -> None:
     sides = []
     for name in ("a", "b"):
-        with smp.open(tmp_path / name, layout=layout) as memory:
+        with smp_memory.open(tmp_path / name, layout=layout) as memory:
             session = memory.create_session(SESSION)
             assert session.info.uid
             session.add("turn", content=f"{name} says", author=name)

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.cli.main import main
-from smp.files.layouts import NAMES
+import smp_memory
+from smp_memory.cli.main import main
+from smp_memory.files.layouts import NAMES
 from tests.conformance.places import decisions_file, filled, line_of, opened
 
 pytestmark = pytest.mark.parametrize("layout", NAMES)
 
 
-def overlaid(root: Path, layout: str) -> tuple[smp.SessionMemory, Path, int]:
+def overlaid(root: Path, layout: str) -> tuple[smp_memory.SessionMemory, Path, int]:
     """DEC-0002 was changed by SMP, then its first entry in an editor."""
     session = filled(root, layout)
     session.update("DEC-0002", decision="Use MySQL")

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.cli.main import main
-from smp.errors import SMPError
-from smp.files.layouts import NAMES
-from smp.store.quarantine import SetAside, put_back, set_aside
+import smp_memory
+from smp_memory.cli.main import main
+from smp_memory.errors import SMPError
+from smp_memory.files.layouts import NAMES
+from smp_memory.store.quarantine import QuarantinedEntry, put_back, set_aside
 from tests.conformance.places import decisions_file, filled, opened, texts
 
 pytestmark = pytest.mark.parametrize("layout", NAMES)
 NOW = "2026-03-01T10:00:00Z"
 
 
-def repaired(root: Path, layout: str) -> tuple[smp.SessionMemory, Path]:
+def repaired(root: Path, layout: str) -> tuple[smp_memory.SessionMemory, Path]:
     """A session of which the second decision was damaged and set aside; the file that holds it."""
     filled(root, layout)
     path = decisions_file(root, layout)
@@ -32,7 +32,7 @@ def repaired(root: Path, layout: str) -> tuple[smp.SessionMemory, Path]:
     return session, aside
 
 
-def item(session: smp.SessionMemory) -> SetAside:
+def item(session: smp_memory.SessionMemory) -> QuarantinedEntry:
     (found,) = set_aside(session._files.store)
     return found
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.files.layouts import NAMES
+import smp_memory
+from smp_memory.files.layouts import NAMES
 from tests.conformance.places import blocks, decisions_file, filled, opened, texts
 
 QUICK = {"durability": "os"}
@@ -84,7 +84,7 @@ def test_the_last_of_a_transaction_costs_only_itself(tmp_path: Path, layout: str
 
 @pytest.mark.parametrize("layout", NAMES)
 def test_sessions_that_nobody_holds_any_more_hold_no_files(tmp_path: Path, layout: str) -> None:
-    memory = smp.open(tmp_path, layout=layout, config=QUICK)
+    memory = smp_memory.open(tmp_path, layout=layout, config=QUICK)
 
     def open_files() -> int:
         gc.collect()
@@ -112,10 +112,10 @@ def test_a_session_moved_away_is_gone_for_all(tmp_path: Path, layout: str) -> No
         lambda: session.get("DEC-0001"),
         lambda: session.info,
     ):
-        with pytest.raises(smp.errors.SessionNotFound):
+        with pytest.raises(smp_memory.errors.SessionNotFound):
             act()
     assert opened_sessions(tmp_path) == []
 
 
 def opened_sessions(root: Path) -> list[str]:
-    return [session.id for session in smp.open(root).sessions()]
+    return [session.id for session in smp_memory.open(root).sessions()]

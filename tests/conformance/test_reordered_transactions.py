@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from smp.files.layouts import NAMES
+from smp_memory.files.layouts import NAMES
 from tests.conformance.places import blocks, decisions_file, filled, opened, texts
 
 pytestmark = pytest.mark.parametrize("layout", NAMES)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.files.layouts import NAMES
-from smp.files.memory_system import MemorySystem
-from smp.testing import StoreContract
+import smp_memory
+from smp_memory.files.layouts import NAMES
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.testing import StoreContract
 
 
 class _Quick(StoreContract):
@@ -19,16 +19,16 @@ class _Quick(StoreContract):
     where: Any
     layout: str
 
-    def open_store(self, **options: Any) -> smp.Memory:
+    def open_store(self, **options: Any) -> smp_memory.Memory:
         options.setdefault("config", {"durability": "os"})
-        return smp.open(self.where, **options)
+        return smp_memory.open(self.where, **options)
 
 
 class TestFiles(_Quick):
     @pytest.fixture(autouse=True, params=NAMES)
     def _place(self, request: pytest.FixtureRequest, tmp_path: Path) -> None:
         self.where = tmp_path / "a b" / "store"
-        smp.open(self.where, layout=request.param).close()
+        smp_memory.open(self.where, layout=request.param).close()
 
 
 class TestMemory(_Quick):
@@ -38,5 +38,5 @@ class TestMemory(_Quick):
         self.where = ":memory:"
         self.open_store(layout=request.param).close()
 
-    def open_store(self, **options: Any) -> smp.Memory:
+    def open_store(self, **options: Any) -> smp_memory.Memory:
         return super().open_store(system=self.system, **options)

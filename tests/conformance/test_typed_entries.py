@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.errors import SMPError
-from smp.files.layouts import NAMES
-from smp.model.types import KINDS
+import smp_memory
+from smp_memory.errors import SMPError
+from smp_memory.files.layouts import NAMES
+from smp_memory.model.types import KINDS
 from tests.conformance.places import FOLDERS, by_hand, decisions_file, filled, opened, texts, turns_file, visible
 
 pytestmark = pytest.mark.parametrize("layout", NAMES)
@@ -175,7 +175,7 @@ def test_typed_entry_that_is_taken_out_again_is_not_kept_as_missing(tmp_path: Pa
 
 
 def test_session_with_only_typed_entries_is_read_and_completed(tmp_path: Path, layout: str) -> None:
-    memory = smp.open(tmp_path, layout=layout)
+    memory = smp_memory.open(tmp_path, layout=layout)
     memory.create_session("s1")
     path = decisions_file(tmp_path, layout)
     append(path, ("decisions:\n" if layout == "markdown" else "") + typed(layout))
@@ -269,7 +269,7 @@ def test_typed_entry_with_merge_markers_in_its_file_can_be_read_but_not_changed(
 
 def test_conversion_keeps_typed_entries(tmp_path: Path, layout: str) -> None:
     with_typed(tmp_path, layout)
-    memory = smp.open(tmp_path)
+    memory = smp_memory.open(tmp_path)
     memory = memory.convert("jsonl" if layout != "jsonl" else "markdown")
     assert memory.session("s1").get("DEC-0004").decision == TEXT
 

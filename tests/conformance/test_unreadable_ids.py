@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.cli.main import main
-from smp.errors import MemoryNotFound
-from smp.files.layouts import NAMES
+import smp_memory
+from smp_memory.cli.main import main
+from smp_memory.errors import MemoryNotFound
+from smp_memory.files.layouts import NAMES
 from tests.conformance.places import filled, opened
 from tests.conformance.test_incomplete_answers import damaged
 
@@ -85,12 +85,12 @@ def test_command_line_names_file_and_line_of_an_unreadable_id(
 
 def test_mcp_names_file_and_line_of_an_unreadable_id(tmp_path: Path, layout: str) -> None:
     pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
-    from smp.mcp.desk import Desk
-    from smp.mcp.toolset import TOOLS
+    from smp_memory.integrations.mcp.request_context import RequestContext
+    from smp_memory.integrations.mcp.tools import TOOLS
 
     path, line = damaged(tmp_path, layout)
-    with smp.open(tmp_path) as memory:
-        caller = Desk(memory).caller("tester")
+    with smp_memory.open(tmp_path) as memory:
+        caller = RequestContext(memory).caller("tester")
         for tool, arguments in (("get", {"ids": ["DEC-0002"]}), ("update", {"id": "DEC-0002", "action": "resolve"})):
             try:
                 told = TOOLS[tool].call(caller, arguments).text

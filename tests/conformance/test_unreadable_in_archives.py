@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.cli.main import main
-from smp.files.layouts import NAMES
-from smp.store import unreadable
+import smp_memory
+from smp_memory.cli.main import main
+from smp_memory.files.layouts import NAMES
+from smp_memory.store import incomplete
 from tests.conformance.places import filled
 from tests.conformance.test_incomplete_answers import damaged
 
@@ -42,7 +42,7 @@ def test_query_of_archives_names_archive_and_member(
     tmp_path: Path, layout: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     path, line = damaged(tmp_path, layout)
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         archive = memory.archive_session("s1").path
     where = f"{archive}:{path.name}"
     assert main(["query", "python", "--include-archived", "--json", "--root", str(tmp_path)]) == 0
@@ -52,8 +52,8 @@ def test_query_of_archives_names_archive_and_member(
     assert f"{where}:{line}" in printed.err
     assert "smp session restore s1" in printed.err
     assert "/away" not in printed.err
-    unreadable._logged.clear()
-    with smp.open(tmp_path) as memory, caplog.at_level(logging.WARNING, logger="smp"):
+    incomplete._logged.clear()
+    with smp_memory.open(tmp_path) as memory, caplog.at_level(logging.WARNING, logger="smp"):
         for _ in range(2):  # the second time from what is kept in RAM
             assert [each.path for each in memory.query("python", include_archived=True).problems] == [where]
     assert where in caplog.text

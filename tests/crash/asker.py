@@ -8,15 +8,15 @@ import sys
 import time
 from typing import Any
 
-import smp
-from smp.errors import SessionNotFound, SMPError
+import smp_memory
+from smp_memory.errors import SessionNotFound, SMPError
 
 
 def say(**what: Any) -> None:
     os.write(1, (json.dumps(what) + "\n").encode())
 
 
-def wrong_hits(memory: smp.Memory, hits: Any) -> list[str]:
+def wrong_hits(memory: smp_memory.Memory, hits: Any) -> list[str]:
     """Hits that are not as their session has them, unless they changed a moment ago: then they are asked for again."""
     found = []
     for hit in hits:
@@ -31,7 +31,7 @@ def wrong_hits(memory: smp.Memory, hits: Any) -> list[str]:
     return found
 
 
-def query(memory: smp.Memory, number: int) -> None:
+def query(memory: smp_memory.Memory, number: int) -> None:
     """Ask until told to stop; whatever is done to the index, nothing but answers or SMP's own errors."""
     os.set_blocking(0, False)
     asked = errors = 0
@@ -60,7 +60,7 @@ def query(memory: smp.Memory, number: int) -> None:
     say(asked=asked, refused_count=errors, least=least)
 
 
-def find(memory: smp.Memory, number: int) -> None:
+def find(memory: smp_memory.Memory, number: int) -> None:
     """Each line of the input is a word and an id: the next query must find it."""
     for line in sys.stdin:
         task = json.loads(line)
@@ -73,7 +73,7 @@ def find(memory: smp.Memory, number: int) -> None:
         say(done=task["serial"], right=there is want, refs=sorted(refs)[:5], task=task)
 
 
-def build(memory: smp.Memory, number: int) -> None:
+def build(memory: smp_memory.Memory, number: int) -> None:
     """Make the index anew, slowly enough to be killed in the middle."""
     say(building=True)
     while True:
@@ -81,10 +81,10 @@ def build(memory: smp.Memory, number: int) -> None:
 
 
 def main(mode: str, root: str, number: str) -> None:
-    import smp.index.text
+    import smp_memory.index.text
 
-    smp.index.text.TAIL_LIMIT = 20  # so that both the tail and tantivy are at work
-    with smp.open(root) as memory:
+    smp_memory.index.text.TAIL_LIMIT = 20  # so that both the tail and tantivy are at work
+    with smp_memory.open(root) as memory:
         {"query": query, "find": find, "build": build}[mode](memory, int(number))
 
 

@@ -11,15 +11,15 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from smp.files.memory_system import File, Folder, MemorySystem, Node
-from smp.files.session_reader import SessionReader
-from smp.files.system import System
-from smp.lifecycle.clock import NO_EVIDENCE
-from smp.memory import Memory, open_memory
-from smp.model.fold import Fold
-from smp.session import SessionMemory
-from smp.store.rewriting import Edit, copy_of, entries_of, private_name, rewrite
-from smp.testing import CrashingSystem, FrozenClock, PowerLoss
+from smp_memory.files.memory_system import MemoryFileNode, MemoryFolderNode, MemoryNode, MemorySystem
+from smp_memory.files.reader import SessionReader
+from smp_memory.files.system import System
+from smp_memory.memory import Memory, open_memory
+from smp_memory.model.history import Fold
+from smp_memory.policies.clock_trust import NO_EVIDENCE
+from smp_memory.session import SessionMemory
+from smp_memory.store.rewrite import SessionEdit, copy_of, entries_of, private_name, rewrite
+from smp_memory.testing import CrashingSystem, FrozenClock, PowerLoss
 
 LAYOUTS = ("jsonl", "markdown", "single", "log")
 ROOT = "/store"
@@ -225,8 +225,8 @@ def _one_file(session: SessionMemory) -> None:
 def _rewrite(session: SessionMemory) -> None:
     """Take memories out for good, change another, and put a file beside, all at once."""
 
-    def edit(reader: SessionReader) -> Edit:
-        wanted = Edit()
+    def edit(reader: SessionReader) -> SessionEdit:
+        wanted = SessionEdit()
         for entry in entries_of(reader, ["DEC-0002", "FIND-0002", "ART-0001"]):
             wanted.remove(entry)
         for entry in reader.fold.trails["DEC-0001"].entries:
@@ -415,11 +415,11 @@ def crashes_of(story: Story, *, unordered: bool = False) -> list[Crash]:
 def fingerprint(system: MemorySystem) -> int:
     """The same for disks between which nobody can tell: names, content, inodes, links, modes and time stamps."""
 
-    def look(node: Node) -> Any:
+    def look(node: MemoryNode) -> Any:
         what = (node.number, node.mode, node.links, node.modified, node.changed)
-        if isinstance(node, Folder):
+        if isinstance(node, MemoryFolderNode):
             return what, tuple((name, look(inner)) for name, inner in sorted(node.names.items()))
-        return what, bytes(node.data) if isinstance(node, File) else b""
+        return what, bytes(node.data) if isinstance(node, MemoryFileNode) else b""
 
     return hash(look(system._root))
 

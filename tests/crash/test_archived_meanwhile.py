@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.errors import SMPError
-from smp.files.memory_system import MemorySystem
-from smp.memory import Memory, open_memory
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.errors import SMPError
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.memory import Memory, open_memory
+from smp_memory.testing import FrozenClock
 from tests.crash.processes import SOURCE
 from tests.crash.stories import LAYOUTS, ROOT, depth, open_on
 
@@ -132,7 +132,7 @@ def test_complete_answer_leaves_nothing_out() -> None:
 
 ARCHIVER = """
     import sys, smp
-    memory = smp.open(sys.argv[1])
+    memory = smp_memory.open(sys.argv[1])
     print("ready", flush=True)
     for number in range(int(sys.argv[2])):
         memory.archive_session("b")
@@ -141,7 +141,7 @@ ARCHIVER = """
 
 
 def test_queries_while_another_process_archives_and_restores(tmp_path: Path) -> None:
-    memory = smp.open(tmp_path / "store")
+    memory = smp_memory.open(tmp_path / "store")
     for name in ("a", "b", "c"):
         session = memory.create_session(name)
         session.add_many(

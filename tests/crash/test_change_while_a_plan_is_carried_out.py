@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.files.disk import Disk
-from smp.files.journal import Journal
-from smp.session import SessionMemory
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.files.disk import Disk
+from smp_memory.files.journal import Journal
+from smp_memory.session import SessionMemory
+from smp_memory.testing import FrozenClock
 
 pytestmark = pytest.mark.crash
 
@@ -39,7 +39,7 @@ class Killed(Exception):
 
 def session_with_typed_entry(folder: Path, layout: str) -> tuple[SessionMemory, Path]:
     clock = FrozenClock()
-    memory = smp.open(folder / "store", layout=layout, clock=clock)
+    memory = smp_memory.open(folder / "store", layout=layout, clock=clock)
     session = memory.create_session("s1", user="ada")
     session.add_decision("Use files")
     session.update("DEC-0001", topic="storage")
@@ -98,7 +98,7 @@ def test_entry_typed_between_commit_and_rename_stays_in_the_file(
     OPERATIONS[operation](session)
     monkeypatch.undo()
     assert len(plans) > at
-    fresh = smp.open(tmp_path / "store").session("s1")
+    fresh = smp_memory.open(tmp_path / "store").session("s1")
     assert "LATE" in texts(fresh)
     assert quarantined(tmp_path) == []
     assert not list((tmp_path / "store").rglob("journal.json"))
@@ -127,7 +127,7 @@ def test_file_saved_after_the_first_rename_is_set_aside(
     monkeypatch.undo()
     assert saved
     assert ["LATE" in each.read_text() for each in quarantined(tmp_path)] == [True]
-    codes = [problem.code for problem in smp.open(tmp_path / "store").session("s1").validate().problems]
+    codes = [problem.code for problem in smp_memory.open(tmp_path / "store").session("s1").validate().problems]
     assert "missing_after_change" in codes
 
 
@@ -145,7 +145,7 @@ def test_file_saved_after_a_crash_in_a_plan_is_set_aside_by_the_recovery(
         session.add_decision("another")
     monkeypatch.undo()
     save(path, LATE[layout])
-    fresh = smp.open(tmp_path / "store").session("s1")
+    fresh = smp_memory.open(tmp_path / "store").session("s1")
     fresh.add_decision("after the crash")
     assert ["LATE" in each.read_text() for each in quarantined(tmp_path)] == [True]
     assert {"Use plain files", "after the crash"} <= set(texts(fresh))
@@ -164,7 +164,7 @@ def test_recovery_of_a_plan_sets_nothing_aside_if_no_file_was_changed(
     with pytest.raises(Killed):
         session.add_decision("another")
     monkeypatch.undo()
-    fresh = smp.open(tmp_path / "store").session("s1")
+    fresh = smp_memory.open(tmp_path / "store").session("s1")
     fresh.add_decision("after the crash")
     assert quarantined(tmp_path) == []
     assert len(texts(fresh)) == 3

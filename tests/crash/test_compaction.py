@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from smp.errors import SMPError
-from smp.files.memory_system import MemorySystem
-from smp.memory import Memory, open_memory
-from smp.store.cold_memories import cold_fold, cold_path
-from smp.testing import FrozenClock
+from smp_memory.errors import SMPError
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.memory import Memory, open_memory
+from smp_memory.store.cold_storage import cold_fold, cold_path
+from smp_memory.testing import FrozenClock
 from tests.crash.stories import (
     LAYOUTS,
     ROOT,

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.errors import LayoutMismatch, LockTimeout, StorageFull, StorageReadOnly
-from smp.files.journal import Journal
-from smp.files.layouts import NAMES
-from smp.files.system import Data, RealSystem
+import smp_memory
+from smp_memory.errors import LayoutMismatch, LockTimeout, StorageFull, StorageReadOnly
+from smp_memory.files.journal import Journal
+from smp_memory.files.layouts import NAMES
+from smp_memory.files.system import Data, RealSystem
 
 pytestmark = pytest.mark.crash
 TEXTS = ["one", "two"]
@@ -22,17 +22,17 @@ class Died(BaseException):
     """The process is gone."""
 
 
-def stores(path: Path, layout: str) -> tuple[smp.Memory, smp.Memory]:
+def stores(path: Path, layout: str) -> tuple[smp_memory.Memory, smp_memory.Memory]:
     """Two stores in one folder, as in two processes."""
-    first = smp.open(path / "store", layout=layout)
+    first = smp_memory.open(path / "store", layout=layout)
     for name in ("r", "s"):
         for text in TEXTS:
             first.create_session(name).add_decision(text) if text == "one" else first.session(name).add_decision(text)
-    return first, smp.open(path / "store")
+    return first, smp_memory.open(path / "store")
 
 
 def texts(path: Path) -> dict[str, list[str]]:
-    with smp.open(path / "store") as memory:
+    with smp_memory.open(path / "store") as memory:
         return {session.id: [record.text for record in session.records()] for session in memory.sessions()}
 
 
@@ -40,14 +40,14 @@ def others(layout: str) -> list[str]:
     return [name for name in NAMES if name != layout]
 
 
-def dying(monkeypatch: pytest.MonkeyPatch, method: str) -> Callable[[smp.Memory, str], None]:
+def dying(monkeypatch: pytest.MonkeyPatch, method: str) -> Callable[[smp_memory.Memory, str], None]:
     """A conversion whose process dies as it comes to this step of its plan."""
 
-    def convert(memory: smp.Memory, to: str) -> None:
+    def convert(memory: smp_memory.Memory, to: str) -> None:
         with monkeypatch.context() as patch:
 
             def die(*_: object) -> None:
-                patch.setattr("smp.store.convert._discard", die)  # the dead do not tidy up
+                patch.setattr("smp_memory.store.convert._discard", die)  # the dead do not tidy up
                 raise Died
 
             patch.setattr(Journal, method, die)
@@ -78,8 +78,8 @@ def test_a_conversion_that_died_is_completed_before_the_next_one(
     first, second = stores(tmp_path, layout)
     dying(monkeypatch, "carry_out")(first, others(layout)[0])
     with monkeypatch.context() as patch:
-        patch.setattr("smp.store.convert._stage_session", lambda *_: (_ for _ in ()).throw(Died))
-        patch.setattr("smp.store.convert._set_flag", lambda *_: None)
+        patch.setattr("smp_memory.store.convert._stage_session", lambda *_: (_ for _ in ()).throw(Died))
+        patch.setattr("smp_memory.store.convert._set_flag", lambda *_: None)
         with pytest.raises((Died, LayoutMismatch)):
             second.convert(others(layout)[1])
     assert texts(tmp_path) == {"r": TEXTS, "s": TEXTS}
@@ -155,7 +155,7 @@ def test_a_conversion_for_which_there_is_no_room_leaves_a_store_that_opens(tmp_p
     stores(tmp_path, layout)
     root = tmp_path / "store"
     system = SmallDisk(root, 1 << 30)
-    with smp.open(root, system=system) as memory:
+    with smp_memory.open(root, system=system) as memory:
         memory.session("s").add_artifact("long", "x" * 5000)
         used = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
         for room in range(used, used + 7000, 500):
@@ -166,7 +166,9 @@ def test_a_conversion_for_which_there_is_no_room_leaves_a_store_that_opens(tmp_p
                 pass
             else:
                 break
-            assert {session.id: len(session.records()) for session in smp.open(root, system=system).sessions()} == {
+            assert {
+                session.id: len(session.records()) for session in smp_memory.open(root, system=system).sessions()
+            } == {
                 "r": 2,
                 "s": 3,
             }
@@ -180,8 +182,10 @@ def test_what_a_conversion_left_where_nothing_can_be_written_does_not_keep_from_
     first, _ = stores(tmp_path, layout)
     dying(monkeypatch, "commit")(first, others(layout)[0])
     root = tmp_path / "store"
-    monkeypatch.setattr("smp.store.convert._set_flag", lambda *_: (_ for _ in ()).throw(OSError(errno.EROFS, "no")))
-    memory = smp.open(root)
+    monkeypatch.setattr(
+        "smp_memory.store.convert._set_flag", lambda *_: (_ for _ in ()).throw(OSError(errno.EROFS, "no"))
+    )
+    memory = smp_memory.open(root)
     assert {session.id: [record.text for record in session.records()] for session in memory.sessions()} == {
         "r": TEXTS,
         "s": TEXTS,

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from smp.errors import SessionCorrupt, SMPError
-from smp.files.layouts import layout_named
-from smp.files.memory_system import MemorySystem
-from smp.model.report import Report
-from smp.session import SessionMemory
-from smp.testing import CrashingSystem
+from smp_memory.errors import SessionCorrupt, SMPError
+from smp_memory.files.layouts import layout_named
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.model.reports import Report
+from smp_memory.session import SessionMemory
+from smp_memory.testing import CrashingSystem
 from tests.crash.stories import (
     LAYOUTS,
     ROOT,

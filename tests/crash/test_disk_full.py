@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.errors import DurabilityUnknown, SMPError, StorageFull
-from smp.files.memory_system import MemorySystem
-from smp.testing import FaultySystem
+import smp_memory
+from smp_memory.errors import DurabilityUnknown, SMPError, StorageFull
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.testing import FaultySystem
 from tests.crash.processes import SOURCE
 from tests.crash.stories import (
     LAYOUTS,
@@ -85,7 +85,7 @@ def check_fault(story: Story, call: int, error: str, sticky: bool, short: bool) 
     return "unknown" if unknown else "refused" if refused else "done"
 
 
-def _go_on(story: Story, system: FaultySystem, memory: smp.Memory) -> None:
+def _go_on(story: Story, system: FaultySystem, memory: smp_memory.Memory) -> None:
     """The process that was refused and a new one both write on; nothing is lost, no id is used twice."""
     if story.name.startswith("convert"):
         memory = open_on(system)
@@ -223,7 +223,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_full_disk(layout: str, small_disk: Path) -> None:
-    with smp.open(small_disk / "store", layout=layout) as memory:
+    with smp_memory.open(small_disk / "store", layout=layout) as memory:
         session = memory.create_session("full")
         session.add_turn("user", "first")
         session.add_finding("first")
@@ -239,7 +239,7 @@ def test_a_full_disk(layout: str, small_disk: Path) -> None:
                 tx.add_turn("user", f"{number}" * 900)
         with pytest.raises(StorageFull):
             session.add_many([("decision", {"decision": "y" * 900}), ("finding", {"finding": "y" * 9000})] * 5)
-        for reader in (memory, smp.open(small_disk / "store")):
+        for reader in (memory, smp_memory.open(small_disk / "store")):
             found = reader.session("full")
             assert [record.id for record in found.records("decision")] == done
             assert len(found.records()) == len(done) + 2
@@ -251,7 +251,7 @@ def test_a_full_disk(layout: str, small_disk: Path) -> None:
             tx.add_finding("and again")
         done.append(wish.id)
         assert len(set(done)) == len(done)
-        with smp.open(small_disk / "store") as fresh:
+        with smp_memory.open(small_disk / "store") as fresh:
             assert [record.id for record in fresh.session("full").records("decision")] == done
             assert fresh.session("full").validate().ok
 
@@ -264,8 +264,8 @@ if os.geteuid() == 0:  # root may write everywhere, until it gives up its capabi
     if ctypes.CDLL(None).capset(header, (ctypes.c_uint32 * 6)()):
         sys.exit(77)
 import smp
-from smp.errors import StorageReadOnly
-memory = smp.open(root)
+from smp_memory.errors import StorageReadOnly
+memory = smp_memory.open(root)
 session = memory.session("kept")
 assert [record.decision for record in session.records()] == ["kept"]
 assert session.get("DEC-0001").decision == "kept"
@@ -295,7 +295,7 @@ def test_a_folder_that_may_only_be_read(layout: str, tmp_path: Path) -> None:
     if sys.platform == "win32":
         pytest.skip("needs POSIX permissions")
     root = tmp_path / "store"
-    with smp.open(root, layout=layout) as memory:
+    with smp_memory.open(root, layout=layout) as memory:
         memory.create_session("kept", project="p").add_decision("kept")
     for folder, _, files in os.walk(root, topdown=False):
         for name in files:

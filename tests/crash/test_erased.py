@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from smp.files.disk import Disk
-from smp.files.memory_system import MemorySystem
-from smp.lifecycle.clock import NO_EVIDENCE
-from smp.memory import Memory
-from smp.store.purging import taken_by
-from smp.store.traces import look_for
+from smp_memory.files.disk import Disk
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.memory import Memory
+from smp_memory.policies.clock_trust import NO_EVIDENCE
+from smp_memory.store.purge import taken_by
+from smp_memory.store.remnant_scan import look_for
 from tests.crash.stories import LAYOUTS, ROOT, SESSION, SOAK, Step, Story, Wrong, crashes_of, depth, full_base, open_on
 
 pytestmark = pytest.mark.crash

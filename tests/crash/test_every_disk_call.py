@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from smp.files.memory_system import MemorySystem
-from smp.testing import CrashingSystem
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.testing import CrashingSystem
 from tests.crash.stories import (
     SESSION,
     STORIES,

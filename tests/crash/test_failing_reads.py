@@ -20,11 +20,11 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.errors import DurabilityUnknown, SMPError
-from smp.files.memory_system import MemorySystem
-from smp.memory import Memory
-from smp.testing import FaultySystem
+import smp_memory
+from smp_memory.errors import DurabilityUnknown, SMPError
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.memory import Memory
+from smp_memory.testing import FaultySystem
 from tests.crash.processes import SOURCE
 from tests.crash.stories import (
     LAYOUTS,
@@ -372,7 +372,7 @@ def test_session_settings_that_cannot_be_read_are_not_ignored(layout: str) -> No
 def test_a_writer_does_not_touch_what_is_not_a_file(tmp_path: Path, layout: str, plant: str) -> None:
     if sys.platform == "win32":
         pytest.skip("needs POSIX file types")
-    with smp.open(tmp_path / "store", layout=layout) as memory:
+    with smp_memory.open(tmp_path / "store", layout=layout) as memory:
         session = memory.create_session("s")
         session.add_finding("kept")
         session.add_decision("kept")
@@ -381,7 +381,7 @@ def test_a_writer_does_not_touch_what_is_not_a_file(tmp_path: Path, layout: str,
     path.rename(aside)
     {"folder": path.mkdir, "link": lambda: path.symlink_to(aside), "pipe": lambda: os.mkfifo(path)}[plant]()
     before = aside.read_bytes()
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         session = memory.session("s")
         assert [problem.code for problem in session.validate().problems if problem.severity == "error"][:1] == [
             "not_a_file"
@@ -398,10 +398,10 @@ def test_a_writer_does_not_touch_what_is_not_a_file(tmp_path: Path, layout: str,
 LIMITED = """
 import json, os, resource, sys
 import smp
-from smp.errors import SMPError
-from smp.files import retrying
+from smp_memory.errors import SMPError
+from smp_memory.files import retrying
 retrying.PAUSES_SECONDS = (0.0, 0.0, 0.0)
-memory = smp.open(sys.argv[1], config={"durability": "os"})
+memory = smp_memory.open(sys.argv[1], config={"durability": "os"})
 sessions = [memory.session(f"s{n}") for n in range(6)]
 done, refused = [], 0
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
@@ -437,7 +437,7 @@ def test_a_process_at_its_limit_of_open_files_loses_nothing(tmp_path: Path, layo
     if sys.platform == "win32":
         pytest.skip("needs RLIMIT_NOFILE")
     root = tmp_path / "store"
-    with smp.open(root, layout=layout, config={"durability": "os"}) as memory:
+    with smp_memory.open(root, layout=layout, config={"durability": "os"}) as memory:
         for number in range(6):
             session = memory.create_session(f"s{number}")
             session.add_many([("decision", {"decision": f"before {n}"}) for n in range(20)])
@@ -452,7 +452,7 @@ def test_a_process_at_its_limit_of_open_files_loses_nothing(tmp_path: Path, layo
     assert ended.returncode == 0, ended.stderr
     done, refused = json.loads(ended.stdout)
     assert refused, "the limit was not met"
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         there = [record.ref for session in memory.sessions() for record in session.records()]
         assert len(set(there)) == len(there)
         assert set(done) <= set(there)

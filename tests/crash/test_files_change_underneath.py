@@ -21,13 +21,13 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.errors import SMPError
-from smp.files import set_aside
-from smp.files.codec import SIGNED
-from smp.files.memory_system import MemorySystem
-from smp.files.session_reader import FileState, SessionReader
-from smp.session import SessionMemory
+import smp_memory
+from smp_memory.errors import SMPError
+from smp_memory.files import quarantine as set_aside
+from smp_memory.files.codec import SIGNED
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.files.reader import FileState, SessionReader
+from smp_memory.session import SessionMemory
 from tests.crash.stories import LAYOUTS, SESSION, Wrong, depth, files_below, full_base, open_on, patch, read
 
 pytestmark = pytest.mark.crash
@@ -240,7 +240,7 @@ class Writer(threading.Thread):
 
     def __init__(self, root: Path) -> None:
         super().__init__(daemon=True)
-        self.memory = smp.open(root, config={"durability": "os"})
+        self.memory = smp_memory.open(root, config={"durability": "os"})
         self.session = self.memory.session(SESSION)
         self.acknowledged: list[str] = []
         self.refused: list[SMPError] = []
@@ -280,7 +280,7 @@ def git(root: Path, *arguments: str) -> int:
 
 
 def grown(root: Path, layout: str, count: int) -> SessionMemory:
-    with smp.open(root, layout=layout, config={"durability": "os"}) as memory:
+    with smp_memory.open(root, layout=layout, config={"durability": "os"}) as memory:
         session = memory.create_session(SESSION) if not memory.sessions() else memory.session(SESSION)
         session.add_many([("decision", {"decision": f"kept {n}", "rationale": "y" * 300}) for n in range(count)])
     return session
@@ -291,7 +291,7 @@ def decisions_file(root: Path) -> Path:
 
 
 def ids_on_disk(root: Path) -> set[str]:
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         return {record.id for record in memory.session(SESSION).records(include_deleted=True)}
 
 
@@ -316,7 +316,7 @@ def test_git_checkout_while_a_process_writes_loses_nothing(tmp_path: Path, layou
             time.sleep(0.001)  # SMP made the file in the moment in which it was not there
         time.sleep(0.003)
     writer.finish()
-    check_nothing_lost(smp.open(root).session(SESSION), writer.acknowledged, second if turn % 2 else first)
+    check_nothing_lost(smp_memory.open(root).session(SESSION), writer.acknowledged, second if turn % 2 else first)
 
 
 def _saved_in_place(path: Path, data: bytes) -> None:
@@ -350,7 +350,9 @@ def test_a_restored_backup_while_a_process_writes_loses_nothing(
         save(path, backup)
         time.sleep(0.004)
     writer.finish()
-    check_nothing_lost(smp.open(root).session(SESSION), writer.acknowledged, first if save is _renamed_over else set())
+    check_nothing_lost(
+        smp_memory.open(root).session(SESSION), writer.acknowledged, first if save is _renamed_over else set()
+    )
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -361,7 +363,7 @@ def test_entries_that_a_restored_backup_lacks_are_kept_once_and_reported(
     grown(root, layout, 3)
     path = decisions_file(root)
     backup = path.read_bytes()
-    with smp.open(root) as memory, smp.open(root) as other:
+    with smp_memory.open(root) as memory, smp_memory.open(root) as other:
         session, second = memory.session(SESSION), other.session(SESSION)
         gone = session.add_decision("not in the backup").id
         assert gone in {record.id for record in second.records()}
@@ -387,7 +389,7 @@ def test_validate_reports_entries_that_a_checkout_took_away(tmp_path: Path, layo
     backup = path.read_bytes()
     grown(root, layout, 2)
     _renamed_over(path, backup)
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         problems = memory.session(SESSION).validate().problems
         assert [(each.code, each.severity) for each in problems] == [("missing_entries", "warning")]
         assert "5" in problems[0].message
@@ -398,7 +400,7 @@ def test_validate_reports_entries_that_a_checkout_took_away(tmp_path: Path, layo
 def test_what_smp_erased_is_not_taken_for_missing(tmp_path: Path, layout: str) -> None:
     root = tmp_path / "store"
     grown(root, layout, 3)
-    with smp.open(root) as memory, smp.open(root) as other:
+    with smp_memory.open(root) as memory, smp_memory.open(root) as other:
         session = memory.session(SESSION)
         gone = session.add_decision("a secret", rationale="tapir").id
         assert session.get(gone)

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.errors import SMPError
-from smp.files.memory_system import MemorySystem
-from smp.memory import Memory
-from smp.session import SessionMemory
-from smp.testing import FaultySystem, FrozenClock
+import smp_memory
+from smp_memory.errors import SMPError
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.memory import Memory
+from smp_memory.session import SessionMemory
+from smp_memory.testing import FaultySystem, FrozenClock
 from tests.crash.stories import depth, open_on
 
 pytestmark = pytest.mark.crash
@@ -253,18 +253,18 @@ WITH_INDEX = [f"Memory.{name}" for name in ("query", "reindex", "erase", "contex
 @pytest.mark.parametrize("how", DAMAGE)
 def test_damaged_index_raises_an_smp_error_at_most(tmp_path: Path, how: str, name: str) -> None:
     root = tmp_path / "store"
-    with smp.open(root, clock=FrozenClock()) as memory:
+    with smp_memory.open(root, clock=FrozenClock()) as memory:
         fill(memory)
         memory.query("login")
     damage(root, how)
-    with smp.open(root, clock=FrozenClock()) as memory:
+    with smp_memory.open(root, clock=FrozenClock()) as memory:
         check(name, how, memory)
 
 
 @pytest.mark.parametrize("name", WITH_INDEX)
 def test_index_that_is_damaged_while_open_raises_an_smp_error_at_most(tmp_path: Path, name: str) -> None:
     root = tmp_path / "store"
-    with smp.open(root, clock=FrozenClock()) as memory:
+    with smp_memory.open(root, clock=FrozenClock()) as memory:
         fill(memory)
         memory.query("login")
         damage(root, "zeros")

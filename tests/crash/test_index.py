@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-import smp
-from smp.errors import SMPError
+import smp_memory
+from smp_memory.errors import SMPError
 from tests.crash.processes import SOURCE
 from tests.crash.stories import SOAK, depth
 from tests.user_state import state_folder
@@ -112,13 +112,13 @@ def no_process_is_left() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def small_tail(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smp.index.text.TAIL_LIMIT", 20)
-    monkeypatch.setattr("smp.store.indexer._PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr("smp_memory.index.text.TAIL_LIMIT", 20)
+    monkeypatch.setattr("smp_memory.store.indexer._PATIENCE_SECONDS", 0.3)
 
 
 def filled(root: Path) -> Path:
     """A store whose index is partly in tantivy and partly in the tail."""
-    with smp.open(root, config={"durability": "os"}) as memory:
+    with smp_memory.open(root, config={"durability": "os"}) as memory:
         for number in range(SESSIONS):
             session = memory.create_session(f"s{number}")
             session.add_many(
@@ -134,7 +134,7 @@ def filled(root: Path) -> Path:
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("smp.index.text.TAIL_LIMIT", 20)
+        patch.setattr("smp_memory.index.text.TAIL_LIMIT", 20)
         return filled(tmp_path_factory.mktemp("template") / "store")
 
 
@@ -146,7 +146,7 @@ def root(template: Path, tmp_path: Path) -> Path:
 def copied(store: Path, to: Path) -> Path:
     """A copy of a store, and of its index."""
     shutil.copytree(store, to, copy_function=shutil.copy2)
-    smp.open(to).close()
+    smp_memory.open(to).close()
     shutil.copytree(state_folder(store) / "index", state_folder(to) / "index", copy_function=shutil.copy2)
     return to
 
@@ -156,7 +156,7 @@ ALL = SESSIONS * EACH + 1 - 1
 
 def check_right(root: Path, *, complete: bool = True) -> None:
     """No hit is wrong, and at the latest the second answer is complete."""
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         hits = memory.query("alpha", limit=10_000)
         check_hits(memory, hits)
         hits = memory.query("alpha", limit=10_000)
@@ -168,7 +168,7 @@ def check_right(root: Path, *, complete: bool = True) -> None:
             assert memory.session("s2").query("q2q").ids == []
 
 
-def check_hits(memory: smp.Memory, hits: Any) -> None:
+def check_hits(memory: smp_memory.Memory, hits: Any) -> None:
     for hit in hits:
         assert hit.record == memory.session(hit.session).get(hit.id)
 
@@ -224,7 +224,7 @@ def test_flipped_bytes_never_give_a_wrong_memory(root: Path, seed: int) -> None:
     for _ in range(chance.choice([1, 3, 30, 300])):
         data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
     path.write_bytes(data)
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         for asked in ({"text": "alpha"}, {"text": "q7q late"}, {"tags": "a"}, {"text": "q1*", "sort": "newest"}, {}):
             check_hits(memory, memory.query(**asked, limit=10_000, count_by=["type", "tag", "agent", "session"]))  # type: ignore[arg-type]
         memory.find_related("s1/DEC-0001")
@@ -272,7 +272,7 @@ def test_flipped_bytes_in_rows_that_sqlite_takes_for_good(root: Path) -> None:
         with sqlite3.connect(rows_file(root)) as rows:
             rows.execute(change)
         rows.close()
-        with smp.open(root) as memory:
+        with smp_memory.open(root) as memory:
             try:
                 for text in ("alpha", None, "late"):
                     check_hits(memory, memory.query(text, limit=10_000, count_by=["type", "agent", "session", "day"]))
@@ -281,7 +281,7 @@ def test_flipped_bytes_in_rows_that_sqlite_takes_for_good(root: Path) -> None:
             except BaseException as error:
                 raise AssertionError(f"{change}: {type(error).__name__}: {error}") from error
         rebuilt(root)
-        with smp.open(root) as memory:
+        with smp_memory.open(root) as memory:
             session = memory.session("s1")
             session.delete(next(record.id for record in session.records() if "all the same" in record.text))
             memory.query("alpha")
@@ -289,7 +289,7 @@ def test_flipped_bytes_in_rows_that_sqlite_takes_for_good(root: Path) -> None:
 
 def rebuilt(root: Path) -> None:
     """After a rebuild all is found, whatever there was before."""
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         assert memory.store.indexer.rebuild() >= ALL
         assert not memory.store.indexer.caught_up(None).is_private
         hits = memory.query("alpha", limit=10_000)
@@ -332,7 +332,7 @@ def test_locked_by_another_process(root: Path) -> None:
     """An answer does not wait for ever, and is complete; writes do not care."""
     rows = sqlite3.connect(rows_file(root), isolation_level=None)
     rows.execute("BEGIN EXCLUSIVE")
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         memory.session("s1").add_decision("alpha fresh")
         hits = memory.query("alpha", limit=10_000)
         check_hits(memory, hits)
@@ -369,7 +369,7 @@ def _replace_by_garbage(root: Path) -> None:
 
 
 def _rebuild(root: Path) -> None:
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         memory.store.indexer.rebuild()
 
 
@@ -413,7 +413,7 @@ def test_while_queries_run(root: Path, damage: Callable[[Path], None]) -> None:
     for asker in askers:
         asker.wait_for("asking")
     written = 0
-    with smp.open(root, config={"durability": "os"}) as memory:
+    with smp_memory.open(root, config={"durability": "os"}) as memory:
         for _ in range(depth(2, 10)):
             damage(root)
             memory.session("s0").add_many([("decision", {"decision": "alpha more"})] * 8)
@@ -426,7 +426,7 @@ def test_while_queries_run(root: Path, damage: Callable[[Path], None]) -> None:
         assert not asker.having("wrong"), asker.having("wrong")
         assert not asker.having("refused"), asker.having("refused")
         assert asker.having("asked")[0]["least"] >= ALL
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         assert len(memory.query("alpha", limit=10_000)) == ALL + written
         memory.query("alpha")
         assert not memory.store.indexer.caught_up(None).is_private
@@ -442,7 +442,7 @@ if os.geteuid() == 0:  # root may write everywhere, until it gives up its capabi
     if ctypes.CDLL(None).capset(header, (ctypes.c_uint32 * 6)()):
         sys.exit(77)
 import smp
-with smp.open(sys.argv[1]) as memory:
+with smp_memory.open(sys.argv[1]) as memory:
     for _ in range(2):
         hits = memory.query("alpha", limit=10_000)
         assert len(hits) == int(sys.argv[2]), len(hits)
@@ -497,7 +497,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("room", [0, 4096, 40_000, 150_000])
 def test_a_full_disk_costs_the_index_and_not_the_answer(small_disk: Path, room: int) -> None:
-    with smp.open(small_disk / "store", config={"durability": "os"}) as memory:
+    with smp_memory.open(small_disk / "store", config={"durability": "os"}) as memory:
         session = memory.create_session("full")
         session.add_many([("decision", {"decision": f"alpha {n} {'words ' * 20}"}) for n in range(60)])
         free = os.statvfs(small_disk)

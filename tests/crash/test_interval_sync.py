@@ -6,9 +6,9 @@ import errno
 
 import pytest
 
-from smp.errors import DurabilityUnknown
-from smp.memory import Memory, open_memory
-from smp.testing import FaultySystem, FrozenClock
+from smp_memory.errors import DurabilityUnknown
+from smp_memory.memory import Memory, open_memory
+from smp_memory.testing import FaultySystem, FrozenClock
 from tests.crash.stories import LAYOUTS, ROOT, SESSION, full_base, view
 
 pytestmark = pytest.mark.crash

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import smp
+import smp_memory
 from tests.crash.processes import Worker
 from tests.crash.stories import LAYOUTS, depth
 
@@ -23,7 +23,7 @@ KILLS = depth(16, 24)
 def storm(root: Path, layout: str, kills: int, seed: str) -> tuple[list[Worker], Worker]:
     """Let eight write and one watch; kill a writer now and then and start another in its place."""
     chance = random.Random(seed)
-    with smp.open(root, layout=layout) as memory:
+    with smp_memory.open(root, layout=layout) as memory:
         memory.create_session("shared")
     watcher = Worker("watch", root, "shared", "watcher")
     watcher.wait_for("watching")
@@ -52,7 +52,7 @@ def check_storm(root: Path, ended: list[Worker], watcher: Worker) -> int:
     assert watcher.heard("looks")[0] > 0
     errors = [what for worker in ended for what in worker.said if "error" in what]
     assert not errors, errors[:3]
-    with smp.open(root, config={"concurrency": {"lock_timeout_ms": 2000}}) as memory:
+    with smp_memory.open(root, config={"concurrency": {"lock_timeout_ms": 2000}}) as memory:
         session = memory.session("shared")
         last = session.add_decision("the next writer goes on")
         records = {record.id: record for record in session.records() if record.id != last.id}

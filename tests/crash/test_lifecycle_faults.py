@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from smp.errors import SMPError
-from smp.files.memory_system import MemorySystem
-from smp.lifecycle.clock import NO_EVIDENCE
-from smp.memory import Memory
-from smp.store.cold_memories import cold_fold
-from smp.testing import FaultySystem
+from smp_memory.errors import SMPError
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.memory import Memory
+from smp_memory.policies.clock_trust import NO_EVIDENCE
+from smp_memory.store.cold_storage import cold_fold
+from smp_memory.testing import FaultySystem
 from tests.crash import test_compaction as compaction
 from tests.crash import test_shelf as shelf
 from tests.crash.stories import LAYOUTS, SESSION, Wrong, depth, open_on, view_of

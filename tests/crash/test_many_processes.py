@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.errors import LockTimeout
+import smp_memory
+from smp_memory.errors import LockTimeout
 from tests.crash.processes import Worker, run_all, run_script
 from tests.crash.stories import LAYOUTS, depth
 
 pytestmark = pytest.mark.crash
 
 
-def new_store(root: Path, layout: str, **config: Any) -> smp.Memory:
-    memory = smp.open(root / "store", layout=layout, config=config or None)
+def new_store(root: Path, layout: str, **config: Any) -> smp_memory.Memory:
+    memory = smp_memory.open(root / "store", layout=layout, config=config or None)
     memory.create_session("shared")
     return memory
 
@@ -49,7 +49,7 @@ def test_sixteen_processes(layout: str, tmp_path: Path) -> None:
         session = memory.session("shared")
         assert len(session.records()) == 16 * count
         check_exactly_once(session, workers)
-        with smp.open(memory.root) as fresh:
+        with smp_memory.open(memory.root) as fresh:
             assert len(fresh.session("shared").records()) == 16 * count
 
 
@@ -86,7 +86,7 @@ def test_eight_threads_in_one_memory(layout: str, tmp_path: Path) -> None:
         session = memory.session("shared")
         assert sorted(record.id for record in session.records()) == sorted(done)
         assert len(set(done)) == 8 * count * 4 + 60
-        with smp.open(memory.root) as fresh:
+        with smp_memory.open(memory.root) as fresh:
             assert [record.to_dict() for record in fresh.session("shared")] == [record.to_dict() for record in session]
         assert session.validate().ok
 
@@ -99,7 +99,7 @@ def test_a_new_store_and_its_sessions_at_once(layout: str, tmp_path: Path) -> No
         run_all(workers)
         created = Counter(name for worker in workers for name in worker.heard("created"))
         assert created == {f"common-{serial}": 1 for serial in range(5)}
-        with smp.open(root) as memory:
+        with smp_memory.open(root) as memory:
             assert memory.layout == layout
             own = {f"w{number}-{serial}" for number in range(8) for serial in range(5)}
             assert {session.id for session in memory.sessions()} == own | set(created)
@@ -113,7 +113,7 @@ def test_different_layouts_at_once(tmp_path: Path) -> None:
     won = [name for name, code in codes.items() if code == 0]
     assert len(won) == 1
     assert all(worker.heard("error") == ["LayoutMismatch"] for worker in workers if worker.name not in won)
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         assert f"w-{memory.layout}" == won[0]
 
 
@@ -188,10 +188,10 @@ FORK = """
 import os, sys, threading, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # that forking beside threads is dangerous is what this is about
 import smp
-from smp.errors import LockTimeout
+from smp_memory.errors import LockTimeout
 
 root, layout = sys.argv[1:]
-memory = smp.open(root, layout=layout, config={"concurrency": {"lock_timeout_ms": 20000}})
+memory = smp_memory.open(root, layout=layout, config={"concurrency": {"lock_timeout_ms": 20000}})
 session = memory.create_session("shared")
 stop = threading.Event()
 written = []
@@ -224,7 +224,7 @@ def work():
         memory.close()
         os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0
-    other = smp.open(root, config={"concurrency": {"lock_timeout_ms": 100}}).session("shared")
+    other = smp_memory.open(root, config={"concurrency": {"lock_timeout_ms": 100}}).session("shared")
     try:
         other.add_decision("in between")
     except LockTimeout:
@@ -249,9 +249,9 @@ TORN = """
 import os, signal, sys, threading, time, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
 import smp
-from smp.files.session_reader import SessionReader
+from smp_memory.files.reader import SessionReader
 
-memory = smp.open(sys.argv[1], layout=sys.argv[2])
+memory = smp_memory.open(sys.argv[1], layout=sys.argv[2])
 session = memory.create_session("shared")
 session.add_decision("one")
 if sys.argv[1] == ":memory:":
@@ -266,7 +266,7 @@ if sys.argv[1] == ":memory:":
     threading.Thread(target=hold).start()
     held.wait()
 else:
-    smp.open(sys.argv[1]).session("shared").add_many([("decision", "two"), ("decision", "three")])
+    smp_memory.open(sys.argv[1]).session("shared").add_many([("decision", "two"), ("decision", "three")])
     refold, reading, forked = SessionReader._refold, threading.Event(), threading.Event()
 
     def stopped(self, *told):

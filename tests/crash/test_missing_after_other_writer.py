@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.files import set_aside
-from smp.memory import Memory
-from smp.session import SessionMemory
+import smp_memory
+from smp_memory.files import quarantine as set_aside
+from smp_memory.memory import Memory
+from smp_memory.session import SessionMemory
 from tests.crash.stories import LAYOUTS, SESSION, depth
 from tests.crash.test_files_change_underneath import (
     Writer,
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.crash
 
 def kept(root: Path) -> list[str]:
     """Ids in quarantine as missing after a change, in order; an id that was written twice is there twice."""
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         found = quarantine(memory.session(SESSION))
         return sorted(id for name, ids, _ in found if set_aside.MISSING in name for id in ids)
 
@@ -82,8 +82,8 @@ def test_written_entries_are_kept_when_another_process_writes_first(
     grown(root, layout, 3)
     path = decisions_file(root)
     backup = path.read_bytes()
-    with smp.open(root) as other, caplog.at_level(logging.WARNING, "smp"):
-        with smp.open(root) as memory:
+    with smp_memory.open(root) as other, caplog.at_level(logging.WARNING, "smp"):
+        with smp_memory.open(root) as memory:
             session = memory.session(SESSION)
             gone = [session.add_decision(f"precious {number}").id for number in range(5)]
             save(path, backup)
@@ -93,7 +93,7 @@ def test_written_entries_are_kept_when_another_process_writes_first(
     assert kept(root) == gone
     assert len(caplog.records) == 1
     assert "precious" not in caplog.text
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         assert [each.code for each in memory.session(SESSION).validate().problems] == ["missing_after_change"]
 
 
@@ -106,12 +106,12 @@ def test_read_entries_are_kept_when_another_process_writes_first(
     grown(root, layout, 3)
     path = decisions_file(root)
     backup = path.read_bytes()
-    with smp.open(root) as other, smp.open(root) as memory:
+    with smp_memory.open(root) as other, smp_memory.open(root) as memory:
         session = memory.session(SESSION)
         session.add_finding("this process writes", severity="low")
         if layout in ("single", "log"):
             backup = path.read_bytes()
-        with smp.open(root) as third:
+        with smp_memory.open(root) as third:
             gone = third.session(SESSION).add_decision("precious").id
         assert session.get(gone)
         _renamed_over(path, backup)
@@ -127,7 +127,7 @@ def test_entries_are_kept_at_close_when_nobody_wrote_after_the_change(tmp_path: 
     grown(root, layout, 3)
     path = decisions_file(root)
     backup = path.read_bytes()
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         gone = memory.session(SESSION).add_decision("precious").id
         _renamed_over(path, backup)
     assert kept(root) == [gone]
@@ -139,7 +139,7 @@ def test_entries_are_kept_when_the_session_object_is_dropped(tmp_path: Path, lay
     grown(root, layout, 3)
     path = decisions_file(root)
     backup = path.read_bytes()
-    with smp.open(root) as other, smp.open(root) as memory:
+    with smp_memory.open(root) as other, smp_memory.open(root) as memory:
         gone = memory.session(SESSION).add_decision("precious").id
         _renamed_over(path, backup)
         other.session(SESSION).add_decision("by another process")
@@ -155,7 +155,7 @@ def test_entries_are_kept_when_the_process_exits_without_closing(tmp_path: Path,
     path = decisions_file(root)
     program = """
         import sys, smp
-        session = smp.open(sys.argv[1]).session(sys.argv[2])
+        session = smp_memory.open(sys.argv[1]).session(sys.argv[2])
         print(session.add_decision("precious").id, flush=True)
         sys.stdin.readline()
     """
@@ -166,7 +166,7 @@ def test_entries_are_kept_when_the_process_exits_without_closing(tmp_path: Path,
         assert process.stdout is not None
         gone = process.stdout.readline().strip()
         _renamed_over(path, backup)
-        with smp.open(root) as other:
+        with smp_memory.open(root) as other:
             other.session(SESSION).add_decision("by another process")
         process.communicate("\n", timeout=60)
     assert process.returncode == 0
@@ -179,7 +179,7 @@ def test_entries_that_several_processes_know_are_kept_once(tmp_path: Path, layou
     grown(root, layout, 3)
     path = decisions_file(root)
     backup = path.read_bytes()
-    with smp.open(root) as one, smp.open(root) as two, smp.open(root) as other:
+    with smp_memory.open(root) as one, smp_memory.open(root) as two, smp_memory.open(root) as other:
         gone = [one.session(SESSION).add_decision("precious").id, two.session(SESSION).add_decision("precious").id]
         assert len(one.session(SESSION).records()) == len(two.session(SESSION).records())
         _renamed_over(path, backup)
@@ -191,7 +191,7 @@ def test_entries_that_several_processes_know_are_kept_once(tmp_path: Path, layou
 def test_entries_of_a_file_that_was_removed_after_its_first_write_are_kept(tmp_path: Path, layout: str) -> None:
     """With durability `os`, the notes do not mention a new file until its second write."""
     root = tmp_path / "store"
-    with smp.open(root, layout=layout, config={"durability": "os"}) as memory:
+    with smp_memory.open(root, layout=layout, config={"durability": "os"}) as memory:
         session = memory.create_session(SESSION)
         before = set(root.rglob("*"))
         gone = session.add_decision("precious").id
@@ -209,8 +209,8 @@ def test_entries_erased_by_another_process_are_not_taken_for_missing(
 ) -> None:
     root = tmp_path / "store"
     grown(root, layout, 3)
-    with smp.open(root) as other:
-        with smp.open(root) as memory:
+    with smp_memory.open(root) as other:
+        with smp_memory.open(root) as memory:
             session = memory.session(SESSION)
             gone = session.add_decision("a secret", rationale="tapir").id
             assert session.get(gone)
@@ -228,7 +228,10 @@ def test_close_does_not_wait_for_the_lock_when_nothing_changed(
 ) -> None:
     root = tmp_path / "store"
     grown(root, layout, 3)
-    with smp.open(root) as other, smp.open(root, config={"concurrency": {"lock_timeout_ms": 50}}) as memory:
+    with (
+        smp_memory.open(root) as other,
+        smp_memory.open(root, config={"concurrency": {"lock_timeout_ms": 50}}) as memory,
+    ):
         memory.session(SESSION).add_decision("stored")
         memory.session(SESSION).records()
         other.session(SESSION).add_decision("by another process")
@@ -246,7 +249,10 @@ def test_a_comparison_that_fails_at_close_is_logged(
     grown(root, layout, 3)
     path = decisions_file(root)
     backup = path.read_bytes()
-    with smp.open(root) as other, smp.open(root, config={"concurrency": {"lock_timeout_ms": 50}}) as memory:
+    with (
+        smp_memory.open(root) as other,
+        smp_memory.open(root, config={"concurrency": {"lock_timeout_ms": 50}}) as memory,
+    ):
         memory.session(SESSION).add_decision("precious")
         _renamed_over(path, backup)
         with caplog.at_level(logging.WARNING, "smp"):
@@ -273,4 +279,4 @@ def test_a_restored_backup_while_two_processes_write_loses_nothing(tmp_path: Pat
     for writer in writers:
         writer.memory.close()
     acknowledged = [id for writer in writers for id in writer.acknowledged]
-    check_nothing_lost(smp.open(root).session(SESSION), acknowledged, first)
+    check_nothing_lost(smp_memory.open(root).session(SESSION), acknowledged, first)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import smp
+import smp_memory
 
 SOURCE = Path(__file__).parents[2] / "src"
 FINDINGS = (
@@ -18,7 +18,7 @@ FINDINGS = (
 AGENT = """\
 import json, sys, smp
 root, name = sys.argv[1:]
-party = smp.open(root).session("s1").party([name])
+party = smp_memory.open(root).session("s1").party([name])
 print("ready", flush=True)
 sys.stdin.readline()
 for finding in json.loads(sys.stdin.readline()):
@@ -31,7 +31,7 @@ for finding in json.loads(sys.stdin.readline()):
 def test_processes_that_find_the_same(tmp_path: Path) -> None:
     root = tmp_path / "store"
     names = ["architect", "developer", "veritas"]
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         memory.create_session("s1", agents=names).add_decision("Fix what we find", author="architect")
     children = [
         subprocess.Popen(
@@ -57,7 +57,7 @@ def test_processes_that_find_the_same(tmp_path: Path) -> None:
         for child in children:
             child.kill()
             child.wait()
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         session = memory.session("s1")
         standing = session.records("finding")
         for finding in FINDINGS:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.files.marks import slot_of
+import smp_memory
+from smp_memory.files.change_table import slot_of
 from tests.conformance.places import decisions_file
 from tests.crash.processes import SOURCE, run_script
 from tests.crash.stories import depth
@@ -27,14 +27,14 @@ pytestmark = pytest.mark.crash
 
 @pytest.fixture(autouse=True)
 def small_tail(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smp.index.text.TAIL_LIMIT", 20)
+    monkeypatch.setattr("smp_memory.index.text.TAIL_LIMIT", 20)
 
 
 WRITER = """
 import json, sys
 import smp
 root, name, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
-with smp.open(root) as memory:
+with smp_memory.open(root) as memory:
     for serial in range(count):
         session = memory.session(("s1", "s2", f"own-{name}")[serial % 3]) if serial else memory.create_session(f"own-{name}")
         word = f"z{name}{serial}z"
@@ -111,7 +111,7 @@ class Board:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    with smp.open(tmp_path / "store", config={"durability": "os"}) as memory:
+    with smp_memory.open(tmp_path / "store", config={"durability": "os"}) as memory:
         for name in ("s1", "s2"):
             memory.create_session(name).add_many([("decision", {"decision": f"older {n}"}) for n in range(30)])
     return tmp_path / "store"
@@ -137,7 +137,7 @@ def test_two_write_four_ask(root: Path) -> None:
         asker.stop()
     assert not board.wrong, board.wrong[:3]
     assert board.serial >= 24
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         assert not memory.store.indexer.caught_up(None).is_private
         assert memory.validate()["s1"].ok
 
@@ -161,7 +161,7 @@ def test_edits_by_hand_are_seen_by_all(root: Path) -> None:
             path.write_bytes(data)
             board.ask_all({"session": "s1", "id": id, "word": id, "want": True})
         else:
-            with smp.open(root) as memory:
+            with smp_memory.open(root) as memory:
                 memory.session("s1").delete(id)
             board.ask_all({"session": "s1", "id": id, "word": id, "want": False})
             path.write_bytes(data)  # a person takes the deletion back
@@ -177,13 +177,13 @@ def test_edits_by_hand_are_seen_by_all(root: Path) -> None:
 @pytest.fixture
 def many_sessions(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """As if a look at all files took long: then only the marks tell what was written."""
-    monkeypatch.setattr("smp.store.indexer._ALWAYS_LOOK_SECONDS", -1.0)
-    monkeypatch.setattr("smp.store.indexer._SHORTEST_PAUSE_SECONDS", 1e9)
+    monkeypatch.setattr("smp_memory.store.indexer._ALWAYS_LOOK_SECONDS", -1.0)
+    monkeypatch.setattr("smp_memory.store.indexer._SHORTEST_PAUSE_SECONDS", 1e9)
     return root
 
 
 def test_marks_tell_of_writes_by_others(many_sessions: Path) -> None:
-    with smp.open(many_sessions) as reader, smp.open(many_sessions) as writer:
+    with smp_memory.open(many_sessions) as reader, smp_memory.open(many_sessions) as writer:
         assert len(reader.query("older", limit=100)) == 60
         for number in range(5):
             session = writer.session(("s1", "s2")[number % 2])
@@ -201,14 +201,14 @@ def test_marks_tell_of_writes_by_others(many_sessions: Path) -> None:
 
 def test_a_new_session_that_shares_the_mark_of_another_is_found(many_sessions: Path) -> None:
     name = next(f"n{number}" for number in range(10**6) if slot_of(f"n{number}") == slot_of("s1"))
-    with smp.open(many_sessions) as reader, smp.open(many_sessions) as writer:
+    with smp_memory.open(many_sessions) as reader, smp_memory.open(many_sessions) as writer:
         reader.query("older")
         writer.create_session(name).add_decision("brandnew")
         assert [hit.record.ref for hit in reader.query("brandnew")] == [f"{name}/DEC-0001"]
 
 
 def test_a_new_session_of_another_process_is_found(many_sessions: Path) -> None:
-    with smp.open(many_sessions) as reader, smp.open(many_sessions) as writer:
+    with smp_memory.open(many_sessions) as reader, smp_memory.open(many_sessions) as writer:
         reader.query("older")
         for number in range(5):
             writer.create_session(f"fresh{number}").add_decision(f"q{number}q")
@@ -216,7 +216,7 @@ def test_a_new_session_of_another_process_is_found(many_sessions: Path) -> None:
 
 
 def test_a_converted_store_is_found_anew(many_sessions: Path) -> None:
-    with smp.open(many_sessions) as memory:
+    with smp_memory.open(many_sessions) as memory:
         memory.query("older")
         converted = memory.convert("single")
         assert len(converted.query("older", limit=100)) == 60
@@ -240,7 +240,7 @@ def test_threads_write_and_ask(root: Path) -> None:
         except BaseException as error:
             errors.append(error)
 
-    with smp.open(root, config={"durability": "os"}) as memory:
+    with smp_memory.open(root, config={"durability": "os"}) as memory:
         threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
         for thread in threads:
             thread.start()
@@ -253,7 +253,7 @@ FORK = """
 import os, sys, threading, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
 import smp
-memory = smp.open(sys.argv[1], config={"durability": "os"})
+memory = smp_memory.open(sys.argv[1], config={"durability": "os"})
 memory.query("older")  # a thread that imports while another one forks is Python's own trouble
 stop = threading.Event()
 failed = []
@@ -290,9 +290,9 @@ def test_a_fork_while_a_thread_asks(root: Path) -> None:
 MARKS_AFTER_FORK = """
 import os, sys
 import smp
-import smp.store.indexer as indexer
+import smp_memory.store.indexer as indexer
 indexer._ALWAYS_LOOK_SECONDS, indexer._SHORTEST_PAUSE_SECONDS = -1.0, 1e9
-memory, reader = smp.open(sys.argv[1]), smp.open(sys.argv[1])
+memory, reader = smp_memory.open(sys.argv[1]), smp_memory.open(sys.argv[1])
 session = memory.session("s1")
 session.query("older")
 session.add_decision("first")

@@ -13,20 +13,20 @@ from unittest.mock import patch
 
 import pytest
 
-from smp.errors import LockTimeout, SessionNotFound, SMPError, StorageError
-from smp.files import notes as notes_file
-from smp.files import session_reader
-from smp.files.disk import TEMPORARY, Disk, OpenFile, identity
-from smp.files.journal import Journal, Plan
-from smp.files.lock import SessionLock
-from smp.files.memory_system import MemorySystem
-from smp.files.notes import Notes
-from smp.files.session_reader import SessionReader
-from smp.files.session_writer import SessionWriter
-from smp.memory import open_memory
-from smp.session import SessionMemory
-from smp.store import convert
-from smp.testing import FrozenClock
+from smp_memory.errors import LockTimeout, SessionNotFound, SMPError, StorageError
+from smp_memory.files import reader as session_reader
+from smp_memory.files import writer_state as notes_file
+from smp_memory.files.disk import TEMPORARY, Disk, OpenFile, identity
+from smp_memory.files.journal import Journal, Plan
+from smp_memory.files.lock import SessionLock
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.files.reader import SessionReader
+from smp_memory.files.writer import SessionWriter
+from smp_memory.files.writer_state import WriterState
+from smp_memory.memory import open_memory
+from smp_memory.session import SessionMemory
+from smp_memory.store import convert
+from smp_memory.testing import FrozenClock
 from tests.crash import stories
 from tests.crash.stories import (
     LAYOUTS,
@@ -113,7 +113,7 @@ def read_faults(layout: str) -> None:
 
 def changed_underneath(layout: str) -> None:
     """Another program replaces a file that ends torn, before each call of a write."""
-    with patch("smp.files.set_aside.STILL_SECONDS", 0.0):
+    with patch("smp_memory.files.quarantine.STILL_SECONDS", 0.0):
         for change in ("replaced by a longer one", "checked out, earlier"):
             for at in range(1, check_underneath(layout, True, change, "append", None) + 1):
                 check_underneath(layout, True, change, "append", at)
@@ -365,12 +365,12 @@ def _nothing(self: Any, *args: Any, **kwargs: Any) -> None:
     return None
 
 
-def _any_boot(data: bytes, boot: str, is_own_file: Any) -> Notes:
+def _any_boot(data: bytes, boot: str, is_own_file: Any) -> WriterState:
     start = data.find(b'["')
     return _decode(data, data[start + 2 : data.find(b'"', start + 2)].decode(errors="replace"), is_own_file)
 
 
-def _own_numbers(self: SessionWriter, doing: str, by_us: bool) -> Notes:
+def _own_numbers(self: SessionWriter, doing: str, by_us: bool) -> WriterState:
     numbers, seq = self._notes.numbers, self._notes.seq
     notes = _load_notes(self, doing, by_us)
     if numbers:
@@ -484,7 +484,9 @@ VARIANTS: dict[str, tuple[Callable[[], Any], Check, str]] = {
         "jsonl",
     ),
     "a turn goes on without looking who was there": (
-        lambda: broken(patch("smp.files.lock._TURN_SECONDS", 60.0), patch.object(SessionLock, "_is_as_left", _yes)),
+        lambda: broken(
+            patch("smp_memory.files.lock._TURN_SECONDS", 60.0), patch.object(SessionLock, "_is_as_left", _yes)
+        ),
         taken_away_meanwhile,
         "single",
     ),
@@ -501,7 +503,7 @@ VARIANTS: dict[str, tuple[Callable[[], Any], Check, str]] = {
         "jsonl",
     ),
     "torn tail not cut off": (
-        lambda: patch("smp.files.set_aside.cut_torn_end", _nothing),
+        lambda: patch("smp_memory.files.quarantine.cut_torn_end", _nothing),
         torn("decision"),
         "jsonl",
     ),
@@ -516,7 +518,7 @@ VARIANTS: dict[str, tuple[Callable[[], Any], Check, str]] = {
         "log",
     ),
     "entries that another program took out not kept": (
-        lambda: patch("smp.files.set_aside.keep", _nothing),
+        lambda: patch("smp_memory.files.quarantine.keep", _nothing),
         changed_underneath,
         "jsonl",
     ),

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from smp.files.memory_system import MemorySystem
-from smp.memory import Memory
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.memory import Memory
 from tests.crash.stories import (
     LAYOUTS,
     SESSION,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from smp.files.memory_system import MemorySystem
-from smp.session import SessionMemory
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.session import SessionMemory
 from tests.crash.stories import (
     LAYOUTS,
     ROOT,

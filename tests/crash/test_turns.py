@@ -6,24 +6,24 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.errors import LayoutMismatch, SessionNotFound, SMPError
-from smp.files.layouts import NAMES
+import smp_memory
+from smp_memory.errors import LayoutMismatch, SessionNotFound, SMPError
+from smp_memory.files.layouts import NAMES
 
 pytestmark = pytest.mark.crash
 
 
 @pytest.fixture(autouse=True)
 def _turns_do_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smp.files.lock._TURN_SECONDS", 3600.0)
+    monkeypatch.setattr("smp_memory.files.lock._TURN_SECONDS", 3600.0)
 
 
-def stores(path: Path, layout: str) -> tuple[smp.Memory, smp.Memory]:
+def stores(path: Path, layout: str) -> tuple[smp_memory.Memory, smp_memory.Memory]:
     """Two stores in one folder, as in two processes; the first is in its turn."""
-    first = smp.open(path / "store", layout=layout)
+    first = smp_memory.open(path / "store", layout=layout)
     first.create_session("s").add_decision("one")
     first.session("s").add_decision("two")
-    return first, smp.open(path / "store")
+    return first, smp_memory.open(path / "store")
 
 
 @pytest.mark.parametrize("layout", NAMES)
@@ -31,7 +31,7 @@ def test_writes_of_others_are_counted_in(tmp_path: Path, layout: str) -> None:
     first, second = stores(tmp_path, layout)
     ids = [memory.session("s").add_decision("more").id for memory in (second, first, first, second, second, first)]
     assert ids == [f"DEC-{number:04d}" for number in range(3, 9)]
-    assert len(smp.open(tmp_path / "store").session("s").records()) == 8
+    assert len(smp_memory.open(tmp_path / "store").session("s").records()) == 8
 
 
 @pytest.mark.parametrize("layout", NAMES)
@@ -53,7 +53,7 @@ def test_a_session_that_was_archived_meanwhile_comes_back_with_what_is_written(t
     session.add_decision("three")
     second.archive_session("s")
     session.add_decision("four")
-    assert [record.text for record in smp.open(tmp_path / "store").session("s").records()] == [
+    assert [record.text for record in smp_memory.open(tmp_path / "store").session("s").records()] == [
         "one",
         "two",
         "three",
@@ -69,4 +69,8 @@ def test_a_store_that_was_converted_meanwhile_is_not_written_in_the_old_way(tmp_
     second.convert("log" if layout != "log" else "single")
     with pytest.raises((LayoutMismatch, SMPError)):
         session.add_decision("four")
-    assert [record.text for record in smp.open(tmp_path / "store").session("s").records()] == ["one", "two", "three"]
+    assert [record.text for record in smp_memory.open(tmp_path / "store").session("s").records()] == [
+        "one",
+        "two",
+        "three",
+    ]

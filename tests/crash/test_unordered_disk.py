@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from smp.files.memory_system import MemorySystem
-from smp.memory import Memory
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.memory import Memory
 from tests.crash import test_compaction as compaction
 from tests.crash import test_shelf as shelf
 from tests.crash.stories import (

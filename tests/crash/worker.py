@@ -10,9 +10,9 @@ import sys
 import time
 from typing import Any
 
-import smp
-from smp.errors import Conflict, SessionExists, SMPError
-from smp.session import SessionMemory
+import smp_memory
+from smp_memory.errors import Conflict, SessionExists, SMPError
+from smp_memory.session import SessionMemory
 
 
 def say(**what: Any) -> None:
@@ -73,7 +73,7 @@ def watch(session: SessionMemory, name: str, number: int) -> None:
     say(watching=True)
     while not told_to_stop():
         if looks % 10 == 9:  # as a process that has just been started
-            session = smp.open(session.memory.root).session(session.id)
+            session = smp_memory.open(session.memory.root).session(session.id)
         topics: dict[str, list[str]] = {}
         now = {}
         for record in session.records():
@@ -139,7 +139,7 @@ def hold(session: SessionMemory, name: str, number: int) -> None:
 
 def create(root: str, session: str, name: str, number: int) -> None:
     """Open a store that may not be there yet, and create sessions: own ones, and one that all want."""
-    with smp.open(root, layout=session) as memory:
+    with smp_memory.open(root, layout=session) as memory:
         for serial in range(number):
             memory.create_session(f"{name}-{serial}").add_decision(name)
             try:
@@ -153,7 +153,7 @@ def main(mode: str, root: str, session: str, name: str, number: int) -> None:
     if mode == "create":
         create(root, session, name, number)
         return
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         modes = (write, storm, watch, count, keys, saturate, hold)
         {work.__name__: work for work in modes}[mode](memory.session(session), name, number)
 

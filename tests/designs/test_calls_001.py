@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-import smp
-from smp.errors import InvalidRecord, LockTimeout, SizeLimitExceeded, SMPError
+import smp_memory
+from smp_memory.errors import InvalidRecord, LockTimeout, SizeLimitExceeded, SMPError
 
 
 @pytest.fixture
-def memory() -> smp.Memory:
-    return smp.open(":memory:")
+def memory() -> smp_memory.Memory:
+    return smp_memory.open(":memory:")
 
 
-def test_create_session_takes_user_id_agent_ids_and_metadata(memory: smp.Memory) -> None:
+def test_create_session_takes_user_id_agent_ids_and_metadata(memory: smp_memory.Memory) -> None:
     asked = {
         "user_id": "u-1",
         "agent_ids": ["analyst", "architect"],
@@ -30,13 +30,13 @@ def test_create_session_takes_user_id_agent_ids_and_metadata(memory: smp.Memory)
         assert info.context == {"session_type": "audit"}
 
 
-def test_create_session_refuses_two_different_users(memory: smp.Memory) -> None:
+def test_create_session_refuses_two_different_users(memory: smp_memory.Memory) -> None:
     with pytest.raises(InvalidRecord, match="user_id: given twice"):
         memory.create_session(user="ada", user_id="bob")
     assert memory.sessions() == []
 
 
-def test_topic_of_a_message_is_in_its_context(memory: smp.Memory) -> None:
+def test_topic_of_a_message_is_in_its_context(memory: smp_memory.Memory) -> None:
     session = memory.create_session("s")
     turn = session.add(
         "conversation",
@@ -54,7 +54,7 @@ def test_topic_of_a_message_is_in_its_context(memory: smp.Memory) -> None:
     assert [topic.name for topic in session.topics()] == ["messaging"]
 
 
-def test_references_as_an_object_of_lists_are_references(memory: smp.Memory) -> None:
+def test_references_as_an_object_of_lists_are_references(memory: smp_memory.Memory) -> None:
     session = memory.create_session("s")
     session.add_turn("user", "Which queue?")
     session.add_finding("No retry")
@@ -68,7 +68,7 @@ def test_references_as_an_object_of_lists_are_references(memory: smp.Memory) -> 
 
 
 @pytest.mark.parametrize("as_object", [True, False])
-def test_delete_takes_ids_and_criteria(memory: smp.Memory, as_object: bool) -> None:
+def test_delete_takes_ids_and_criteria(memory: smp_memory.Memory, as_object: bool) -> None:
     session = memory.create_session("s")
     for text in ("one", "two", "three"):
         session.add_turn("user", text)
@@ -84,7 +84,7 @@ def test_delete_takes_ids_and_criteria(memory: smp.Memory, as_object: bool) -> N
     assert [record.id for record in session.records()] == ["TURN-0002", "FIND-0001"]
 
 
-def test_restore_and_erase_take_one_object_too(memory: smp.Memory) -> None:
+def test_restore_and_erase_take_one_object_too(memory: smp_memory.Memory) -> None:
     session = memory.create_session("s")
     session.add_turn("user", "one")
     session.delete({"ids": ["TURN-0001"]})
@@ -93,7 +93,7 @@ def test_restore_and_erase_take_one_object_too(memory: smp.Memory) -> None:
     assert session.find("TURN-0001") is None
 
 
-def test_query_of_the_design_is_understood(memory: smp.Memory) -> None:
+def test_query_of_the_design_is_understood(memory: smp_memory.Memory) -> None:
     session = memory.create_session("s", created="2026-01-01T00:00:00Z")
     session.add_decision("Use NATS for messaging", tags=["queue"], author="architect", created="2026-02-03T10:00:00Z")
     session.add_finding("The queue drops messages", tags=["queue"], author="analyst", created="2026-02-04T10:00:00Z")
@@ -116,7 +116,7 @@ def test_query_of_the_design_is_understood(memory: smp.Memory) -> None:
 
 @pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
 def test_content_of_one_mebibyte_exactly_is_stored(layout: str) -> None:
-    session = smp.open(":memory:", layout=layout).create_session("s", user="ada")
+    session = smp_memory.open(":memory:", layout=layout).create_session("s", user="ada")
     text = "x" * (1024 * 1024)
     assert session.add("conversation", {"role": "user", "content": text}).content == text
     with pytest.raises(SizeLimitExceeded):

@@ -6,17 +6,17 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-import smp
-from smp.errors import InvalidQuery, InvalidRecord
+import smp_memory
+from smp_memory.errors import InvalidQuery, InvalidRecord
 
 
 @pytest.fixture
-def session() -> smp.SessionMemory:
-    return smp.open(":memory:", layout="markdown").create_session("s")
+def session() -> smp_memory.SessionMemory:
+    return smp_memory.open(":memory:", layout="markdown").create_session("s")
 
 
 def test_create_session_takes_the_context_of_the_design() -> None:
-    memory = smp.open(":memory:")
+    memory = smp_memory.open(":memory:")
     info = memory.create_session(
         user_id="u-1", context={"project_name": "ledger", "project_phase": "build", "tags": ["books"]}
     ).info
@@ -28,7 +28,7 @@ def test_create_session_takes_the_context_of_the_design() -> None:
     )
 
 
-def test_findings_of_the_same_turn_are_related(session: smp.SessionMemory) -> None:
+def test_findings_of_the_same_turn_are_related(session: smp_memory.SessionMemory) -> None:
     session.add_turn("user", "Look at the queue")
     first = session.add("finding", {"finding": "No retry", "turn_ref": 1})
     second = session.add("finding", {"finding": "No limit", "turn_ref": 1})
@@ -39,13 +39,13 @@ def test_findings_of_the_same_turn_are_related(session: smp.SessionMemory) -> No
     assert first.turn_ref == 1
 
 
-def test_hidden_finding_of_the_same_turn_is_not_related(session: smp.SessionMemory) -> None:
+def test_hidden_finding_of_the_same_turn_is_not_related(session: smp_memory.SessionMemory) -> None:
     session.add("finding", {"finding": "No retry", "turn_ref": 1})
     session.agent("veritas").add_finding("Secret", turn_ref=1, visibility="private")
     assert [each.id for each in session.agent("architect").find_related("FIND-0001")] == []
 
 
-def test_filters_sort_and_options_of_the_design(session: smp.SessionMemory) -> None:
+def test_filters_sort_and_options_of_the_design(session: smp_memory.SessionMemory) -> None:
     session.add_decision("Old", tags=["queue"], created="2026-01-01T00:00:00Z", confidence="low")
     session.add_decision("New", tags=["queue"], created="2026-03-01T00:00:00Z", confidence="high")
     asked = {
@@ -65,7 +65,7 @@ def test_filters_sort_and_options_of_the_design(session: smp.SessionMemory) -> N
     assert in_january.ids == ["DEC-0001"]
 
 
-def test_second_order_decides_between_equals(session: smp.SessionMemory) -> None:
+def test_second_order_decides_between_equals(session: smp_memory.SessionMemory) -> None:
     for text, severity, importance in (
         ("a", "low", 0.1),
         ("b", "critical", 0.2),
@@ -89,19 +89,21 @@ def test_second_order_decides_between_equals(session: smp.SessionMemory) -> None
         ({"field": "access_count", "direction": "asc"}, "cab"),
     ],
 )
-def test_sort_by_severity_importance_and_access_count(session: smp.SessionMemory, sort: object, expected: str) -> None:
+def test_sort_by_severity_importance_and_access_count(
+    session: smp_memory.SessionMemory, sort: object, expected: str
+) -> None:
     session.add_finding("a", severity="important", importance=0.9, access_count=3)
     session.add_finding("b", severity="minor", importance=0.1, access_count=7)
     session.add_finding("c", severity="critical", importance=0.5)
     assert "".join(record.finding for record in session.query(sort=sort).records) == expected
 
 
-def test_unknown_order_is_refused(session: smp.SessionMemory) -> None:
+def test_unknown_order_is_refused(session: smp_memory.SessionMemory) -> None:
     with pytest.raises(InvalidQuery, match="sort"):
         session.query(sort=[{"field": "severity"}, {"field": "shoe size"}])
 
 
-def test_aggregations_count_and_average_fields(session: smp.SessionMemory) -> None:
+def test_aggregations_count_and_average_fields(session: smp_memory.SessionMemory) -> None:
     for severity, importance in (("high", 0.2), ("high", 0.4), ("low", 0.9)):
         session.add_finding("x", severity=severity, importance=importance)
     session.add_decision("y")
@@ -127,7 +129,7 @@ def test_aggregations_count_and_average_fields(session: smp.SessionMemory) -> No
 @pytest.mark.parametrize("older_than", ["2026-03-01", date(2026, 3, 1), datetime(2026, 3, 1, tzinfo=UTC), 31])
 def test_purge_takes_what_was_deleted_before_a_date(older_than: object) -> None:
     now = [datetime(2026, 2, 1, tzinfo=UTC)]
-    session = smp.open(":memory:", clock=lambda: now[0]).create_session("s")
+    session = smp_memory.open(":memory:", clock=lambda: now[0]).create_session("s")
     session.add_turn("user", "old")
     session.delete("TURN-0001")
     now[0] = datetime(2026, 3, 20, tzinfo=UTC)
@@ -137,13 +139,13 @@ def test_purge_takes_what_was_deleted_before_a_date(older_than: object) -> None:
     assert session.purge(older_than=older_than).announced == ["s/TURN-0001"]
 
 
-def test_purge_refuses_a_date_in_the_future_and_what_is_no_date(session: smp.SessionMemory) -> None:
+def test_purge_refuses_a_date_in_the_future_and_what_is_no_date(session: smp_memory.SessionMemory) -> None:
     for wrong in ("2999-01-01", "soon", object()):
         with pytest.raises(InvalidRecord, match="older_than"):
             session.purge(older_than=wrong)
 
 
-def test_memory_is_written_as_one_object(session: smp.SessionMemory) -> None:
+def test_memory_is_written_as_one_object(session: smp_memory.SessionMemory) -> None:
     with session.transaction() as tx:
         tx.add({"type": "finding", "finding": "No retry", "decay": {"priority": 1.0, "access_count": 0}})
         tx.update_agent_state("veritas", {"findings_created": ["FIND-0001"]})

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-import smp
+import smp_memory
 
 
 @pytest.fixture
-def session() -> smp.SessionMemory:
-    return smp.open(":memory:", layout="log").create_session("s", user_id="u-1")
+def session() -> smp_memory.SessionMemory:
+    return smp_memory.open(":memory:", layout="log").create_session("s", user_id="u-1")
 
 
-def test_memory_with_its_fields_in_content_is_added(session: smp.SessionMemory) -> None:
+def test_memory_with_its_fields_in_content_is_added(session: smp_memory.SessionMemory) -> None:
     turn = session.add(
         {
             "type": "conversation",
@@ -39,7 +39,7 @@ def test_memory_with_its_fields_in_content_is_added(session: smp.SessionMemory) 
     assert session.by_topic("q").ids == [finding.id, turn.id]
 
 
-def test_query_of_the_design_is_understood(session: smp.SessionMemory) -> None:
+def test_query_of_the_design_is_understood(session: smp_memory.SessionMemory) -> None:
     session.add_decision("A", tags=["safe"], importance=0.9, created="2026-02-03T00:00:00Z")
     session.add_decision("B", tags=["safe", "deprecated"], importance=0.9, created="2026-02-03T00:00:00Z")
     session.add_decision("C", tags=["safe"], importance=0.2, created="2026-02-03T00:00:00Z")
@@ -57,7 +57,7 @@ def test_query_of_the_design_is_understood(session: smp.SessionMemory) -> None:
     assert [record.decision for record in found.records] == ["A"]
 
 
-def test_references_are_followed_as_deep_as_asked(session: smp.SessionMemory) -> None:
+def test_references_are_followed_as_deep_as_asked(session: smp_memory.SessionMemory) -> None:
     session.add_decision("A")
     session.add_decision("B", references=["DEC-0001"])
     session.add_decision("C", references=["DEC-0002"])
@@ -67,14 +67,14 @@ def test_references_are_followed_as_deep_as_asked(session: smp.SessionMemory) ->
     assert session.query(references="DEC-0001").ids == ["DEC-0002"]
 
 
-def test_references_do_not_pass_through_a_hidden_memory(session: smp.SessionMemory) -> None:
+def test_references_do_not_pass_through_a_hidden_memory(session: smp_memory.SessionMemory) -> None:
     session.add_decision("A")
     session.agent("veritas").add_finding("Hidden", references=["DEC-0001"], visibility="private")
     session.add_decision("C", references=["FIND-0001"])
     assert session.agent("architect").query(references="DEC-0001", depth=2).ids == []
 
 
-def test_session_is_exported_and_memories_of_a_topic_are_deleted(session: smp.SessionMemory) -> None:
+def test_session_is_exported_and_memories_of_a_topic_are_deleted(session: smp_memory.SessionMemory) -> None:
     session.add_decision("A", tags=["private"])
     session.add_decision("B")
     assert session.delete(topic="private").count == 1
@@ -90,10 +90,10 @@ def test_checksum_of_64_digits_is_verified(tmp_path: Path, form: str) -> None:
     path = tmp_path / "sessions" / "s1" / "memory.jsonl"
     path.parent.mkdir(parents=True)
     path.write_text(f'{line},"checksum":"{checksum}"}}\n')
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         session = memory.session("s1")
         assert not session.get("mem_1").edited
         assert [each.code for each in session.validate().problems if each.code == "edited"] == []
     path.write_text(f'{line.replace("No", "A")},"checksum":"{checksum}"}}\n')
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         assert memory.session("s1").get("mem_1").edited

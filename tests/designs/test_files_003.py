@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import smp
+import smp_memory
 
 STATE = """\
 # notes of an agent
@@ -151,7 +151,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_agent_state_is_read_as_what_it_is(folder: Path) -> None:
-    with smp.open(folder) as memory:
+    with smp_memory.open(folder) as memory:
         session = memory.session("s1")
         (state,) = session.records("agent_state")
         assert (state.id, state.agent, state.created.isoformat()) == (
@@ -167,10 +167,10 @@ def test_agent_state_is_read_as_what_it_is(folder: Path) -> None:
 
 
 def test_agent_state_can_be_changed_and_keeps_its_history(folder: Path) -> None:
-    with smp.open(folder) as memory:
+    with smp_memory.open(folder) as memory:
         session = memory.session("s1")
         session.update_agent_state("veritas", {"current_context": {"current_task": "rest"}})
-    with smp.open(folder) as memory:
+    with smp_memory.open(folder) as memory:
         session = memory.session("s1")
         (state,) = session.records("agent_state")
         assert state.state == {"current_context": {"current_task": "rest"}}
@@ -181,11 +181,11 @@ def test_agent_state_can_be_changed_and_keeps_its_history(folder: Path) -> None:
 
 
 def test_repair_does_not_shred_an_agent_state(folder: Path) -> None:
-    with smp.open(folder) as memory:
+    with smp_memory.open(folder) as memory:
         session = memory.session("s1")
         before = {record.id: record.to_dict() for record in session.records()}
         session.repair()
-    with smp.open(folder) as memory:
+    with smp_memory.open(folder) as memory:
         session = memory.session("s1")
         assert {record.id: record.to_dict() for record in session.records()} == before
         assert not list((folder / "active/s1/.smp").glob("quarantine/*"))
@@ -195,14 +195,14 @@ def test_repair_does_not_shred_an_agent_state(folder: Path) -> None:
 def test_damaged_agent_state_costs_that_state_alone(folder: Path) -> None:
     path = folder / "active/s1/agent-states/veritas.yaml"
     path.write_text(STATE.replace('  agent_id: "veritas"\n', ""))
-    with smp.open(folder) as memory:
+    with smp_memory.open(folder) as memory:
         report = memory.session("s1").validate()
         assert [problem.message for problem in report.problems if "agent_id" in problem.message]
         assert memory.session("s1").get("DEC-001").decision == "Keep totals in cents"
 
 
 def test_memories_of_all_files_are_read(folder: Path) -> None:
-    with smp.open(folder) as memory:
+    with smp_memory.open(folder) as memory:
         session = memory.session("s1")
         decision, finding = session.get("DEC-001"), session.get("FIND-001")
         assert (decision.author, decision.impact, decision.turn_ref) == ("architect", "high", 2)
@@ -212,7 +212,7 @@ def test_memories_of_all_files_are_read(folder: Path) -> None:
 
 
 def test_uses_that_an_entry_states_count(folder: Path) -> None:
-    with smp.open(folder) as memory:
+    with smp_memory.open(folder) as memory:
         session = memory.session("s1")
         by_use = session.query(types=["decision", "finding"], sort="access", track_access=False)
         assert by_use.ids == ["DEC-001", "FIND-001"]
@@ -220,7 +220,7 @@ def test_uses_that_an_entry_states_count(folder: Path) -> None:
 
 
 def test_head_keeps_every_field_when_it_is_changed(folder: Path) -> None:
-    with smp.open(folder) as memory:
+    with smp_memory.open(folder) as memory:
         session = memory.session("s1")
         info = session.info
         assert (info.user, info.agents, info.project, info.tags) == ("user-9", ["architect"], "Ledger", ["money"])
@@ -235,7 +235,7 @@ def test_figures_and_overviews_are_not_stale_after_maintenance(folder: Path) -> 
     (folder / "active/s1/indexes").mkdir()
     (folder / "active/s1/indexes/topics.yaml").write_text("topic_index:\n  topics:\n    gone:\n      mentions: 9\n")
     written = path.stat().st_mtime_ns
-    with smp.open(folder) as memory:
+    with smp_memory.open(folder) as memory:
         memory.maintain(only=["index"])
         assert memory.session("s1").info.project == "Ledger"
     text = path.read_text()

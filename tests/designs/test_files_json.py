@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import smp
+import smp_memory
 
 
 def lines(*entries: dict[str, Any]) -> str:
@@ -76,7 +76,7 @@ def test_single_file_of_000(tmp_path: Path) -> None:
     path = tmp_path / "s1.jsonl"
     path.write_text(lines(*OF_000))
     before = path.read_text()
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         session = memory.session("s1")
         assert [record.id for record in session.records()] == ["m2", "m3", "m4"]
         assert (session.get("m2").author, session.get("m3").finding) == ("ada", "No unit")
@@ -92,7 +92,7 @@ def test_stated_uses_raise_the_priority(tmp_path: Path) -> None:
     for each in (used, unused):
         each["data"] = {"issue": "No unit", "severity": "low"}
     (tmp_path / "s1.jsonl").write_text(lines(used, unused))
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         session = memory.session("s1")
         at = "2026-02-20T00:00:00Z"
         assert session.priority("used", at=at) > session.priority("unused", at=at)
@@ -104,7 +104,7 @@ def test_files_of_001(tmp_path: Path) -> None:
     for name, entries in OF_001.items():
         (folder / name).write_text(lines(*entries))
     (folder / "index.json").write_text('{"inverted_index": {}}')
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         session = memory.session("s1")
         turn, decision, finding = (session.get(name) for name in ("msg-1", "dec-1", "finding-1"))
         assert (turn.topic, turn.author, turn.references) == ("units", "architect", ["dec-1"])
@@ -123,7 +123,7 @@ def test_log_of_004_with_tombstones(tmp_path: Path) -> None:
     (folder / "tombstones.jsonl").write_text(
         lines({"id": "mem_1", "timestamp": "2026-02-05T08:00:00Z", "reason": "asked to"})
     )
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         session = memory.session("s1")
         assert [record.id for record in session.records()] == ["mem_2", "mem_3"]
         assert (session.get("mem_2").finding, session.get("mem_3").alternatives_considered) == ("No unit", ["Floats"])
@@ -137,13 +137,13 @@ def test_store_of_001_is_converted_without_a_loss(tmp_path: Path, to: str) -> No
     folder.mkdir(parents=True)
     for name, entries in OF_001.items():
         (folder / name).write_text(lines(*entries))
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         before = {record.id: fields_of(record) for record in memory.session("s1").records()}
         assert len(before) == len(OF_001)
         with memory.convert(to) if to != memory.layout else memory as converted:
             assert {record.id: fields_of(record) for record in converted.session("s1").records()} == before
 
 
-def fields_of(record: smp.Record) -> dict[str, Any]:
+def fields_of(record: smp_memory.Record) -> dict[str, Any]:
     """All fields, without the mark that another program wrote the entry: a conversion writes it anew."""
     return {name: value for name, value in record.to_dict().items() if name != "typed_by_hand"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import smp
+import smp_memory
 
 
 def test_global_files_of_003_are_read_and_shown(tmp_path: Path) -> None:
@@ -22,7 +22,7 @@ def test_global_files_of_003_are_read_and_shown(tmp_path: Path) -> None:
         'patterns:\n  - "Check totals first"\n  - pattern: "Ask for units"\n    category: review\n'
     )
     (folder / "user-profile.yaml").write_text('profile:\n  language: "de"\n  name: "Ada"\n')
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         assert memory.layout == "markdown"
         shared = memory.global_memory
         assert [(each.id, each.preference) for each in shared.preferences()] == [("PREF-001", "Short answers")]
@@ -38,7 +38,7 @@ def test_shared_files_of_001_are_read_and_shown(tmp_path: Path) -> None:
     (tmp_path / "sessions" / "s1" / "manifest.json").write_text('{"session_id": "s1"}')
     (tmp_path / "shared" / "user-preferences.json").write_text('{"tone": "dry", "units": {"value": "metric"}}')
     (tmp_path / "shared" / "agent-knowledge.json").write_text('{"learnings": [{"lesson": "Totals differ"}]}')
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         shared = memory.global_memory
         assert {each.key: each.value for each in shared.preferences()} == {"tone": "dry", "units": "metric"}
         assert [each.learning for each in shared.patterns()] == ["Totals differ"]
@@ -47,7 +47,7 @@ def test_shared_files_of_001_are_read_and_shown(tmp_path: Path) -> None:
 def test_shared_file_that_cannot_be_read_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "global").mkdir()
     (tmp_path / "global" / "user-profile.yaml").write_text("profile: [unclosed\n")
-    with smp.open(tmp_path) as memory, caplog.at_level(logging.WARNING, logger="smp"):
+    with smp_memory.open(tmp_path) as memory, caplog.at_level(logging.WARNING, logger="smp"):
         assert memory.global_memory.profile() == {}
     assert "user-profile.yaml" in caplog.text
 
@@ -67,7 +67,7 @@ def test_figures_of_a_head_are_not_kept_when_they_could_be_stale(tmp_path: Path)
         "owner_team": "books",
     }
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         session = memory.session("s1")
         session.change_info(project="books")
         stored = json.loads((folder / "manifest.json").read_text())
@@ -89,7 +89,7 @@ def test_settings_in_the_head_of_004_hold_for_the_session(tmp_path: Path) -> Non
     }
     (folder / "metadata.json").write_text(json.dumps(head))
     (folder / "memory.jsonl").write_text("")
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         config = memory.session("s1").config
         assert (config["decay.half_life_hours.decision"], config["compaction.enabled"]) == (99, False)
         memory.session("s1").add_decision("Written")
@@ -102,7 +102,7 @@ def test_head_of_003_keeps_what_it_says_of_agents(tmp_path: Path) -> None:
         "session:\n  id: s1\n  participants:\n    user_id: u-1\n    observers: [eve]\n    agents:\n"
         "      - agent_id: architect\n        role: lead\n        message_count: 4\n"
     )
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         memory.session("s1").change_info(project="books")
         assert memory.session("s1").info.agents == ["architect"]
     text = (folder / "metadata.yaml").read_text()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.errors import StoreNotFound
-from smp.nearest import discovery
+import smp_memory
+from smp_memory.discovery import discovery
+from smp_memory.errors import StoreNotFound
 
 TURN = '{"id":"m1","type":"conversation","ts":"2026-02-03T08:00:00Z","data":{"role":"user","content":"Which port?"}}\n'
 MESSAGE = '{"id":"msg-1","timestamp":"2026-02-03T08:00:00Z","agent_id":"ada","role":"user","content":"Which port?"}\n'
@@ -55,7 +55,7 @@ def test_store_of_a_design_is_found_and_not_made_a_second_time(
         found = discovery(str(folder))
         assert (found.root, found.is_ours) == (str(root), True)
         monkeypatch.chdir(folder)
-        with smp.open(create=False) as memory:
+        with smp_memory.open(create=False) as memory:
             assert (memory.root, memory.layout) == (str(root), layout)
     others = {".bmad/memory", ".bmad/sessions", "memory"} - {place}
     assert not any((tmp_path / other).exists() for other in others)
@@ -68,10 +68,10 @@ def test_memories_of_a_found_store_are_read_and_written_there(
     place, file, text, _ = SHAPES[shape]
     make(tmp_path, place, file, text)
     monkeypatch.chdir(tmp_path)
-    with smp.open() as memory:
+    with smp_memory.open() as memory:
         assert memory.session("s1").records()[0].content == "Which port?"
         memory.session("s1").add_decision("Port 443")
-    with smp.open() as memory:
+    with smp_memory.open() as memory:
         assert [record.text for record in memory.session("s1").records()] == ["Which port?", "Port 443"]
 
 
@@ -93,7 +93,7 @@ def test_foreign_folder_named_memory_is_no_store(
     monkeypatch.chdir(tmp_path)
     assert discovery(str(tmp_path)).root is None
     with pytest.raises(StoreNotFound):
-        smp.open()
+        smp_memory.open()
     assert [path.name for path in (tmp_path / "memory").rglob("*") if path.is_file()] == [file.rpartition("/")[2]]
 
 
@@ -117,7 +117,7 @@ def test_store_with_a_config_comes_before_one_that_is_only_recognised(tmp_path: 
 
 
 def test_init_uses_the_store_of_a_design_that_is_there(tmp_path: Path) -> None:
-    from smp.cli.main import main
+    from smp_memory.cli.main import main
 
     root = make(tmp_path, ".bmad/sessions", "s1.jsonl", TURN)
     assert main(["init", str(tmp_path)]) == 0

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.errors import StorageCorrupt
+import smp_memory
+from smp_memory.errors import StorageCorrupt
 
 MARKDOWN = {
     "metadata.yaml": 'session:\n  id: "old"\n  created_at: "2026-02-03T09:00:00Z"\n  status: "archived"\n',
@@ -48,7 +48,7 @@ def packed(files: dict[str, str], base: str = "old/", kind: int = tarfile.GNU_FO
 
 
 def planted(root: Path, layout: str, data: bytes, name: str = "") -> Path:
-    smp.open(root, layout=layout).close()
+    smp_memory.open(root, layout=layout).close()
     path = root / (name or ARCHIVES[layout])
     path.parent.mkdir(parents=True)
     path.write_bytes(data)
@@ -65,7 +65,7 @@ def test_archive_of_another_program_is_listed_searched_and_restored(
     path = planted(tmp_path, layout, packed(files, base, FORMATS[kind]))
     summary, text = SUMMARIES[layout]
     (tmp_path / summary).write_text(text)
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         [away] = memory.archived_sessions()
         assert (away.session, away.reason, away.when and away.when.isoformat()) == (
             "old",
@@ -84,14 +84,14 @@ def test_archive_of_another_program_is_listed_searched_and_restored(
 @pytest.mark.parametrize("layout", ["single", "log", "jsonl"])
 def test_archive_of_another_layout_is_converted_when_it_is_restored(tmp_path: Path, layout: str) -> None:
     planted(tmp_path, layout, packed(MARKDOWN), ARCHIVES["markdown"])
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         assert memory.session("old").get("DEC-001").decision == "Keep totals in cents"
 
 
 def test_memory_is_erased_from_an_archive_of_another_program(tmp_path: Path) -> None:
     path = planted(tmp_path, "markdown", packed(MARKDOWN))
     (tmp_path / "archived/old/summary.yaml").write_text('reason: "Keep totals in cents"\n')
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         assert memory.erase("old/DEC-001").verified
         assert b"cents" not in (tmp_path / "archived/old/summary.yaml").read_bytes()
         assert [away.session for away in memory.archived_sessions()] == ["old"]
@@ -141,7 +141,7 @@ REFUSED = {
 def test_archive_that_is_not_clear_is_refused_and_kept(tmp_path: Path, case: str) -> None:
     root = tmp_path / "store"
     path = planted(root, "markdown", REFUSED[case])
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         with pytest.raises(StorageCorrupt, match=r"archive\.tar\.gz cannot be unpacked"):
             memory.session("old")
         assert [finding.session for finding in memory.doctor().of("archives")] == ["old"]
@@ -160,7 +160,7 @@ RECORD = (
 def test_session_that_another_program_deleted_is_listed_and_undeleted(tmp_path: Path) -> None:
     planted(tmp_path, "markdown", packed(MARKDOWN), "deleted/old/backup.tar.gz")
     (tmp_path / "deleted/old/deletion-record.yaml").write_text(RECORD)
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         assert [(away.session, away.reason) for away in memory.deleted_sessions()] == [("old", "tidy")]
         memory.maintain()
         memory.maintain()
@@ -175,7 +175,7 @@ def test_record_of_single_memories_does_not_make_the_session_deleted(tmp_path: P
     planted(tmp_path, "markdown", packed(MARKDOWN), "deleted/old/backup.tar.gz")
     items = '  deleted_items:\n    - type: "decision"\n      id: "DEC-005"\n'
     (tmp_path / "deleted/old/deletion-record.yaml").write_text(RECORD + items)
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         assert memory.deleted_sessions() == []
         assert "DEC-005" in memory.doctor().of("archives")[0].message
         memory.create_session("old").add_decision("New")
@@ -187,8 +187,8 @@ def test_record_of_single_memories_does_not_make_the_session_deleted(tmp_path: P
 
 def test_summary_alone_is_named(tmp_path: Path) -> None:
     path = planted(tmp_path, "markdown", b"summary:\n  outcome: Totals agreed\n", "archived/old/summary.yaml")
-    with smp.open(tmp_path) as memory:
-        with pytest.raises(smp.errors.SessionNotFound, match=r"summary\.yaml.*not there"):
+    with smp_memory.open(tmp_path) as memory:
+        with pytest.raises(smp_memory.errors.SessionNotFound, match=r"summary\.yaml.*not there"):
             memory.session("old")
         assert "only a summary" in memory.doctor().of("archives")[0].message
     assert path.exists()

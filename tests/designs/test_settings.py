@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.config import Config
-from smp.errors import InvalidConfig
+import smp_memory
+from smp_memory.config import Config
+from smp_memory.errors import InvalidConfig
 
 FILE = "config.json"
 OF_001: dict[str, Any] = {
@@ -143,7 +143,7 @@ def test_store_with_settings_of_a_design_opens_and_reports_once(
     (tmp_path / FILE).write_text(json.dumps(file))
     with caplog.at_level(logging.WARNING, logger="smp"):
         for _ in range(3):
-            with smp.open(tmp_path) as memory:
+            with smp_memory.open(tmp_path) as memory:
                 memory.set_config("durability", "os")
     told = [record.getMessage() for record in caplog.records if "no effect" in record.getMessage()]
     assert len(told) == 1
@@ -180,7 +180,7 @@ def test_key_that_no_design_has_is_refused(key: str) -> None:
 
 
 def test_session_overrides_of_004_hold_for_their_session() -> None:
-    memory = smp.open(":memory:")
+    memory = smp_memory.open(":memory:")
     session = memory.create_session(
         "s",
         decay_config={"enabled": True, "half_life_hours": 500, "min_decay_factor": 0.3},
@@ -207,7 +207,7 @@ def test_privacy_config_of_001_with_its_patterns_and_replacement() -> None:
             "auto_purge": {"enabled": False, "schedule_cron": "0 3 * * 1"},
         }
     }
-    memory = smp.open(":memory:", config=own)
+    memory = smp_memory.open(":memory:", config=own)
     text = "ask bob@example.com, key " + "q7" * 20 + ", password: hunter2x or TICKET-4711"
     turn = memory.create_session("s").add_turn("user", text)
     assert turn.content == "ask [REDACTED], key [REDACTED], [REDACTED] or [REDACTED]"
@@ -219,7 +219,7 @@ def test_privacy_config_of_001_with_its_patterns_and_replacement() -> None:
 @pytest.mark.parametrize("regex", [r"(a+)+b", r"\d+x", r"[a-z]+@[a-z]+", r"(\d+)"])
 def test_pattern_that_could_take_long_is_still_refused(regex: str) -> None:
     with pytest.raises(InvalidConfig, match=r"too long|repeat"):
-        smp.open(":memory:", config={"privacy.redaction.patterns": [{"type": "own", "regex": regex}]})
+        smp_memory.open(":memory:", config={"privacy.redaction.patterns": [{"type": "own", "regex": regex}]})
 
 
 def test_decay_block_of_001_at_the_top_level_opens_the_store(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_decay_block_of_001_at_the_top_level_opens_the_store(tmp_path: Path) -> 
         "version": "2.3",
     }
     (tmp_path / "config.json").write_text(json.dumps(block))
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         assert memory.config["decay.minimum_factor"] == 0.1
         assert memory.config["decay.half_life_hours.conversation"] == 168
         assert [key for _, key in memory.config.unused] == ["update_interval_hours", "version"]

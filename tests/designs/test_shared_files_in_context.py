@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.store import shared_files
+import smp_memory
+from smp_memory.store import design_shared_files
 
 
 def smp_command(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "smp", "--root", str(root), *arguments]
+    command = [sys.executable, "-m", "smp_memory", "--root", str(root), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -37,7 +37,7 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_context_has_what_the_files_for_all_sessions_hold(root: Path) -> None:
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         for asked in ({}, {"task": "check the totals"}, {"agent": "veritas"}):
             text = str(memory.context(**asked))
             assert "tone = dry" in text
@@ -48,7 +48,7 @@ def test_context_has_what_the_files_for_all_sessions_hold(root: Path) -> None:
 
 
 def test_own_preference_replaces_the_one_of_the_files_in_a_context(root: Path) -> None:
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         memory.global_memory.set_preference("tone", "friendly")
         text = str(memory.context())
         assert "tone = friendly" in text
@@ -56,7 +56,7 @@ def test_own_preference_replaces_the_one_of_the_files_in_a_context(root: Path) -
 
 
 def test_query_says_how_many_memories_of_the_files_it_did_not_search(root: Path) -> None:
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         assert memory.query("totals").shared_not_searched == 2
         assert memory.query("totals", include_archived=True).shared_not_searched == 2
         assert memory.find_similar("totals").shared_not_searched == 2
@@ -68,7 +68,7 @@ def test_query_says_how_many_memories_of_the_files_it_did_not_search(root: Path)
 
 
 def test_doctor_counts_them_and_names_a_file_that_cannot_be_read(root: Path) -> None:
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         [checked] = [check for check in memory.doctor().checks if check.name == "shared"]
         assert "2 memories" in checked.said
         next(path for path in root.glob("*/*") if path.suffix in (".yaml", ".json")).write_text("a: [unclosed\n")
@@ -81,7 +81,7 @@ def test_private_memory_in_a_file_for_all_sessions_is_its_authors(tmp_path: Path
     (tmp_path / "global" / "learned-patterns.yaml").write_text(
         'patterns:\n  - pattern: "Totals differ"\n    visibility: private\n    author: veritas\n'
     )
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         assert "Totals differ" not in str(memory.context("architect"))
         assert "Totals differ" in str(memory.context("veritas"))
 
@@ -89,11 +89,11 @@ def test_private_memory_in_a_file_for_all_sessions_is_its_authors(tmp_path: Path
 def test_query_reads_the_files_for_all_sessions_again_only_when_they_changed(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         before = memory.query("totals").shared_not_searched
         reads: list[str] = []
-        original = shared_files._records
-        monkeypatch.setattr(shared_files, "_records", lambda *given: reads.append(given[2]) or original(*given))
+        original = design_shared_files._records
+        monkeypatch.setattr(design_shared_files, "_records", lambda *given: reads.append(given[2]) or original(*given))
         assert memory.query("totals").shared_not_searched == before
         assert reads == []
         name = "learned-patterns.yaml" if (root / "global").exists() else "agent-knowledge.json"

@@ -11,19 +11,19 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import smp
-from smp.cli.git_setup import Setup
-from smp.files.git_repository import Repository
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.git.repository import Repository
+from smp_memory.integrations.git.setup import Setup
+from smp_memory.testing import FrozenClock
 
-SOURCE = str(Path(smp.__file__).parents[1])
+SOURCE = str(Path(smp_memory.__file__).parents[1])
 STORE = "store"
 SESSION = "s1"
 START = datetime.fromisoformat("2026-03-01T10:00:00Z")
 DRIVER = f"'{sys.executable}' -m smp"
 PLAIN = ".smp/\n*.smp-new\n"
 
-Change = Callable[[smp.SessionMemory], Any]
+Change = Callable[[smp_memory.SessionMemory], Any]
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -65,7 +65,7 @@ class Clone:
     def write(self, *changes: Change, commit: str | None = "work") -> list[Any]:
         """Change the session and commit."""
         self.now += timedelta(seconds=10)
-        with smp.open(self.root, clock=FrozenClock(self.now), config={"durability": "os"}) as memory:
+        with smp_memory.open(self.root, clock=FrozenClock(self.now), config={"durability": "os"}) as memory:
             session = memory.session(SESSION)
             results = [change(session) for change in changes]
         if commit:
@@ -98,8 +98,8 @@ class Clone:
             if path.is_file() and ".smp" not in path.parts
         }
 
-    def opened(self) -> smp.SessionMemory:
-        return smp.open(self.root, clock=FrozenClock(self.now + timedelta(days=1))).session(SESSION)
+    def opened(self) -> smp_memory.SessionMemory:
+        return smp_memory.open(self.root, clock=FrozenClock(self.now + timedelta(days=1))).session(SESSION)
 
     def texts(self) -> list[str]:
         """All memories that are there, by their text, sorted."""
@@ -116,7 +116,7 @@ def make_origin(folder: Path, layout: str, attributes: str | None = None) -> Clo
     origin = Clone(folder)
     origin.git("init", "-q", "-b", "master")
     origin.git("config", "receive.denyCurrentBranch", "updateInstead")
-    with smp.open(origin.root, layout=layout, clock=FrozenClock(START), config={"durability": "os"}) as memory:
+    with smp_memory.open(origin.root, layout=layout, clock=FrozenClock(START), config={"durability": "os"}) as memory:
         session = memory.create_session(SESSION, user="ada", project="shop")
         session.add_turn("user", "How do customers log in?")
         session.add_decision("Use OAuth", author="ada")

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-import smp
-from smp.hooks import note as notes
+import smp_memory
+from smp_memory.integrations.hooks import session_state as notes
 from tests.user_state import state_folder, user_state
 
 BYTECODE = tempfile.mkdtemp(prefix="smp-bytecode-")  # as installed: compiled once, whatever the environment says
@@ -27,9 +27,9 @@ ENVIRONMENT = {
         if name == "SMP_STATE_DIR" or not name.startswith(("SMP_", "GEMINI_", "CURSOR_", "CODEX_", "CLAUDE", "PYTHON"))
     },
     "PYTHONPYCACHEPREFIX": BYTECODE,
-    "PYTHONPATH": str(Path(smp.__file__).parent.parent),
+    "PYTHONPATH": str(Path(smp_memory.__file__).parent.parent),
 }
-HOOK = [sys.executable, "-c", "import sys; from smp.cli.main import main; sys.exit(main())", "hook"]
+HOOK = [sys.executable, "-c", "import sys; from smp_memory.cli.main import main; sys.exit(main())", "hook"]
 WAIT_SECONDS = 30
 
 
@@ -51,10 +51,10 @@ class Project:
         self.folder = folder
         self.root = folder / ".bmad" / "memory"
         self.may_fail = False  # whether failures may be noted in this test
-        smp.open(self.root).close()
+        smp_memory.open(self.root).close()
 
-    def open(self) -> smp.Memory:
-        return smp.open(self.root)
+    def open(self) -> smp_memory.Memory:
+        return smp_memory.open(self.root)
 
     def decide(self, text: str, session: str = "earlier", **fields: Any) -> None:
         with self.open() as memory:
@@ -98,7 +98,7 @@ class Project:
         path = state_folder(self.root) / "hooks.log"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
-    def note(self, host_session: str) -> notes.Note:
+    def note(self, host_session: str) -> notes.HookSession:
         return notes.read(user_state(self.root), host_session)
 
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import smp
-from smp.mcp import http
-from smp.mcp.answers import Reply
-from smp.mcp.schema import Answer, Arguments
-from smp.mcp.serving import Wanted, serve
-from smp.mcp.toolset import READS, TOOLS, ToolOf
+import smp_memory
+from smp_memory.integrations.mcp import http
+from smp_memory.integrations.mcp.answers import Reply
+from smp_memory.integrations.mcp.arguments import Answer, Arguments
+from smp_memory.integrations.mcp.tools import READS, TOOLS, ToolOf
+from smp_memory.integrations.mcp.transport import ServerOptions, serve
 
 
 class WithToken:
@@ -37,7 +37,7 @@ def simple_text(caller: Any, given: Any) -> Reply:
 
 
 def error_handling(caller: Any, given: Any) -> Reply:
-    raise smp.errors.UserError("This tool intentionally returns an error for testing")
+    raise smp_memory.errors.UserError("This tool intentionally returns an error for testing")
 
 
 def main() -> None:
@@ -45,8 +45,8 @@ def main() -> None:
         TOOLS[f"test_{run.__name__}"] = ToolOf("Test", "For the suite.", Arguments, Answer, run, READS)
     guarded = http.guarded
     http.guarded = lambda server, token, *rest: WithToken(guarded(server, token, *rest), token)
-    with smp.open(sys.argv[1]) as memory:
-        serve(memory, Wanted(http=True))
+    with smp_memory.open(sys.argv[1]) as memory:
+        serve(memory, ServerOptions(http=True))
 
 
 if __name__ == "__main__":

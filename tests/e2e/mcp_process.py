@@ -26,7 +26,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def command(root: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "smp", "mcp", "--root", str(root), *arguments]
+    return [sys.executable, "-m", "smp_memory", "mcp", "--root", str(root), *arguments]
 
 
 class Failed(Exception):

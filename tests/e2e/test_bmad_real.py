@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from smp.bmad.hook_ins import OURS
-from smp.cli.main import main
+from smp_memory.cli.main import main
+from smp_memory.integrations.bmad.customisation import OURS
 from tests.e2e.npm_package import installed
 
 pytestmark = pytest.mark.slow

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.cli.commands import COMMANDS
-from smp.cli.main import main
+import smp_memory
+from smp_memory.cli.commands import COMMANDS
+from smp_memory.cli.main import main
 from tests.e2e.terminal import Terminal, settled
 
 LAYOUTS = ("jsonl", "markdown", "single", "log")
-SOURCE = str(Path(smp.__file__).parent.parent)
+SOURCE = str(Path(smp_memory.__file__).parent.parent)
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.startswith("SMP_") or name == "SMP_STATE_DIR"},
     "PYTHONPATH": SOURCE,
@@ -51,7 +51,12 @@ def cli(empty: Terminal) -> Terminal:
 
 def run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "smp", *words], env=ENVIRONMENT, capture_output=True, text=True, check=False, **options
+        [sys.executable, "-m", "smp_memory", *words],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,
     )
 
 
@@ -75,7 +80,7 @@ def test_overview_names_every_command(empty: Terminal) -> None:
 def test_every_command_has_help_with_an_example_that_its_parser_understands(empty: Terminal, name: str) -> None:
     import shlex
 
-    from smp.cli.arguments import parser_of
+    from smp_memory.cli.arguments import parser_of
 
     out = empty.ok(*name.split(), "--help")
     examples = [line.strip() for line in out.partition("Examples:")[2].splitlines() if f"smp {name}" in line]
@@ -88,8 +93,8 @@ def test_every_command_has_help_with_an_example_that_its_parser_understands(empt
 
 def test_help_and_version_load_neither_the_store_nor_argparse() -> None:
     code = (
-        "import sys; from smp.cli.main import main; main([sys.argv[1]]); "
-        "print([name for name in ('smp.memory', 'smp.session', 'argparse', 'json', 'typing', 'dataclasses') if name in sys.modules])"
+        "import sys; from smp_memory.cli.main import main; main([sys.argv[1]]); "
+        "print([name for name in ('smp_memory.memory', 'smp_memory.session', 'argparse', 'json', 'typing', 'dataclasses') if name in sys.modules])"
     )
     for option in ("--help", "--version"):
         done = subprocess.run(
@@ -99,7 +104,7 @@ def test_help_and_version_load_neither_the_store_nor_argparse() -> None:
 
 
 def test_version() -> None:
-    assert run("--version").stdout == f"smp {smp.__version__}\n"
+    assert run("--version").stdout == f"smp {smp_memory.__version__}\n"
 
 
 def test_help_of_a_family(empty: Terminal) -> None:
@@ -179,7 +184,7 @@ def test_what_should_not_happen_is_one_line_too_and_debug_shows_where(
     def broken(self: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("smp.memory.Memory.sessions", broken)
+    monkeypatch.setattr("smp_memory.memory.Memory.sessions", broken)
     assert "E_INTERNAL" in cli.fails(70, "session", "list")
     monkeypatch.setenv("SMP_DEBUG", "1")
     main(["session", "list"])
@@ -195,7 +200,7 @@ def test_what_the_operating_system_says_has_an_exit_code(
     def failing(self: object) -> None:
         raise error
 
-    monkeypatch.setattr("smp.memory.Memory.sessions", failing)
+    monkeypatch.setattr("smp_memory.memory.Memory.sessions", failing)
     assert "(E_STORAGE_" in cli.fails(exit_code, "session", "list")
 
 
@@ -203,7 +208,7 @@ def test_ctrl_c(cli: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(self: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("smp.memory.Memory.sessions", interrupted)
+    monkeypatch.setattr("smp_memory.memory.Memory.sessions", interrupted)
     assert "Interrupted" in cli.fails(130, "session", "list")
 
 
@@ -393,7 +398,7 @@ def test_add_with_every_option(cli: Terminal) -> None:
 
 def test_a_preference_with_a_key_has_one_value_whoever_sets_it(cli: Terminal) -> None:
     """The command line put the text beside the value; agents were then told `style = concise (verbose)`."""
-    with smp.open() as memory:
+    with smp_memory.open() as memory:
         memory.session("shop").add_preference("style", "concise")
     record = cli.json("add", "preference", "verbose", "--field", "key=style")
     assert (record["key"], record["value"], record.get("preference")) == ("style", "verbose", None)
@@ -647,7 +652,7 @@ def test_what_was_typed_is_kept_when_it_cannot_be_used(cli: Terminal, editor: An
 
 def test_somebody_was_quicker_than_the_editor(cli: Terminal, editor: Any, tmp_path: Path) -> None:
     cli.ok("decide", "x")
-    words = [sys.executable, "-m", "smp", "edit", "DEC-0001", "rationale=quick"]
+    words = [sys.executable, "-m", "smp_memory", "edit", "DEC-0001", "rationale=quick"]
     editor(
         f"import subprocess\nsubprocess.run({words!r}, env={ENVIRONMENT!r}, cwd={str(tmp_path)!r}, check=True, stdout=2)\n"
         "file.write_text(text + 'impact: slow\\n')"
@@ -797,7 +802,7 @@ def test_hostile_text_in_messages(cli: Terminal) -> None:
 
 def test_text_that_is_not_unicode(cli: Terminal, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "smp", "decide", b"caf\xe9"],
+        [sys.executable, "-m", "smp_memory", "decide", b"caf\xe9"],
         env=ENVIRONMENT,
         cwd=tmp_path,
         capture_output=True,
@@ -810,7 +815,7 @@ def test_text_that_is_not_unicode(cli: Terminal, tmp_path: Path) -> None:
 def test_a_terminal_that_knows_only_ascii(cli: Terminal, tmp_path: Path) -> None:
     cli.ok("decide", "Grüße 茶")
     done = subprocess.run(
-        [sys.executable, "-m", "smp", "list"],
+        [sys.executable, "-m", "smp_memory", "list"],
         env={**ENVIRONMENT, "PYTHONIOENCODING": "ascii"},
         cwd=tmp_path,
         capture_output=True,
@@ -840,7 +845,7 @@ def _on_a_terminal(folder: Path, *words: str, **environment: str) -> str:
     ours, theirs = pty.openpty()
     try:
         subprocess.run(
-            [sys.executable, "-m", "smp", *words],
+            [sys.executable, "-m", "smp_memory", *words],
             env={**ENVIRONMENT, "TERM": "xterm", **environment},
             cwd=folder,
             stdout=theirs,
@@ -861,7 +866,11 @@ def test_a_closed_pipe_is_no_error_message(cli: Terminal, tmp_path: Path) -> Non
     reading, writing = os.pipe()
     os.close(reading)
     with subprocess.Popen(
-        [sys.executable, "-m", "smp", "list"], env=ENVIRONMENT, cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE
+        [sys.executable, "-m", "smp_memory", "list"],
+        env=ENVIRONMENT,
+        cwd=tmp_path,
+        stdout=writing,
+        stderr=subprocess.PIPE,
     ) as process:
         os.close(writing)
         assert process.stderr is not None
@@ -874,7 +883,7 @@ def test_output_that_cannot_be_written(cli: Terminal, tmp_path: Path) -> None:
     cli.ok("decide", "x")
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "smp", "list"],
+            [sys.executable, "-m", "smp_memory", "list"],
             env=ENVIRONMENT,
             cwd=tmp_path,
             stdout=full,
@@ -895,7 +904,7 @@ def test_started_without_input_and_output(cli: Terminal, tmp_path: Path) -> None
 
 
 def test_two_processes_at_once_lose_nothing(cli: Terminal, tmp_path: Path) -> None:
-    script = "import sys\nfrom smp.cli.main import main\nfor n in range(20): assert main(['decide', f'{sys.argv[1]} {n}']) == 0"
+    script = "import sys\nfrom smp_memory.cli.main import main\nfor n in range(20): assert main(['decide', f'{sys.argv[1]} {n}']) == 0"
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", script, name], env=ENVIRONMENT, cwd=tmp_path, stdout=subprocess.PIPE, text=True
@@ -911,7 +920,7 @@ def test_two_processes_at_once_lose_nothing(cli: Terminal, tmp_path: Path) -> No
 
 def test_interrupted_while_it_waits(cli: Terminal, tmp_path: Path) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "smp", "decide", "-"],
+        [sys.executable, "-m", "smp_memory", "decide", "-"],
         env=ENVIRONMENT, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         _wait_until_it_reads(process)

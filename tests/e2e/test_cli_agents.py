@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.agents.fence import find
+import smp_memory
+from smp_memory.privacy.fence import find
 from tests.e2e.terminal import Terminal
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -104,7 +104,7 @@ def test_a_conversation_of_processes(cli: Terminal, tmp_path: Path) -> None:
     """An agent that talks to `smp macp` over a pipe, one message at a time."""
     update = {**MESSAGE, "payload": {"intent": "UPDATE_CONTEXT", "content": {"updates": [{"path": "findings", "value": "Tokens never expire"}]}}}  # fmt: skip
     with subprocess.Popen(
-        [sys.executable, "-m", "smp", "macp"],
+        [sys.executable, "-m", "smp_memory", "macp"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(SOURCE)},
         stdin=subprocess.PIPE,
@@ -131,4 +131,4 @@ def test_the_examples_of_the_docs_run() -> None:
     exec(code, names)
     assert [item.record.id for item in names["context"].items][:2] == ["FIND-0001", "DEC-0001"]
     for block in re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        assert smp.Workflow.load(block).id == "deep-verify-v6"
+        assert smp_memory.Workflow.load(block).id == "deep-verify-v6"

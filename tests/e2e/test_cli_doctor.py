@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.cli.commands import COMMANDS
-from smp.cli.main import main
+import smp_memory
+from smp_memory.cli.commands import COMMANDS
+from smp_memory.cli.main import main
 from tests.e2e.terminal import settled
 from tests.unit.health.planted import QUICKLY, TOKEN, digest, made, memories
 from tests.user_state import state_folder
@@ -43,7 +43,7 @@ def test_a_store_that_is_well(store: Path, capsys: pytest.CaptureFixture[str]) -
     told = run(capsys)
     assert "1 session, 8 memories" in told
     assert "all is well" in told
-    assert told.count("✓") == len(smp.open(store).doctor().checks) + 1
+    assert told.count("✓") == len(smp_memory.open(store).doctor().checks) + 1
     assert json.loads(run(capsys, "--json"))["ok"] is True
     assert digest(store) == before
 
@@ -67,13 +67,13 @@ def test_what_was_found_is_told_with_place_and_next_step(store: Path, capsys: py
 
 
 def test_notes_are_no_failure(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with smp.open(store, config=QUICKLY) as memory:
+    with smp_memory.open(store, config=QUICKLY) as memory:
         memory.session("review").add_finding("The login form has no rate limit at all")
     assert "1 note" in run(capsys)
 
 
 def test_what_is_safe_is_put_right_on_demand(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with smp.open(store) as memory:
+    with smp_memory.open(store) as memory:
         before = memories(memory)
     os.chmod(store / "sessions/review/decisions.jsonl", 0o644)
     assert "Run: smp doctor --fix" in run(capsys, code=NOT_WELL)
@@ -83,7 +83,7 @@ def test_what_is_safe_is_put_right_on_demand(store: Path, capsys: pytest.Capture
     assert "all is well" in told
     os.chmod(store / "sessions/review/decisions.jsonl", 0o644)
     assert json.loads(run(capsys, "--fix", "--only", "index", "--json", code=NOT_WELL))["fixed"] == []
-    with smp.open(store) as memory:
+    with smp_memory.open(store) as memory:
         assert memories(memory) == before
 
 
@@ -96,7 +96,7 @@ def test_mistakes_are_told(store: Path, capsys: pytest.CaptureFixture[str], monk
 
 
 def test_one_session_or_all(store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    with smp.open(store, config=QUICKLY) as memory:
+    with smp_memory.open(store, config=QUICKLY) as memory:
         memory.create_session("other").add_decision("Something else again")
     path = store / "sessions/other/decisions.jsonl"
     path.write_text("{\n" + path.read_text())
@@ -139,7 +139,7 @@ def test_hostile_texts_do_nothing_to_the_terminal(store: Path, capsys: pytest.Ca
 def on_a_terminal(*words: str, env: dict[str, str]) -> tuple[int, str]:
     """The command with a terminal on both outputs."""
     ours, theirs = pty.openpty()
-    child = subprocess.Popen([sys.executable, "-m", "smp", *words], stdout=theirs, stderr=theirs, env=env)
+    child = subprocess.Popen([sys.executable, "-m", "smp_memory", *words], stdout=theirs, stderr=theirs, env=env)
     os.close(theirs)
     told = b""
     while select.select([ours], [], [], 60)[0]:
@@ -155,7 +155,7 @@ def on_a_terminal(*words: str, env: dict[str, str]) -> tuple[int, str]:
 
 
 def test_colours_and_lines_that_fit_on_a_terminal(store: Path) -> None:
-    with smp.open(store, config=QUICKLY) as memory:
+    with smp_memory.open(store, config=QUICKLY) as memory:
         session = memory.session("review")
         session.add_decision("Rests on much", references=[f"TURN-{number}" for number in range(1000, 1003)])
     env: dict[str, Any] = {**os.environ, "COLUMNS": "60", "TERM": "xterm", "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -167,11 +167,11 @@ def test_colours_and_lines_that_fit_on_a_terminal(store: Path) -> None:
 
 
 def test_the_commands_that_are_advised_exist_and_help(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sources = Path(smp.__file__).parent.glob("health/*.py")
+    sources = Path(smp_memory.__file__).parent.glob("health/*.py")
     words = {word for path in sources for word in re.findall(r"\bsmp ((?:session |git )?[a-z]+)\b", path.read_text())}
     assert {"redact", "repair", "compact", "session undelete", "resolve"} <= words
     assert words <= set(COMMANDS)
-    with smp.open(store, config={**QUICKLY, "privacy": {"redaction": {"enabled": False}}}) as memory:
+    with smp_memory.open(store, config={**QUICKLY, "privacy": {"redaction": {"enabled": False}}}) as memory:
         session = memory.session("review")
         session.add_decision("Rests on what is not there", references=["TURN-0404"])
         session.add_finding(f"The key is {TOKEN}")
@@ -213,7 +213,7 @@ def test_a_fix_does_not_run_what_opening_a_store_may_run(store: Path, capsys: py
 
 def test_doctor_names_the_environment_variable_with_a_bad_value(store: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "smp", "--root", str(store), "doctor"],
+        [sys.executable, "-m", "smp_memory", "--root", str(store), "doctor"],
         env={**os.environ, "SMP_HOOKS_RECALL": "nein", "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-import smp
+import smp_memory
 from tests.e2e.terminal import Terminal, settled
 from tests.user_state import state_folder
 
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.startswith("SMP_") or name == "SMP_STATE_DIR"},
-    "PYTHONPATH": str(Path(smp.__file__).parent.parent),
+    "PYTHONPATH": str(Path(smp_memory.__file__).parent.parent),
     "PYTHONWARNINGS": "error",
 }
 
@@ -41,7 +41,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Asker:
     """In a folder with two sessions, one of them empty of logins."""
-    with smp.open(tmp_path / ".bmad" / "memory") as memory:
+    with smp_memory.open(tmp_path / ".bmad" / "memory") as memory:
         shop = memory.create_session("shop", user="ada", project="shop")
         shop.add_turn("user", "How do customers log in?")
         shop.add_decision(
@@ -62,7 +62,7 @@ def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Asker:
 
 def start(folder: Path, *words: str, **options: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "smp", *words],
+        [sys.executable, "-m", "smp_memory", *words],
         env=ENVIRONMENT, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
     )  # fmt: skip
 
@@ -407,7 +407,7 @@ def on_a_terminal(folder: Path, *words: str, **environment: str) -> str:
     ours, theirs = pty.openpty()
     try:
         subprocess.run(
-            [sys.executable, "-m", "smp", *words],
+            [sys.executable, "-m", "smp_memory", *words],
             env={**ENVIRONMENT, "TERM": "xterm", "COLUMNS": "80", **environment},
             cwd=folder, stdout=theirs, stderr=theirs, check=True,
         )  # fmt: skip
@@ -453,7 +453,7 @@ def test_hostile_text_cannot_steer_the_terminal(cli: Asker) -> None:
 
 
 def test_a_query_loads_neither_yaml_nor_what_it_does_not_use(cli: Asker, tmp_path: Path) -> None:
-    code = "import sys; from smp.cli.main import main; main(sys.argv[1:]); print([name for name in ('yaml', 'tempfile', 'subprocess', 'difflib', 'smp.cli.commands.demo', 'smp.cli.commands.overviews') if name in sys.modules], file=sys.stderr)"
+    code = "import sys; from smp_memory.cli.main import main; main(sys.argv[1:]); print([name for name in ('yaml', 'tempfile', 'subprocess', 'difflib', 'smp_memory.cli.commands.demo', 'smp_memory.cli.commands.overview') if name in sys.modules], file=sys.stderr)"
     done = subprocess.run(
         [sys.executable, "-c", code, "query", "database"],
         env=ENVIRONMENT, cwd=tmp_path, capture_output=True, text=True, check=True,

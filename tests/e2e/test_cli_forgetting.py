@@ -59,7 +59,7 @@ def test_nothing_is_not_everything(cli: Lister) -> None:
 
 def test_a_person_is_asked(cli: Lister, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = io.StringIO("n\ny\nno\n")
-    monkeypatch.setattr("smp.cli.commands.forgetting._is_person", lambda: True)
+    monkeypatch.setattr("smp_memory.cli.commands.deletion._is_person", lambda: True)
     monkeypatch.setattr("sys.stdin", answers)
     code, _, err = cli("delete", "--topic", "billing")
     assert (code, err) == (0, "Nothing was changed.\n")

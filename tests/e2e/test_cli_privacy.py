@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-import smp
+import smp_memory
 from tests.e2e.test_cli import Terminal
 
 LAYOUTS = ("jsonl", "markdown", "single", "log")
@@ -170,4 +170,4 @@ def test_rules_of_redaction_can_be_set(terminal: Terminal, store: str) -> None:
     assert terminal.json("decide", "EMP-123456", "--session", "checkout")["decision"] == "[REDACTED:employee]"
     terminal.fails(5, "config", "--set", "privacy.redaction.off=fone")
     terminal.fails(5, "config", "--set", 'privacy.redaction.patterns=[{"type": "x", "regex": "(a+)+b"}]')
-    assert smp.open("store").config["privacy.redaction.off"] == ["email", "phone"]
+    assert smp_memory.open("store").config["privacy.redaction.off"] == ["email", "phone"]

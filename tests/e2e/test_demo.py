@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-import smp
+import smp_memory
 
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.startswith("SMP_") or name == "SMP_STATE_DIR"},
-    "PYTHONPATH": str(Path(smp.__file__).parent.parent),
+    "PYTHONPATH": str(Path(smp_memory.__file__).parent.parent),
     "PYTHONWARNINGS": "error",
 }
 
 
 def demo(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "smp", "demo", *words],
+        [sys.executable, "-m", "smp_memory", "demo", *words],
         env=ENVIRONMENT, cwd=folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
@@ -68,8 +68,8 @@ def test_figures_as_json_and_nothing_left_behind(tmp_path: Path) -> None:
 def test_what_is_lost_is_said_and_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from smp.cli.commands import demo as demo_module
-    from smp.cli.main import main
+    from smp_memory.cli.commands import demo as demo_module
+    from smp_memory.cli.main import main
 
     def forgetful(self: demo_module.Demo, command: str) -> object:
         return [] if command == "list" else {"ok": True, "sessions": {demo_module.SESSION: {"problems": []}}}

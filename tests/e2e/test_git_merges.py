@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from smp.files.layouts import NAMES
+from smp_memory.files.layouts import NAMES
 from tests.e2e.git_clones import Clone, copy_of, make_origin
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.cli.main import main
-from smp.files.layouts import NAMES
+import smp_memory
+from smp_memory.cli.main import main
+from smp_memory.files.layouts import NAMES
 from tests.e2e.git_clones import Clone, make_origin
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
@@ -20,11 +20,11 @@ def merged(folder: Path, old: str, new: str) -> Clone:
     """One clone adds a session and a type of memory in the old layout, the other converts and adds a decision."""
     origin = make_origin(folder / "origin", old)
     a, b = origin.clone("a", 10), origin.clone("b", 20)
-    with smp.open(a.root) as memory:
+    with smp_memory.open(a.root) as memory:
         memory.create_session("s2", user="ada").add_decision("A decides in s2")
         memory.create_session("s3", project="empty")
     a.write(lambda s: s.add("learning", learning="A learns"), lambda s: s.add_finding("A finds"))
-    with smp.open(b.root) as memory:
+    with smp_memory.open(b.root) as memory:
         memory.convert(new)
     b.write(lambda s: s.add_decision("B decides"))
     a.git("fetch", "-q", str(b.folder), "master")
@@ -40,7 +40,7 @@ def test_sessions_of_another_layout_are_reported_and_taken_in(
     tmp_path: Path, old: str, new: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clone = merged(tmp_path, old, new)
-    with smp.open(clone.root) as memory:
+    with smp_memory.open(clone.root) as memory:
         assert memory.layout == new
         reports = memory.validate()
         assert {name for name, report in reports.items() if not report.ok} == {"s1", "s2", "s3"}
@@ -69,7 +69,7 @@ def test_sessions_of_another_layout_are_reported_and_taken_in(
 def assert_taken_in(clone: Clone) -> None:
     expected = {"A finds", "A learns", "B decides", "How do customers log in?", "No rate limit", "Use OAuth", "veritas"}
     assert clone.texts() == sorted(expected)
-    with smp.open(clone.root) as memory:
+    with smp_memory.open(clone.root) as memory:
         assert [record.text for record in memory.session("s2").records()] == ["A decides in s2"]
         assert memory.session("s2").info.user == "ada"
         assert memory.session("s3").info.project == "empty"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from smp.files.layouts import NAMES
+from smp_memory.files.layouts import NAMES
 from tests.e2e.git_clones import Clone, make_origin
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.cli.git_blocks import attribute_lines, ignore_lines, with_block, without_block
-from smp.cli.main import main
+import smp_memory
+from smp_memory.cli.main import main
+from smp_memory.integrations.git.setup import attribute_lines, ignore_lines, with_block, without_block
 from tests.e2e.git_clones import environment
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
@@ -48,7 +48,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 def store(folder: Path) -> Path:
-    smp.open(folder / ".bmad" / "memory", layout="jsonl").close()
+    smp_memory.open(folder / ".bmad" / "memory", layout="jsonl").close()
     return folder / ".bmad" / "memory"
 
 
@@ -138,7 +138,7 @@ def test_an_existing_hook_is_not_changed(project: Path, capsys: pytest.CaptureFi
 
 def test_two_stores_of_one_work_tree_have_a_block_each(project: Path) -> None:
     one, other = store(project), project / "odd [name]" / "mem ory"
-    smp.open(other, layout="single").close()
+    smp_memory.open(other, layout="single").close()
     assert (
         main(["git", "setup", "--root", str(one), "--pre-commit"])
         == main(["git", "setup", "--root", str(other), "--pre-commit"])
@@ -227,7 +227,9 @@ def test_doctor_and_validate_tell_of_a_clone_without_the_driver(
 def test_check_names_file_and_line_of_a_secret_and_never_the_secret(
     project: Path, layout: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with smp.open(project / ".bmad" / "sessions", layout=layout, config={"privacy.redaction.enabled": False}) as memory:
+    with smp_memory.open(
+        project / ".bmad" / "sessions", layout=layout, config={"privacy.redaction.enabled": False}
+    ) as memory:
         session = memory.create_session("s1", user="ada@example.org")
         session.add_decision("Harmless", author="bob@example.org")
         session.add_decision(f"The token is {TOKEN}")
@@ -248,7 +250,7 @@ def test_check_names_file_and_line_of_a_secret_and_never_the_secret(
 
 def test_check_refuses_private_files_and_conflict_markers(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = store(project)
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         memory.create_session("s1").add_finding("Something")
     git("add", "-fA")
     capsys.readouterr()
@@ -272,7 +274,7 @@ def test_a_commit_with_a_secret_is_stopped_by_the_hook(project: Path) -> None:
     assert main(["git", "setup", "--pre-commit", "--command", f"'{sys.executable}' -m smp"]) == 0
     git("add", "-A")
     git("commit", "-qm", "one")
-    with smp.open(root, config={"privacy.redaction.enabled": False}) as memory:
+    with smp_memory.open(root, config={"privacy.redaction.enabled": False}) as memory:
         memory.create_session("s1").add_finding(f"The token is {TOKEN}")
     git("add", "-A")
     done = subprocess.run(["git", "commit", "-qm", "two"], capture_output=True, text=True, check=False)
@@ -314,12 +316,12 @@ def test_input_that_cannot_be_read_becomes_a_conflict_with_both_sides(
 def test_any_error_of_the_driver_becomes_a_conflict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from smp.files import git_merge
+    from smp_memory.git import merge
 
     def fails(*_: object) -> None:
         raise ZeroDivisionError("memory content")
 
-    monkeypatch.setattr(git_merge, "merge", fails)
+    monkeypatch.setattr(merge, "merge", fails)
     code, data = driver(tmp_path, b"", b'{"id":"A"}\n', b'{"id":"B"}\n')
     assert (code, b'{"id":"A"}' in data, b'{"id":"B"}' in data) == (1, True, True)
     assert "memory content" not in capsys.readouterr().err
@@ -358,9 +360,9 @@ def test_the_driver_loads_neither_the_store_nor_argparse(tmp_path: Path) -> None
     for name in ("base", "ours", "theirs"):
         (tmp_path / name).write_bytes(b'{"id":"%s"}\n' % name.encode())
     code = (
-        "import sys; from smp.cli.main import main\n"
+        "import sys; from smp_memory.cli.main import main\n"
         "code = main(['git', 'merge-driver', 'base', 'ours', 'theirs', 's.jsonl'])\n"
-        "wrong = {'argparse', 'yaml', 'subprocess', 'smp.memory', 'smp.store.file_store', 'smp.session'} & set(sys.modules)\n"
+        "wrong = {'argparse', 'yaml', 'subprocess', 'smp_memory.memory', 'smp_memory.store.file_store', 'smp_memory.session'} & set(sys.modules)\n"
         "print(code, sorted(wrong))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)

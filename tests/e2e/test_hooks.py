@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from smp.agents.fence import closing, fence, find, opening
-from smp.digest import write_digest
-from smp.files.disk import Disk
-from smp.files.lock import SessionLock
-from smp.files.system import RealSystem
-from smp.hooks import note as notes
+from smp_memory.context.digest import write_digest
+from smp_memory.files.disk import Disk
+from smp_memory.files.lock import SessionLock
+from smp_memory.files.system import RealSystem
+from smp_memory.integrations.hooks import session_state as notes
+from smp_memory.privacy.fence import closing, fence, find, opening
 from tests.e2e.hook_host import ENVIRONMENT, HOOK, Codex, Cursor, Gemini, Host, Project, until
 from tests.user_state import state_folder
 
@@ -289,7 +289,7 @@ def test_hooks_and_the_command_line_at_once_lose_nothing(project: Project) -> No
         for host in hosts:
             host.count = number
             processes.append(project.start(host.payload("prompt", prompt=f"Question {number} to {host.session}", **host.turn())))  # fmt: skip
-        note = [sys.executable, "-m", "smp", "note", f"Finding {number} of the login", "--session", "by-hand"]
+        note = [sys.executable, "-m", "smp_memory", "note", f"Finding {number} of the login", "--session", "by-hand"]
         with project.open() as memory:
             if number == 0:
                 memory.create_session("by-hand")
@@ -358,7 +358,7 @@ def test_halves_of_characters_do_no_harm(project: Project) -> None:
 
 
 def test_an_answer_that_takes_too_long_is_not_given(project: Project) -> None:
-    slow = "import time, smp.hooks.entry as entry, smp.hooks.recall as recall\n"
+    slow = "import time, smp_memory.integrations.hooks.entry as entry, smp_memory.integrations.hooks.recall as recall\n"
     slow += "entry._ANSWER_SECONDS, recall.recalled = 0.05, lambda *_: time.sleep(600)\nentry.main(['--wait'])"
     done = subprocess.run([sys.executable, "-c", slow], input=json.dumps(event(project)).encode(), capture_output=True, env=ENVIRONMENT, timeout=60, check=False)  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
@@ -406,7 +406,7 @@ def test_a_locked_session_does_not_stop_the_host(project: Project) -> None:
         held.acquire(5)
         said = project.call(host.payload("prompt", prompt=ASKED, prompt_id="p9"))
         told = json.dumps(host.payload("prompt", prompt=ASKED, prompt_id="p10")).encode()
-        script = "import os; del os.fork; from smp.hooks.entry import main; main(['hook'])"  # nothing can go on behind
+        script = "import os; del os.fork; from smp_memory.integrations.hooks.entry import main; main(['hook'])"  # nothing can go on behind
         here = [sys.executable, "-c", script]
         without = subprocess.run(here, input=told, cwd=project.folder, env=ENVIRONMENT, timeout=60, check=False)
         held.release()

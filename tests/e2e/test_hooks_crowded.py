@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import smp
+import smp_memory
 from tests.e2e.hook_host import Host, Project
 
 ASKED = "how are the nightly backups of the orders database made?"
@@ -27,11 +27,11 @@ def project(tmp_path: Path) -> Iterator[Project]:
     assert project.failures == []
 
 
-def add_private(session: smp.SessionMemory, number: int) -> None:
+def add_private(session: smp_memory.SessionMemory, number: int) -> None:
     session.agent("alice").add_learning(f"orders database backups nightly hidden {number}", visibility="private")
 
 
-def add_settled(session: smp.SessionMemory, number: int) -> None:
+def add_settled(session: smp_memory.SessionMemory, number: int) -> None:
     found = session.add_finding(f"orders database backups nightly hidden {number}", severity="low", author="ada")
     session.resolve(found.id, "done")
 

@@ -148,9 +148,9 @@ def test_transcript_that_became_shorter_is_not_read_from_its_beginning(project: 
 def test_crash_while_the_first_prompt_is_recorded_does_not_reveal_what_was_said_before(
     project: Project, recording: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from smp.hooks import events
-    from smp.hooks.record import record
-    from smp.session import SessionMemory
+    from smp_memory.integrations.hooks import events
+    from smp_memory.integrations.hooks.record import record
+    from smp_memory.session import SessionMemory
 
     recording.set(False)
     host = Host(project)
@@ -166,7 +166,7 @@ def test_crash_while_the_first_prompt_is_recorded_does_not_reveal_what_was_said_
         patched.setattr(SessionMemory, "add_many", die)
         told = host.payload("prompt", prompt="An open question", prompt_id="p2")
         with pytest.raises(KeyboardInterrupt):
-            record(events.Event("claude-code", "UserPromptSubmit", told), str(project.root), None, is_behind=True)
+            record(events.HookEvent("claude-code", "UserPromptSubmit", told), str(project.root), None, is_behind=True)
     host.count = 2
     host.write_prompt("An open question")
     host.write_reply("An open answer")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.cli.main import main
-from smp.errors import InvalidConfig
+import smp_memory
+from smp_memory.cli.main import main
+from smp_memory.errors import InvalidConfig
 from tests.e2e.hook_host import Host, Project
 
 PROMPT = "How do customers log in to the shop with OAuth?"
@@ -87,7 +87,7 @@ def test_subagents_have_a_switch_of_their_own(project: Project, how: str) -> Non
 
 @pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
 def test_settings_of_a_session_are_changed_and_taken_out(tmp_path: Path, layout: str) -> None:
-    with smp.open(tmp_path / "store", layout=layout) as memory:
+    with smp_memory.open(tmp_path / "store", layout=layout) as memory:
         session = memory.create_session("shop", user="ada", config={"durability": "os"})
         session.add_finding("Something")
         session.set_config("hooks.recall", False)
@@ -97,11 +97,11 @@ def test_settings_of_a_session_are_changed_and_taken_out(tmp_path: Path, layout:
             session.set_config("hooks.recall", "perhaps")
         with pytest.raises(InvalidConfig):
             session.set_config("layout", "log")
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         session = memory.session("shop")
         assert (session.config["hooks.recall"], session.config["durability"]) == (False, "os")
         assert memory.config["hooks.recall"] is True
         assert (session.info.user, len(session.records()), session.validate().ok) == ("ada", 1, True)
         session.set_config("hooks.recall", None)
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         assert memory.session("shop").config["hooks.recall"] is True

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from smp.cli.main import main
+from smp_memory.cli.main import main
 from tests.unit.bmad import trees
 
 
@@ -74,7 +74,7 @@ def test_no_bmad(project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_several_processes_import_at_once(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [sys.executable, "-m", "smp", "import", "--from", "bmad", "--json"]
+    words = [sys.executable, "-m", "smp_memory", "import", "--from", "bmad", "--json"]
     running = [subprocess.Popen(words, cwd=project, stdout=subprocess.DEVNULL, env=dict(os.environ)) for _ in range(3)]
     assert [process.wait(timeout=60) for process in running] == [0, 0, 0]
     capsys.readouterr()

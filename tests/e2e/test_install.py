@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from smp.cli.main import main
-from smp.hooks.events import KINDS
-from smp.hooks.install import HOSTS
+from smp_memory.cli.main import main
+from smp_memory.integrations.hooks.events import KINDS
+from smp_memory.integrations.hooks.install import HOSTS
 from tests.e2e.hook_host import ENVIRONMENT
 
 HOST_NAMES = ("claude-code", "codex", "gemini", "cursor")
@@ -273,7 +273,7 @@ def test_a_file_that_was_changed_while_the_diff_was_read_is_left_as_it_is(
         file.write_text('{"theme": "light", "permissions": ["new"]}')
         return True
 
-    monkeypatch.setattr("smp.cli.commands.install._may_change", changed_meanwhile)
+    monkeypatch.setattr("smp_memory.cli.commands.install._may_change", changed_meanwhile)
     assert install("claude-code") == 2
     assert "changed meanwhile" in capsys.readouterr().err
     assert tree(project) == {".claude/settings.json": b'{"theme": "light", "permissions": ["new"]}'}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from smp.bmad.hook_ins import OURS
-from smp.cli.main import main
+from smp_memory.cli.main import main
+from smp_memory.integrations.bmad.customisation import OURS
 from tests.unit.bmad import trees
 
 MINE = """# Ours: the architect answers in metric units.

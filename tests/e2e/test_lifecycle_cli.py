@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from smp.cli.main import main
+from smp_memory.cli.main import main
 
 OLD = "2025-06-01T10:00:00Z"
 

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
 
-import smp
+import smp_memory
 from tests.e2e.mcp_process import Server
 
 
@@ -16,7 +16,7 @@ from tests.e2e.mcp_process import Server
 def test_server_accepts_fields_at_top_level_and_offers_erase_only_if_allowed(
     tmp_path: Path, option: tuple[str, ...]
 ) -> None:
-    smp.open(tmp_path / "store").close()
+    smp_memory.open(tmp_path / "store").close()
     with Server(tmp_path / "store", *option) as server:
         server.greet()
         given = {"type": "finding", "text": "No MFA", "severity": "high", "category": "auth", "tags": "login, mfa"}

@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
 
-import smp
+import smp_memory
 from tests.e2e.mcp_process import Failed, Server, environment
 from tests.e2e.npm_package import installed
 
@@ -25,7 +25,7 @@ PACKAGE, VERSION = "@modelcontextprotocol/server-memory", "2026.8.31"
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("compat") / "store"
-    smp.open(root, config=None).close()
+    smp_memory.open(root, config=None).close()
     return root
 
 
@@ -122,7 +122,7 @@ def test_import_and_export_on_the_command_line(tmp_path: Path) -> None:
 
     def run(*words: str) -> Any:
         done = subprocess.run(
-            [sys.executable, "-m", "smp", *words, "--root", root, "--json"],
+            [sys.executable, "-m", "smp_memory", *words, "--root", root, "--json"],
             env=environment(),
             capture_output=True,
             check=False,
@@ -219,7 +219,7 @@ def test_every_answer_is_that_of_the_reference_server(tmp_path: Path, seed: int)
         for uri in ("memory://knowledge-graph",):
             assert ours.ask("resources/read", uri=uri) == theirs.ask("resources/read", uri=uri)
         assert ours.leave() == 0
-    words = [sys.executable, "-m", "smp", "export", str(tmp_path / "out.jsonl"), "--format", "mcp-memory"]
+    words = [sys.executable, "-m", "smp_memory", "export", str(tmp_path / "out.jsonl"), "--format", "mcp-memory"]
     subprocess.run([*words, "--root", str(tmp_path / "ours")], env=environment(), check=True, capture_output=True)
     assert (tmp_path / "out.jsonl").read_text() == (tmp_path / "theirs.jsonl").read_text()
 

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
 
-import smp
+import smp_memory
 from tests.e2e.mcp_web import WebServer
 from tests.e2e.npm_package import installed
 
@@ -34,7 +34,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What the suite says of each scenario; one run of all of them."""
     suite = installed(PACKAGE, VERSION)
     root = tmp_path_factory.mktemp("conformance")
-    with smp.open(root / "store") as memory:
+    with smp_memory.open(root / "store") as memory:
         memory.create_session("shop").add_finding("Login has no rate limit")
     started = [sys.executable, "-m", "tests.e2e.mcp_open_door", str(root / "store")]
     with WebServer(Path(), words=started) as server:

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
 
-import smp
+import smp_memory
 from tests.e2e.mcp_web import WebServer
 from tests.user_state import state_folder
 
@@ -19,7 +19,7 @@ from tests.user_state import state_folder
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("mcp-http") / "store"
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         memory.create_session("web")
     return root
 
@@ -94,12 +94,12 @@ def test_many_official_clients_write_at_once_and_all_is_kept(server: WebServer, 
 
     ids = [ref for refs in asyncio.run(all_of_them()) for ref in refs]
     assert len(set(ids)) == 40
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         assert {record.ref for record in memory.session("web").records()} == set(ids)
 
 
 def test_a_token_file_that_others_can_read_or_that_holds_none_is_refused(tmp_path: Path) -> None:
-    from smp.mcp.token import is_token, token_in
+    from smp_memory.integrations.mcp.http import is_token, token_in
 
     own = tmp_path / "new" / "token"
     made = token_in(str(own))
@@ -107,20 +107,20 @@ def test_a_token_file_that_others_can_read_or_that_holds_none_is_refused(tmp_pat
     assert is_token(made, f"bearer {made} ")
     assert own.stat().st_mode & 0o777 == 0o600
     own.chmod(0o644)
-    with pytest.raises(smp.errors.InvalidConfig, match="chmod 600"):
+    with pytest.raises(smp_memory.errors.InvalidConfig, match="chmod 600"):
         token_in(str(own))
     own.chmod(0o600)
     for wrong in ("short", "", "two words that are long enough", "\x00" * 40, "é" * 40):
         own.write_text(wrong)
-        with pytest.raises(smp.errors.InvalidConfig, match="this is no token"):
+        with pytest.raises(smp_memory.errors.InvalidConfig, match="this is no token"):
             token_in(str(own))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.com", "::"])
 def test_other_machines_are_not_served_unless_asked_for(host: str) -> None:
-    from smp.mcp.http import check_host
+    from smp_memory.integrations.mcp.http import check_host
 
-    with pytest.raises(smp.errors.UserError, match="--allow-remote"):
+    with pytest.raises(smp_memory.errors.UserError, match="--allow-remote"):
         check_host(host, remote=False)
     check_host(host, remote=True)
     for here in ("127.0.0.1", "::1", "localhost", "127.0.0.53"):
@@ -128,22 +128,22 @@ def test_other_machines_are_not_served_unless_asked_for(host: str) -> None:
 
 
 def test_a_port_that_is_taken_is_a_clear_error(server: WebServer) -> None:
-    from smp.mcp.http import listening
+    from smp_memory.integrations.mcp.http import listening
 
     for port in (server.port, 70_000):
-        with pytest.raises(smp.errors.UserError, match=f"port {port}"):
+        with pytest.raises(smp_memory.errors.UserError, match=f"port {port}"):
             listening("127.0.0.1", port)
 
 
 def test_served_to_others_only_names_that_were_given_are_answered() -> None:
-    from smp.mcp.http import Doorkeeper, guarded
+    from smp_memory.integrations.mcp.http import RequestGuard, guarded
 
     class Nothing:
         def streamable_http_app(self, **options: Any) -> Any:
             return None
 
     door = guarded(Nothing(), "t" * 32, "0.0.0.0", 8765, ("memory.example",))  # type: ignore[arg-type]
-    assert isinstance(door, Doorkeeper)
+    assert isinstance(door, RequestGuard)
     assert {"memory.example", "memory.example:8765", "127.0.0.1:8765"} <= door._hosts
     assert not any("0.0.0.0" in name for name in door._hosts)
     assert "https://memory.example" in door._origins

@@ -17,23 +17,23 @@ pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
 import uvicorn
 from starlette.responses import PlainTextResponse, StreamingResponse
 
-from smp.mcp.connections import Limits, settings
-from smp.mcp.http import Doorkeeper, listening
+from smp_memory.integrations.mcp.connections import ConnectionLimits, settings
+from smp_memory.integrations.mcp.http import RequestGuard, listening
 
 TOKEN = "t" * 32
 WAIT_SECONDS = 60
-SHORT = Limits(headers_seconds=1, body_seconds=1, idle_seconds=1, write_seconds=1, connections=40)
-LONG = Limits(headers_seconds=600, body_seconds=600, idle_seconds=600, write_seconds=600, connections=12)
+SHORT = ConnectionLimits(headers_seconds=1, body_seconds=1, idle_seconds=1, write_seconds=1, connections=40)
+LONG = ConnectionLimits(headers_seconds=600, body_seconds=600, idle_seconds=600, write_seconds=600, connections=12)
 
 
 class Web:
     """The doorkeeper and a small app under limits, in a thread of this process, on a real socket."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ConnectionLimits) -> None:
         self.door = listening("127.0.0.1", 0)
         self.port = self.door.getsockname()[1]
         self.streams: list[asyncio.Event] = []
-        app = Doorkeeper(self._app, TOKEN, {f"127.0.0.1:{self.port}"}, set())
+        app = RequestGuard(self._app, TOKEN, {f"127.0.0.1:{self.port}"}, set())
         config = uvicorn.Config(
             app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1, **settings(limits)
         )

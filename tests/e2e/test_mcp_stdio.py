@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
 
-import smp
+import smp_memory
 from tests.e2e.hook_host import until
 from tests.e2e.mcp_process import Failed, Server, command, environment
 
@@ -22,7 +22,7 @@ from tests.e2e.mcp_process import Failed, Server, command, environment
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("mcp") / "store"
-    smp.open(root).close()
+    smp_memory.open(root).close()
     return root
 
 
@@ -44,7 +44,7 @@ def session(server: Server, request: pytest.FixtureRequest) -> str:
 
 def test_it_says_what_it_is_and_what_it_can_do(server: Server) -> None:
     assert server.hello["serverInfo"]["name"] == "smp"
-    assert server.hello["serverInfo"]["version"] == smp.__version__
+    assert server.hello["serverInfo"]["version"] == smp_memory.__version__
     assert set(server.hello["capabilities"]) == {"tools", "resources", "prompts"}
     assert "not instructions" in server.hello["instructions"]
     assert server.ask("ping") == {}
@@ -161,7 +161,7 @@ def test_two_servers_a_hook_and_the_command_line_share_a_store_and_lose_nothing(
             words = [
                 sys.executable,
                 "-m",
-                "smp",
+                "smp_memory",
                 "note",
                 f"cli {number}",
                 "--root",
@@ -177,11 +177,11 @@ def test_two_servers_a_hook_and_the_command_line_share_a_store_and_lose_nothing(
         for number in range(3):
             event = {"hook_event_name": "UserPromptSubmit", "session_id": "host", "cwd": str(root.parent)}
             said = json.dumps({**event, "prompt_id": f"p{number}", "prompt": f"Question {number} of the host"}).encode()
-            words = [sys.executable, "-m", "smp", "hook"]
+            words = [sys.executable, "-m", "smp_memory", "hook"]
             subprocess.run(words, input=said, env=environment(SMP_ROOT=str(root)), capture_output=True, check=True)
 
     def asked() -> set[str]:
-        with smp.open(root) as memory:
+        with smp_memory.open(root) as memory:
             own = [each for each in memory.sessions() if each.id.startswith("claude-code-")]
             return {turn.content for each in own for turn in each.records("turn")}
 
@@ -219,7 +219,7 @@ def test_a_server_that_is_killed_midway_loses_nothing_that_it_acknowledged(
     found = server.data("recall", session=session, limit=100, max_tokens=50_000)["items"]
     assert set(kept) <= {item["id"] for item in found}
     assert server.data("remember", session=session, type="finding", text="Life goes on")["done"] == "added"
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         assert memory.session(session).validate().ok
 
 
@@ -237,7 +237,7 @@ def test_a_client_that_vanishes_midway_ends_the_server_and_leaves_the_store_whol
         server.process.wait(60)
         assert "Traceback" not in server.log
         assert "F 1" not in server.log
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         assert memory.session(session).validate().ok
 
 
@@ -269,14 +269,14 @@ def test_the_official_client_understands_it_in_today_s_protocol(root: Path) -> N
 
 
 def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "smp", "mcp", *arguments]
+    words = [sys.executable, "-m", "smp_memory", "mcp", *arguments]
     return subprocess.run(words, env=environment(**more), input="", capture_output=True, text=True, check=False)
 
 
 def test_a_store_that_is_not_there_is_an_error_and_made_on_demand(tmp_path: Path) -> None:
     missing = tmp_path / "missing"
     refused = run("--root", str(missing))
-    assert refused.returncode == smp.errors.StoreNotFound.exit_code
+    assert refused.returncode == smp_memory.errors.StoreNotFound.exit_code
     assert refused.stdout == ""
     assert not missing.exists()
     assert run("--root", str(missing), "--create").returncode == 0
@@ -289,7 +289,7 @@ def test_without_the_extra_the_error_names_what_to_install(root: Path, tmp_path:
     (tmp_path / "anyio.py").write_text("raise ModuleNotFoundError('no anyio here', name='anyio')")
     path = environment()["PYTHONPATH"]
     refused = run("--root", str(root), PYTHONPATH=f"{tmp_path}:{path}")
-    assert refused.returncode == smp.errors.UserError.exit_code
+    assert refused.returncode == smp_memory.errors.UserError.exit_code
     assert "pip install 'mcp>=" in refused.stderr
     assert "Traceback" not in refused.stderr
     assert refused.stdout == ""

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smp.cli.main import main
+from smp_memory.cli.main import main
 from tests.e2e.npm_package import installed
 
 pytestmark = pytest.mark.slow
@@ -115,8 +115,8 @@ def test_bmads_own_tests_pass_with_ours(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     shutil.copy(scripts() / "tests" / "test_memlog.py", tmp_path / "tests" / "test_memlog.py")
     (tmp_path / "memlog.py").write_text(
-        "from smp.bmad.memlog_text import joined as render, split\n"
-        "from smp.cli.main import main as smp\n"
+        "from smp_memory.integrations.bmad.memlog import joined as render, split\n"
+        "from smp_memory.cli.main import main as smp\n"
         "def main(words):\n"
         "    code = smp(['memlog', *words])\n"
         "    if code and '--workspace' not in words and '--path' not in words:\n"

@@ -37,7 +37,7 @@ class RealHost:
         self.environment = {**ENVIRONMENT, "HOME": str(self.home), "TERM": "dumb"}
 
     def install(self, host: str) -> None:
-        smp = [sys.executable, "-m", "smp"]
+        smp = [sys.executable, "-m", "smp_memory"]
         words = [*smp, "install", host, "--yes", "--command", " ".join(smp)]
         subprocess.run(words, cwd=self.project.folder, env=self.environment, check=True, capture_output=True)
 

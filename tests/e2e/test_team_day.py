@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import smp
-from smp.agents.fence import MARK
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.privacy.fence import MARK
+from smp_memory.testing import FrozenClock
 
 TEAM = ["architect", "developer", "tester", "veritas"]
 SUBJECTS = {
@@ -23,7 +23,7 @@ SMALL_TALK = ("looks fine to me", "shall we go on", "give me a minute", "that to
 def test_a_day_of_a_team(tmp_path: Path) -> None:
     chance = random.Random(5)
     clock = FrozenClock()
-    with smp.open(tmp_path / "store", clock=clock, config={"durability": "os"}) as memory:
+    with smp_memory.open(tmp_path / "store", clock=clock, config={"durability": "os"}) as memory:
         for name, (decision, finding, place) in SUBJECTS.items():
             session = memory.create_session(f"day-{name}", user="ada", project="shop")
             party = session.party(TEAM)

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.errors import UserError
+import smp_memory
+from smp_memory.errors import UserError
 from tests.e2e.hook_host import ENVIRONMENT, Host, Project
 
 
@@ -23,7 +23,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def run(project: Project, *words: str, **environ: str) -> Any:
-    command = [sys.executable, "-m", "smp", *words, "--json"]
+    command = [sys.executable, "-m", "smp_memory", *words, "--json"]
     done = subprocess.run(
         command, cwd=project.folder, env={**ENVIRONMENT, **environ}, capture_output=True, check=False, text=True
     )
@@ -108,7 +108,7 @@ def test_session_created_in_python_is_meant_while_it_is_empty(project: Project) 
 def older_store(root: Path, *names: str) -> None:
     """A store whose sessions were written one after the other, all of them long ago; its files are new, as after a clone."""
     for day, name in enumerate(names, 1):
-        with smp.open(root, clock=lambda day=day: datetime(2026, 1, day, tzinfo=UTC)) as memory:
+        with smp_memory.open(root, clock=lambda day=day: datetime(2026, 1, day, tzinfo=UTC)) as memory:
             memory.create_session(name).add_decision(f"Decision of {name}")
 
 
@@ -121,7 +121,7 @@ def test_command_in_a_fresh_clone_means_the_session_whose_memory_is_the_newest(p
 
 def test_import_and_restore_do_not_make_the_session_ambiguous(project: Project, tmp_path: Path) -> None:
     older_store(tmp_path / "elsewhere", "imported", "imported-too")
-    with smp.open(tmp_path / "elsewhere") as memory:
+    with smp_memory.open(tmp_path / "elsewhere") as memory:
         memory.export(tmp_path / "out.json")
     run(project, "session", "new", "own")
     run(project, "decide", "Use OAuth")
@@ -134,16 +134,16 @@ def test_import_and_restore_do_not_make_the_session_ambiguous(project: Project, 
 
 def test_mcp_write_without_a_session_is_refused_between_two_of_the_last_hour() -> None:
     pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
-    from smp.mcp.desk import Desk
-    from smp.mcp.toolset import TOOLS
+    from smp_memory.integrations.mcp.request_context import RequestContext
+    from smp_memory.integrations.mcp.tools import TOOLS
 
-    with smp.open(":memory:") as memory:
+    with smp_memory.open(":memory:") as memory:
         for name in ("first", "second"):
             memory.create_session(name).add_decision(f"Decision of {name}")
-        caller = Desk(memory).caller("tester")
+        caller = RequestContext(memory).caller("tester")
         with pytest.raises(UserError, match=r"(first.*second|second.*first).*session: "):
             TOOLS["remember"].call(caller, {"type": "decision", "text": "Use OAuth"})
         stored = TOOLS["remember"].call(caller, {"type": "decision", "text": "Use OAuth", "session": "first"})
         assert stored.data["session"] == "first"
-        named = Desk(memory, session="second").caller("tester")
+        named = RequestContext(memory, session="second").caller("tester")
         assert TOOLS["remember"].call(named, {"type": "decision", "text": "x"}).data["session"] == "second"

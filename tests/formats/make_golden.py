@@ -19,8 +19,8 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1] / "src"))
 
-import smp  # noqa: E402
-from smp.testing import FrozenClock, fixed_uids  # noqa: E402
+import smp_memory  # noqa: E402
+from smp_memory.testing import FrozenClock, fixed_uids  # noqa: E402
 
 LAYOUTS = ("jsonl", "markdown", "single", "log")
 VERSION = "v1"
@@ -34,7 +34,7 @@ def write(root: Path, layout: str) -> None:
 
 def _write(root: Path, layout: str) -> None:
     clock = FrozenClock(datetime(2026, 1, 11, 14, 30, tzinfo=UTC))
-    memory = smp.open(root, layout=layout, clock=clock, config={"durability": "os"})
+    memory = smp_memory.open(root, layout=layout, clock=clock, config={"durability": "os"})
     session = memory.create_session(
         "session-2026-01-11-abc123",
         user="user-123",
@@ -100,7 +100,7 @@ def _write(root: Path, layout: str) -> None:
 
 def read(root: Path) -> dict[str, Any]:
     """All that a store says, as JSON."""
-    memory = smp.open(root)
+    memory = smp_memory.open(root)
     found = {
         session.id: {
             "info": session.info.to_dict(),

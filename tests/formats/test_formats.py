@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import smp
+import smp_memory
 from tests.formats.make_golden import LAYOUTS, make, read, write
 
 HERE = Path(__file__).parent
@@ -41,7 +41,7 @@ def copy(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 def test_a_store_of_format_1_is_read_without_being_changed(copy: Path) -> None:
     before = files(copy)
     assert read(copy) == expected("v1")
-    memory = smp.open(copy)
+    memory = smp_memory.open(copy)
     assert [(name, report.problems) for name, report in memory.validate().items()] == [("session-2026-01-11-abc123", [])]
     memory.close()
     assert files(copy) == before
@@ -50,7 +50,7 @@ def test_a_store_of_format_1_is_read_without_being_changed(copy: Path) -> None:
 @pytest.mark.parametrize("copy", [("v1", layout) for layout in LAYOUTS], indirect=True, ids=LAYOUTS)
 def test_a_store_of_format_1_can_be_written_and_converted(copy: Path) -> None:
     before = files(copy)
-    memory = smp.open(copy)
+    memory = smp_memory.open(copy)
     (session,) = memory.sessions()
     assert session.add_decision("New").id == "DEC-0003"
     assert session.add_learning("New").id == "LEARN-0002"
@@ -87,7 +87,7 @@ V0 = {"000-single": "single", "001-jsonl": "jsonl", "003-markdown": "markdown", 
 def test_a_folder_in_the_look_of_the_designs_is_read(copy: Path, request: pytest.FixtureRequest) -> None:
     name = request.node.callspec.id
     before = files(copy)
-    memory = smp.open(copy)
+    memory = smp_memory.open(copy)
     assert memory.layout == V0[name]
     (session,) = memory.sessions()
     found = {
@@ -106,7 +106,7 @@ def test_a_folder_in_the_look_of_the_designs_is_read(copy: Path, request: pytest
 
 @pytest.mark.parametrize("copy", [("v0", name) for name in V0], indirect=True, ids=list(V0))
 def test_a_folder_in_the_look_of_the_designs_can_be_converted(copy: Path) -> None:
-    memory = smp.open(copy)
+    memory = smp_memory.open(copy)
     (session,) = memory.sessions()
     wanted = {record.id: record.to_dict() for record in session.records(include_deleted=True)}
     for fields in wanted.values():

@@ -9,12 +9,12 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-import smp
-from smp.errors import SMPError
-from smp.files.exchange import FORMATS
-from smp.files.layouts import NAMES
-from smp.privacy.placeholders import Placeholders
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.errors import SMPError
+from smp_memory.exchange.file_format import FORMATS
+from smp_memory.files.layouts import NAMES
+from smp_memory.privacy.anonymisation import Placeholders
+from smp_memory.testing import FrozenClock
 from tests.property.test_laws import given_values, texts, values
 
 KINDS = ["decision", "finding", "learning", "artifact", "summary", "preference"]
@@ -53,13 +53,13 @@ heads = st.fixed_dictionaries(
 )
 
 
-def opened(layout: str) -> smp.Memory:
-    return smp.open(
+def opened(layout: str) -> smp_memory.Memory:
+    return smp_memory.open(
         ":memory:", layout=layout, clock=FrozenClock(), config={"privacy": {"redaction": {"enabled": False}}}
     )
 
 
-def perform(session: smp.SessionMemory, clock: FrozenClock, step: tuple[Any, ...]) -> None:
+def perform(session: smp_memory.SessionMemory, clock: FrozenClock, step: tuple[Any, ...]) -> None:
     known = session.records(include_deleted=True)
     there = [record.id for record in known if not record.deleted]
     clock.advance(1)
@@ -91,7 +91,7 @@ def perform(session: smp.SessionMemory, clock: FrozenClock, step: tuple[Any, ...
         pass  # what the store refuses is not there to be exported
 
 
-def shown(session: smp.SessionMemory) -> str:
+def shown(session: smp_memory.SessionMemory) -> str:
     """Everything that can be seen, so that 1, 1.0 and True differ."""
     records = session.records(include_deleted=True)
     return json.dumps(
@@ -104,7 +104,7 @@ def shown(session: smp.SessionMemory) -> str:
     )
 
 
-def told(layout: str, head: dict[str, Any], story: list[tuple[Any, ...]]) -> smp.SessionMemory:
+def told(layout: str, head: dict[str, Any], story: list[tuple[Any, ...]]) -> smp_memory.SessionMemory:
     memory = opened(layout)
     try:
         session = memory.create_session("s-1", **head)

@@ -15,12 +15,12 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-import smp
-from smp.errors import SMPError
-from smp.files.increment import TICK_NS
-from smp.files.layouts import NAMES
-from smp.index.words import terms
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.errors import SMPError
+from smp_memory.files.incremental_reader import TICK_NS
+from smp_memory.files.layouts import NAMES
+from smp_memory.index.tokens import terms
+from smp_memory.testing import FrozenClock
 from tests.crash.stories import depth
 from tests.property.test_queries import said
 
@@ -60,8 +60,8 @@ class Place:
 
     def __init__(self, root: Path, layout: str) -> None:
         self.root = root
-        self.open: dict[str, smp.Memory] = {}
-        smp.open(root, layout=layout).close()
+        self.open: dict[str, smp_memory.Memory] = {}
+        smp_memory.open(root, layout=layout).close()
         for name in ("one", "two"):
             self.reopen(name)
         for session in SESSIONS:
@@ -70,7 +70,7 @@ class Place:
     def reopen(self, who: str) -> None:
         if who in self.open:
             self.open[who].close()
-        self.open[who] = smp.open(self.root, clock=FrozenClock(), config={"durability": "os"})
+        self.open[who] = smp_memory.open(self.root, clock=FrozenClock(), config={"durability": "os"})
 
     def close(self) -> None:
         for memory in self.open.values():
@@ -216,12 +216,12 @@ class Place:
                 shutil.copytree(old, old.with_name("twin"), dirs_exist_ok=True, ignore=shutil.ignore_patterns(".smp"))
 
 
-def snapshot(memory: smp.Memory) -> dict[str, Any]:
+def snapshot(memory: smp_memory.Memory) -> dict[str, Any]:
     with memory.store.indexer.mutex:
         return memory.store.indexer.caught_up(None).snapshot()
 
 
-def found(memory: smp.Memory) -> dict[str, list[str]]:
+def found(memory: smp_memory.Memory) -> dict[str, list[str]]:
     """Who is found by which word, through the text index."""
     asked = {word: word for word in [*WORDS, "s1", "ada", '"first alpha"', "alph*", "-alpha", "库"]}
     return {
@@ -232,7 +232,7 @@ def found(memory: smp.Memory) -> dict[str, list[str]]:
     }
 
 
-def in_files(memory: smp.Memory) -> dict[str, list[str]]:
+def in_files(memory: smp_memory.Memory) -> dict[str, list[str]]:
     records = [record for session in memory.sessions() for record in session.records(include_deleted=True)]
     having = {record.ref: terms(said(record)) for record in records}
     return {
@@ -246,9 +246,9 @@ def check(place: Place) -> None:
     """Both who have it open, and somebody who comes anew, know what a new index knows."""
     time.sleep(TICK_NS / 1e9 + 0.005)  # a change within the tick of the clock in which a file was read is seen later
     kept = {who: (snapshot(memory), found(memory)) for who, memory in place.open.items()}
-    with smp.open(place.root) as fresh:
+    with smp_memory.open(place.root) as fresh:
         kept["fresh"] = (snapshot(fresh), found(fresh))
-    with smp.open(place.root) as memory:
+    with smp_memory.open(place.root) as memory:
         memory.store.indexer.rebuild()
         wanted = (snapshot(memory), found(memory))
         assert not memory.store.indexer.caught_up(None).is_private
@@ -268,8 +268,8 @@ def differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 def run(layout: str, tail: int, history: list[tuple[Any, ...]]) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
-        mock.patch("smp.index.text.TAIL_LIMIT", tail),
-        mock.patch("smp.store.indexer._ALWAYS_LOOK_SECONDS", 1e9),
+        mock.patch("smp_memory.index.text.TAIL_LIMIT", tail),
+        mock.patch("smp_memory.store.indexer._ALWAYS_LOOK_SECONDS", 1e9),
     ):
         place = Place(Path(folder, "store"), layout)
         try:

@@ -10,15 +10,15 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-import smp
-from smp.files.codec import SIGNED
-from smp.files.json_lines import JsonLines
-from smp.files.layouts import NAMES, layout_named
-from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
-from smp.model.fold import Fold
-from smp.model.record import same
-from smp.model.types import COMMON_ALIASES, COMMON_FIELDS, KINDS
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.files.codec import SIGNED
+from smp_memory.files.json_lines import JsonLines
+from smp_memory.files.layouts import NAMES, layout_named
+from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
+from smp_memory.model.history import Fold
+from smp_memory.model.record import same
+from smp_memory.model.types import COMMON_ALIASES, COMMON_FIELDS, KINDS
+from smp_memory.testing import FrozenClock
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 scalars = st.one_of(
@@ -256,7 +256,7 @@ def test_the_past_is_the_fold_of_the_past(written: list[tuple[str, Entry]]) -> N
 )
 def test_as_of_now_is_the_session_as_it_is(steps: list[tuple[str, int]]) -> None:
     clock = FrozenClock()
-    session = smp.open(":memory:", clock=clock).create_session("s1")
+    session = smp_memory.open(":memory:", clock=clock).create_session("s1")
     for what, number in steps:
         alive = session.records()
         dead = [record for record in session.records(include_deleted=True) if record.deleted]

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from smp.files.layouts import NAMES
-from smp.files.memory_system import MemorySystem
-from smp.memory import Memory, open_memory
-from smp.testing import FrozenClock
+from smp_memory.files.layouts import NAMES
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.memory import Memory, open_memory
+from smp_memory.testing import FrozenClock
 
 LIVE, ARCHIVED, DELETED = "live", "archived", "deleted"
 TEXTS = st.text("abcdefg ", min_size=1, max_size=60).filter(str.strip)

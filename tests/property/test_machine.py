@@ -18,12 +18,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-import smp
-from smp.files.disk import Disk
-from smp.files.layouts import NAMES
-from smp.files.memory_system import MemorySystem
-from smp.model.types import KINDS
-from smp.testing import CrashingSystem, FrozenClock
+import smp_memory
+from smp_memory.files.disk import Disk
+from smp_memory.files.layouts import NAMES
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.model.types import KINDS
+from smp_memory.testing import CrashingSystem, FrozenClock
 
 ROOT = "/memory"
 _META = {"id", "session", "type", "created", "updated", "revision", "author_kind", "deleted", "typed_by_hand"}
@@ -85,7 +85,7 @@ class Remembered:
         self.pristine = False
 
 
-def shown(record: smp.Record) -> tuple[Any, ...]:
+def shown(record: smp_memory.Record) -> tuple[Any, ...]:
     data = {name: value for name, value in record.to_dict().items() if name not in _META}
     for name, default in (("tags", []), ("pinned", False)):
         if data.get(name) == default:
@@ -107,8 +107,8 @@ class Machine(RuleBasedStateMachine):
         self.session = self.opened(self.layout).create_session("s1")
         self.other = self.opened(None).session("s1")
 
-    def opened(self, layout: str | None) -> smp.Memory:
-        return smp.open(":memory:", layout=layout, system=self.system, clock=FrozenClock())
+    def opened(self, layout: str | None) -> smp_memory.Memory:
+        return smp_memory.open(":memory:", layout=layout, system=self.system, clock=FrozenClock())
 
     def reopened(self) -> None:
         self.session = self.opened(None).session("s1")

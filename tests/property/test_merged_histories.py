@@ -11,9 +11,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-import smp
-from smp.errors import SMPError
-from smp.files.layouts import NAMES
+import smp_memory
+from smp_memory.errors import SMPError
+from smp_memory.files.layouts import NAMES
 from tests.conformance.clones import SESSION, clone, memory_files, opened, said, serious, united
 
 KINDS = {"finding": "finding", "decision": "decision", "turn": "content", "learning": "learning"}
@@ -73,7 +73,7 @@ class Clone:
         self.session.memory.close()
 
 
-def told(session: smp.SessionMemory) -> dict[str, Any]:
+def told(session: smp_memory.SessionMemory) -> dict[str, Any]:
     """Each memory by its text, with references as texts."""
     records = session.records(include_deleted=True)
     texts = {record.id: said(record) for record in records}
@@ -89,19 +89,19 @@ def told(session: smp.SessionMemory) -> dict[str, Any]:
     }
 
 
-def shown(session: smp.SessionMemory) -> list[tuple[str, str, int]]:
+def shown(session: smp_memory.SessionMemory) -> list[tuple[str, str, int]]:
     return [(record.id, said(record), record.revision) for record in session.records(include_deleted=True)]
 
 
 def base_store(root: Path, layout: str) -> Path:
-    with smp.open(root, layout=layout) as memory:
+    with smp_memory.open(root, layout=layout) as memory:
         session = memory.create_session(SESSION)
         session.add("finding", finding="base finding", author="ada")
         session.add("turn", content="base turn", author="ada")
     return root
 
 
-def check_changes_stay(session: smp.SessionMemory, before: dict[str, dict[str, Any]], base: set[str]) -> None:
+def check_changes_stay(session: smp_memory.SessionMemory, before: dict[str, dict[str, Any]], base: set[str]) -> None:
     """What only one clone knows is after the merge as it was in that clone."""
     now = told(session)
     for each in before.values():
@@ -147,7 +147,7 @@ def test_union_of_clones_keeps_each_change_on_its_memory(layout: str, histories:
         assert all(each == seen[0] for each in seen)
 
 
-def check_problems(session: smp.SessionMemory) -> None:
+def check_problems(session: smp_memory.SessionMemory) -> None:
     """Nothing but fields that were changed on both sides, and references to deleted memories."""
     assert [each for each in serious(session) if "side by side" not in each] == []
 

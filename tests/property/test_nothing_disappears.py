@@ -18,15 +18,15 @@ from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from smp.files.disk import Disk
-from smp.files.layouts import NAMES
-from smp.files.memory_system import MemorySystem
-from smp.lifecycle.clock import NO_EVIDENCE
-from smp.memory import Memory, open_memory
-from smp.session import SessionMemory
-from smp.store.purging import taken_by
-from smp.store.traces import look_for
-from smp.testing import CrashingSystem, FrozenClock, PowerLoss
+from smp_memory.files.disk import Disk
+from smp_memory.files.layouts import NAMES
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.memory import Memory, open_memory
+from smp_memory.policies.clock_trust import NO_EVIDENCE
+from smp_memory.session import SessionMemory
+from smp_memory.store.purge import taken_by
+from smp_memory.store.remnant_scan import look_for
+from smp_memory.testing import CrashingSystem, FrozenClock, PowerLoss
 
 ROOT = "/store"
 SESSIONS = ("s", "t")
@@ -503,7 +503,7 @@ class _Steady:
 @pytest.mark.timeout(600)
 @pytest.mark.crash
 def test_nothing_acknowledged_disappears_and_nothing_forgotten_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smp.files.lock.time", _Steady())
+    monkeypatch.setattr("smp_memory.files.lock.time", _Steady())
     run_state_machine_as_test(
         Nothing,
         settings=settings(

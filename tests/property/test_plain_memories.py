@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from smp.agents.fence import fence
-from smp.errors import SMPError
-from smp.model.types import KINDS
-from smp.privacy.redact import Redactor
-from smp.write import plain
-from smp.writing import Writing
+from smp_memory.errors import SMPError
+from smp_memory.model.types import KINDS
+from smp_memory.privacy.fence import fence
+from smp_memory.privacy.redaction import Redactor
+from smp_memory.write import fast_validation
+from smp_memory.write.path import WriteMethods
 from tests.privacy_samples import hard_negatives, hard_positives, positives
 
 LIMIT = 2000
@@ -87,7 +87,7 @@ def memories(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     return kind.name, given
 
 
-class Pen(Writing):
+class Pen(WriteMethods):
     def __init__(self, author: str | None, user: str | None, redactor: Redactor | None) -> None:
         self._author, self._user, self._redactor, self._content_limit = author, user, redactor, LIMIT
 
@@ -150,8 +150,8 @@ def test_the_quick_look_says_the_same_as_the_close_one(
 def test_most_memories_need_no_closer_look(
     kind: str, given_fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    form = plain.form_of(KINDS[kind], tuple(given_fields))
+    form = fast_validation.form_of(KINDS[kind], tuple(given_fields))
     assert form is not None
-    found = plain.fields(form, given_fields, lambda role: None, LIMIT, Redactor())
+    found = fast_validation.fields(form, given_fields, lambda role: None, LIMIT, Redactor())
     assert found is not None
     assert {name: found[name] for name in given_fields} == given_fields

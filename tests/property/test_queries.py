@@ -16,10 +16,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-import smp
-from smp.index.patterns import is_loose, matcher
-from smp.index.words import TextQuery, parse, spelled, terms
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.index.tokens import ParsedText, parse, spelled, terms
+from smp_memory.index.wildcards import is_loose, matcher
+from smp_memory.testing import FrozenClock
 from tests.crash.stories import depth
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -82,7 +82,7 @@ def when(day: int) -> str:
     return f"{START + timedelta(days=day, microseconds=day * 7):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
-def do(memory: smp.Memory, step: tuple[Any, ...]) -> None:
+def do(memory: smp_memory.Memory, step: tuple[Any, ...]) -> None:
     what, *rest = step
     if what == "add":
         number, kind, text, more, day = rest
@@ -98,7 +98,7 @@ def do(memory: smp.Memory, step: tuple[Any, ...]) -> None:
         change(memory, what, rest)
 
 
-def change(memory: smp.Memory, what: str, rest: list[Any]) -> None:
+def change(memory: smp_memory.Memory, what: str, rest: list[Any]) -> None:
     there = [record for session in memory.sessions() for record in session.records(include_deleted=True)]
     live = [record for record in there if record.deleted is (what == "restore")]
     if not live:
@@ -170,7 +170,7 @@ questions = st.lists(st.sampled_from(sorted(PARTS)), max_size=4, unique=True).fl
 # -- a look at every memory
 
 
-def said(record: smp.Record) -> str:
+def said(record: smp_memory.Record) -> str:
     """All that a memory says."""
     parts = [part for name, value in record.to_dict().items() if name not in SILENT for part in spoken(name, value)]
     return "\n".join([*parts, record.id])
@@ -195,7 +195,7 @@ def has(said: list[str], words: tuple[str, ...]) -> bool:
     return any(tuple(said[start : start + len(words)]) == words for start in range(len(said)))
 
 
-def meets_text(text: str, asked: TextQuery) -> bool:
+def meets_text(text: str, asked: ParsedText) -> bool:
     found = terms(text)
 
     def means(pattern: str) -> bool:
@@ -219,7 +219,7 @@ def below(name: str, asked: str) -> bool:
     return name == asked or name.startswith(asked + ".")
 
 
-def tagged(record: smp.Record, tag: str) -> bool:
+def tagged(record: smp_memory.Record, tag: str) -> bool:
     return any(below(each, tag) for each in record.tags)
 
 
@@ -227,7 +227,7 @@ def number(value: Any) -> float | None:
     return {"explicit": 1.0, "high": 0.9, "medium": 0.7, "low": 0.5, "uncertain": 0.3}.get(value, value)
 
 
-def meets(record: smp.Record, asked: dict[str, Any]) -> bool:
+def meets(record: smp_memory.Record, asked: dict[str, Any]) -> bool:
     data = record.to_dict()
     confidence = number(data.get("confidence"))
     wanted = asked.get("confidence")
@@ -251,9 +251,9 @@ def meets(record: smp.Record, asked: dict[str, Any]) -> bool:
     return all(test(asked.get(name, False)) for name, test, always in tests if always or name in asked)
 
 
-def expected(memory: smp.Memory, asked: dict[str, Any]) -> tuple[dict[str, smp.Record], set[str]]:
+def expected(memory: smp_memory.Memory, asked: dict[str, Any]) -> tuple[dict[str, smp_memory.Record], set[str]]:
     """What must be found, and what may be found beside it: turns next to those with a sentence's words."""
-    must: dict[str, smp.Record] = {}
+    must: dict[str, smp_memory.Record] = {}
     may: set[str] = set()
     text = asked.get("text")
     query = parse(text) if text else None
@@ -275,14 +275,14 @@ def expected(memory: smp.Memory, asked: dict[str, Any]) -> tuple[dict[str, smp.R
 # -- comparing
 
 
-def check(memory: smp.Memory, asked: dict[str, Any]) -> None:
+def check(memory: smp_memory.Memory, asked: dict[str, Any]) -> None:
     must, may = expected(memory, asked)
     given = {**asked, "track_access": False}
     if "where" in given:
         given["where"] = WHERE[given["where"]][0]
     if "since" in asked and "until" in asked and asked["since"] > asked["until"]:
         assert not must
-        with pytest.raises(smp.errors.InvalidQuery):
+        with pytest.raises(smp_memory.errors.InvalidQuery):
             memory.query(**given)
         return
     hits = memory.query(**given, limit=10_000, count_by=["type", "session", "agent", "tag", "day", "topic"])
@@ -299,7 +299,7 @@ def check(memory: smp.Memory, asked: dict[str, Any]) -> None:
     check_pages(memory, given, refs)
 
 
-def counted(records: list[smp.Record]) -> dict[str, dict[str, int]]:
+def counted(records: list[smp_memory.Record]) -> dict[str, dict[str, int]]:
     found = {
         "type": Counter(record.type for record in records),
         "session": Counter(record.session for record in records),
@@ -324,7 +324,7 @@ def check_order(hits: Any, asked: dict[str, Any]) -> None:
     assert values == sorted(values), (sort, values)
 
 
-def check_pages(memory: smp.Memory, given: dict[str, Any], refs: list[str]) -> None:
+def check_pages(memory: smp_memory.Memory, given: dict[str, Any], refs: list[str]) -> None:
     size = max(1, len(refs) // 3)
     paged: list[str] = []
     more = True
@@ -338,21 +338,21 @@ def check_pages(memory: smp.Memory, given: dict[str, Any], refs: list[str]) -> N
 
 
 @contextmanager
-def opened(where: str) -> Iterator[smp.Memory]:
+def opened(where: str) -> Iterator[smp_memory.Memory]:
     clock = FrozenClock(START)
     if where == ":memory:":
-        with smp.open(":memory:", clock=clock) as memory:
+        with smp_memory.open(":memory:", clock=clock) as memory:
             yield memory
         return
     with (
         tempfile.TemporaryDirectory() as folder,
-        smp.open(Path(folder, "s"), clock=clock, config={"durability": "os"}) as memory,
+        smp_memory.open(Path(folder, "s"), clock=clock, config={"durability": "os"}) as memory,
     ):
         yield memory
 
 
 def run(where: str, tail: int, first: list[Any], second: list[Any], asked: list[dict[str, Any]]) -> None:
-    with mock.patch("smp.index.text.TAIL_LIMIT", tail), opened(where) as memory:
+    with mock.patch("smp_memory.index.text.TAIL_LIMIT", tail), opened(where) as memory:
         for name in NAMES:
             memory.create_session(name)
         for step in first:

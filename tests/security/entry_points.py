@@ -12,9 +12,9 @@ import os
 import subprocess
 import sys
 
-import smp
-from smp.cli.main import main
-from smp.errors import SMPError
+import smp_memory
+from smp_memory.cli.main import main
+from smp_memory.errors import SMPError
 
 COMMANDS = [
     "stats",
@@ -71,7 +71,7 @@ def run_library() -> None:
     named = os.path.join(os.getcwd(), ".bmad", "memory")
     for where in (None, *([] if os.path.islink(named) else [named])):  # whoever names a link means the folder behind it
         try:
-            with smp.open(where) as memory:
+            with smp_memory.open(where) as memory:
                 for act in (
                     memory.sessions,
                     memory.validate,
@@ -99,7 +99,7 @@ def run_hooks(transcript: str) -> list[str]:
         ("SessionEnd", {}),
     ):
         ran = subprocess.run(
-            [sys.executable, "-m", "smp", "hook", "--client", "claude-code", "--wait"],
+            [sys.executable, "-m", "smp_memory", "hook", "--client", "claude-code", "--wait"],
             input=json.dumps({**event, "hook_event_name": name, **more}).encode(),
             capture_output=True,
             check=True,

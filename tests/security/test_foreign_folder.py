@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.errors import SMPError
-from smp.hooks.place import store_of
-from smp.nearest import find_root, is_store
+import smp_memory
+from smp_memory.discovery import find_root, is_store
+from smp_memory.errors import SMPError
+from smp_memory.integrations.hooks.project_store import store_of
 from tests.e2e.hook_host import ENVIRONMENT
 
 CONFIGS = {
@@ -63,14 +63,14 @@ def test_python_does_not_write_into_a_foreign_folder(project: Path) -> None:
     assert not is_store(str(project / "memory"))
     for where in (None, project / "memory", project / ".bmad" / "memory"):
         with pytest.raises(SMPError):
-            smp.open(where).create_session("mine")
+            smp_memory.open(where).create_session("mine")
     assert contents(project) == before
 
 
 def test_commands_do_not_write_into_a_foreign_folder(project: Path) -> None:
     before = contents(project)
     for words in COMMANDS:
-        command = [sys.executable, "-m", "smp", *words]
+        command = [sys.executable, "-m", "smp_memory", *words]
         subprocess.run(command, cwd=project, env=ENVIRONMENT, capture_output=True, check=False)
         assert contents(project) == before, words
 
@@ -82,7 +82,7 @@ def test_hooks_neither_use_nor_write_into_a_foreign_folder(project: Path, named:
     for event in EVENTS:
         said = json.dumps({**event, "session_id": "one", "cwd": str(project)})
         done = subprocess.run(
-            [sys.executable, "-m", "smp", "hook", "--wait"],
+            [sys.executable, "-m", "smp_memory", "hook", "--wait"],
             input=said.encode(),
             cwd=project,
             env=environ,
@@ -96,10 +96,10 @@ def test_hooks_neither_use_nor_write_into_a_foreign_folder(project: Path, named:
 @pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
 @pytest.mark.parametrize("below", ["", "src/deep"])
 def test_hooks_find_the_store_that_python_finds(tmp_path: Path, layout: str, below: str) -> None:
-    from smp.config import DEFAULT_ROOTS
+    from smp_memory.config import DEFAULT_ROOTS
 
     root = tmp_path / DEFAULT_ROOTS[layout]
-    smp.open(root, layout=layout).close()
+    smp_memory.open(root, layout=layout).close()
     folder = tmp_path / below
     folder.mkdir(parents=True, exist_ok=True)
     assert store_of(str(folder), {}) == find_root(None, str(folder)) == str(root)
@@ -108,7 +108,7 @@ def test_hooks_find_the_store_that_python_finds(tmp_path: Path, layout: str, bel
 
 def test_hooks_understand_a_config_with_a_byte_order_mark(tmp_path: Path) -> None:
     root = tmp_path / ".bmad" / "memory"
-    smp.open(root).close()
+    smp_memory.open(root).close()
     path = root / "config.json"
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     assert store_of(str(tmp_path), {}) == find_root(None, str(tmp_path)) == str(root)

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.digest import renew_digests, write_digest
-from smp.errors import SessionArchived, SessionExists, SessionNotFound, StorageCorrupt, UserError
-from smp.files.layouts import NAMES
-from smp.files.user_state import trusted_stores
-from smp.nearest import find_root
+import smp_memory
+from smp_memory.context.digest import renew_digests, write_digest
+from smp_memory.discovery import find_root
+from smp_memory.errors import SessionArchived, SessionExists, SessionNotFound, StorageCorrupt, UserError
+from smp_memory.files.layouts import NAMES
+from smp_memory.files.user_state import trusted_stores
 from tests.put_away_files import archive_files, archive_of
 from tests.user_state import state_folder
 
@@ -28,7 +28,7 @@ layouts = pytest.mark.parametrize("layout", NAMES)
 
 def run(*words: str, at: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "smp", *words], cwd=at, env={**os.environ, **environ}, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "smp_memory", *words], cwd=at, env={**os.environ, **environ}, capture_output=True, text=True, timeout=60, check=False
     )  # fmt: skip
 
 
@@ -44,14 +44,14 @@ def within(seconds: float, act: Any) -> list[Any]:
 # -- archives beside sessions
 
 
-def twin(root: Path, layout: str, text: str) -> smp.Memory:
+def twin(root: Path, layout: str, text: str) -> smp_memory.Memory:
     """A store in which the session `se` is archived, and another session of that name was put in its place."""
-    memory = smp.open(root, layout=layout)
+    memory = smp_memory.open(root, layout=layout)
     session = memory.create_session("se")
     session.add_decision("first")
     memory.close()
     shutil.copytree(root, root.parent / "before")
-    memory = smp.open(root)
+    memory = smp_memory.open(root)
     memory.session("se").add_decision(text)
     memory.archive_session("se")
     memory.close()
@@ -60,7 +60,7 @@ def twin(root: Path, layout: str, text: str) -> smp.Memory:
         if path.is_file() and ".smp" not in path.parts and not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, target)
-    return smp.open(root)
+    return smp_memory.open(root)
 
 
 def kept(root: Path) -> list[Path]:
@@ -108,9 +108,12 @@ def test_archive_that_an_interrupted_step_left_is_removed(tmp_path: Path, layout
 def test_session_that_is_being_archived_cannot_be_created_again(
     tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from smp.store import file_store
+    from smp_memory.store import file_store
 
-    first, second = smp.open(tmp_path / "store", layout=layout), smp.open(tmp_path / "store", layout=layout)
+    first, second = (
+        smp_memory.open(tmp_path / "store", layout=layout),
+        smp_memory.open(tmp_path / "store", layout=layout),
+    )
     first.create_session("se").add_decision("precious")
     first.create_session("other")
     first.archive_session("other")  # so that there is an archive folder
@@ -131,7 +134,10 @@ def test_session_that_is_being_archived_cannot_be_created_again(
 
 @layouts
 def test_session_that_is_put_away_and_brought_back_while_it_is_read_is_not_empty(tmp_path: Path, layout: str) -> None:
-    first, second = smp.open(tmp_path / "store", layout=layout), smp.open(tmp_path / "store", layout=layout)
+    first, second = (
+        smp_memory.open(tmp_path / "store", layout=layout),
+        smp_memory.open(tmp_path / "store", layout=layout),
+    )
     session = first.create_session("se")
     session.add_decision("precious")
     reader = session._files.reader
@@ -143,7 +149,7 @@ def test_session_that_is_put_away_and_brought_back_while_it_is_read_is_not_empty
             lambda: len(session.records()),
             lambda: session.stats().memories,
             lambda: session.export(format="jsonl").count("precious"),
-            lambda: len(smp.open(tmp_path / "store").query("precious", sessions=["se"])),
+            lambda: len(smp_memory.open(tmp_path / "store").query("precious", sessions=["se"])),
         ):
             reader.forget()
             away("se")
@@ -170,7 +176,7 @@ def test_session_that_is_put_away_and_brought_back_while_it_is_read_is_not_empty
 
 
 def test_digest_is_not_written_through_a_link(tmp_path: Path) -> None:
-    memory = smp.open(tmp_path / "store")
+    memory = smp_memory.open(tmp_path / "store")
     memory.create_session("s").add_decision("planted")
     (tmp_path / "MEMORY.md").symlink_to(tmp_path / "elsewhere.md")
     with pytest.raises(UserError, match="link"):
@@ -180,8 +186,8 @@ def test_digest_is_not_written_through_a_link(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("plant", ["link", "linked folder", "pipe", "device"])
 def test_noted_digest_that_was_replaced_is_not_renewed(tmp_path: Path, plant: str) -> None:
-    memory = smp.open(tmp_path / "store")
-    other = smp.open(tmp_path / "other-store")
+    memory = smp_memory.open(tmp_path / "store")
+    other = smp_memory.open(tmp_path / "other-store")
     for each, text in ((memory, "mine"), (other, "theirs")):
         each.create_session("s").add_decision(text)
     (tmp_path / "docs").mkdir()
@@ -215,7 +221,7 @@ def planted_settings(at: Path) -> None:
 
 def test_dry_run_of_install_trusts_nothing(tmp_path: Path) -> None:
     root = tmp_path / "clone" / ".bmad" / "memory"
-    smp.open(root).close()
+    smp_memory.open(root).close()
     planted_settings(tmp_path / "clone")
     shutil.rmtree(state_folder(root))
     run("install", "claude-code", "--dry-run", "--command", "smp", at=tmp_path / "clone")
@@ -229,25 +235,25 @@ def test_store_behind_a_linked_folder_has_an_id(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "real").mkdir()
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / ".bmad").symlink_to(tmp_path / "real")
-    with smp.open(tmp_path / "project" / ".bmad" / "memory") as memory:
+    with smp_memory.open(tmp_path / "project" / ".bmad" / "memory") as memory:
         assert memory.is_trusted
     assert (tmp_path / "real" / "memory" / ".smp" / "id").exists()
     shutil.rmtree(tmp_path / "real" / "memory")
-    smp.open(tmp_path / "attacker").close()
+    smp_memory.open(tmp_path / "attacker").close()
     shutil.copytree(tmp_path / "attacker", tmp_path / "real" / "memory")
     monkeypatch.chdir(tmp_path / "project")
-    with smp.open() as memory:
+    with smp_memory.open() as memory:
         assert not memory.is_trusted
 
 
 @pytest.mark.parametrize("own", ["memory", ".bmad/sessions"])
 def test_planted_store_does_not_hide_the_trusted_one_beside_it(tmp_path: Path, own: str) -> None:
-    smp.open(tmp_path / own, layout="log" if own == "memory" else "markdown").close()
-    smp.open(tmp_path / ".bmad" / "memory").close()
+    smp_memory.open(tmp_path / own, layout="log" if own == "memory" else "markdown").close()
+    smp_memory.open(tmp_path / ".bmad" / "memory").close()
     assert find_root(None, str(tmp_path)) == str(tmp_path / ".bmad" / "memory")
     shutil.rmtree(state_folder(tmp_path / ".bmad" / "memory"))
     assert find_root(None, str(tmp_path)) == str(tmp_path / own)
-    from smp.hooks.place import store_of
+    from smp_memory.integrations.hooks.project_store import store_of
 
     assert store_of(str(tmp_path), {}) == str(tmp_path / own)
 
@@ -283,8 +289,8 @@ def test_pipes_and_devices_are_not_read(tmp_path: Path, place: str, plant: str) 
 @layouts
 def test_repeated_ids_take_linear_time(tmp_path: Path, layout: str) -> None:
     """Counted in names that were tried, not in seconds."""
-    from smp.model.entry import Entry
-    from smp.model.fold import Fold
+    from smp_memory.model.entry import Entry
+    from smp_memory.model.history import Fold
 
     fold = Fold()
     tried = 0
@@ -305,15 +311,15 @@ def test_repeated_ids_take_linear_time(tmp_path: Path, layout: str) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="gives a file to another user")
 def test_journal_of_another_user_that_removes_is_not_carried_out(tmp_path: Path) -> None:
-    session = smp.open(tmp_path).create_session("s1")
+    session = smp_memory.open(tmp_path).create_session("s1")
     session.add_decision("Kept")
-    from smp.files.codec import signature
+    from smp_memory.files.codec import signature
 
     body = json.dumps({"appends": [], "moves": [], "removes": ["decisions.jsonl"]}, separators=(",", ":"))
     path = Path(session._files.reader.journal.path)
     path.write_text(f'{body[:-1]},"checksum":"{signature(body.encode())}"}}\n')
     os.chown(path, 12345, 12345)
-    memory = smp.open(tmp_path)
+    memory = smp_memory.open(tmp_path)
     assert [record.text for record in memory.session("s1").records()] == ["Kept"]
     assert "foreign_journal" in {problem.code for problem in memory.session("s1").validate().problems}
     memory.repair()

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.errors import InvalidRecord, MemoryNotFound, SessionNotFound, SMPError, StoreNotFound
-from smp.files.layouts import NAMES
+import smp_memory
+from smp_memory.errors import InvalidRecord, MemoryNotFound, SessionNotFound, SMPError, StoreNotFound
+from smp_memory.files.layouts import NAMES
 from tests.conformance.places import DECISIONS, FOLDERS, by_hand, decisions_file, filled, opened, texts
 
 layouts = pytest.mark.parametrize("layout", NAMES)
 ALL = ["Use OAuth", "Use Postgres", "Use Python"]
-SOURCE = Path(smp.__file__).parent
+SOURCE = Path(smp_memory.__file__).parent
 EVIL = ["..", "../up", "../../etc/passwd", "/etc/passwd", "a/../../b", "a\\..\\b", "a\0b", "~root", "$HOME", "C:", "a:b", "\u2025", "．．", "a\n../b", ".smp", ".git"]  # fmt: skip
 
 
@@ -62,7 +62,7 @@ def within(seconds: float, act: Any) -> Any:
 @pytest.mark.parametrize("bad", EVIL)
 def test_no_id_leads_out_of_the_store(tmp_path: Path, layout: str, bad: str) -> None:
     root = tmp_path / "deep" / "er" / "store"
-    memory = smp.open(root, layout=layout)
+    memory = smp_memory.open(root, layout=layout)
     session = memory.create_session("s1")
     for act in (
         lambda: memory.create_session(bad),
@@ -104,12 +104,12 @@ def test_a_linked_session_folder_is_no_session(tmp_path: Path, layout: str) -> N
     if layout == "single":
         pytest.skip("a session is one file in this layout")
     root, place = tmp_path / "store", outside(tmp_path)
-    memory = smp.open(root, layout=layout)
+    memory = smp_memory.open(root, layout=layout)
     memory.create_session("s1").memory.close()
     target = root / FOLDERS[layout]
     target.rename(place / "moved")
     target.symlink_to(place / "moved", target_is_directory=True)
-    memory = smp.open(root)
+    memory = smp_memory.open(root)
     assert memory.sessions() == []
     with pytest.raises(SessionNotFound):
         memory.session("s1")
@@ -131,7 +131,7 @@ def test_nothing_is_written_through_a_linked_file(tmp_path: Path, layout: str) -
     path = decisions_file(root, layout)
     path.unlink()
     path.symlink_to(place / "treasure.txt")
-    for seen in (session, smp.open(root).session("s1")):
+    for seen in (session, smp_memory.open(root).session("s1")):
         for act in (lambda: seen.add_decision("x"), lambda: seen.update("DEC-0001", n=1), seen.repair):
             assert isinstance(within(20, act), SMPError)
         assert "gold" not in repr(seen.records())
@@ -157,7 +157,7 @@ def test_a_file_that_is_not_a_plain_one_costs_only_itself(tmp_path: Path, layout
         os.mkfifo(path)
     else:
         path.mkdir()
-    for seen in (session, smp.open(root).session("s1")):
+    for seen in (session, smp_memory.open(root).session("s1")):
         assert isinstance(within(20, lambda: seen.add_decision("x")), SMPError)
         assert within(20, lambda: texts(seen)) == []
         report = within(20, seen.validate)
@@ -182,7 +182,7 @@ def test_a_planted_lock_is_neither_followed_nor_waited_for(tmp_path: Path, layou
         os.link(place / "treasure.txt", private / name)
     else:
         os.mkfifo(private / name)
-    session = smp.open(root).session("s1")
+    session = smp_memory.open(root).session("s1")
     assert within(20, lambda: texts(session)) == ALL
     outcome = within(20, lambda: session.add_decision("x"))
     if (name, what) == ("queue", "fifo"):  # only ever locked, never written: a pipe does as well
@@ -191,7 +191,7 @@ def test_a_planted_lock_is_neither_followed_nor_waited_for(tmp_path: Path, layou
         assert isinstance(outcome, SMPError)
         left = ALL
     assert unharmed(place)
-    assert within(20, lambda: texts(smp.open(root).session("s1"))) == left
+    assert within(20, lambda: texts(smp_memory.open(root).session("s1"))) == left
 
 
 @layouts
@@ -203,7 +203,7 @@ def test_a_linked_private_folder_is_not_followed(tmp_path: Path, layout: str) ->
         path.unlink()
     private.rmdir()
     private.symlink_to(place, target_is_directory=True)
-    session = smp.open(root).session("s1")
+    session = smp_memory.open(root).session("s1")
     assert texts(session) == ALL
     assert isinstance(within(20, lambda: session.add_decision("x")), SMPError)
     assert unharmed(place)
@@ -212,7 +212,7 @@ def test_a_linked_private_folder_is_not_followed(tmp_path: Path, layout: str) ->
 @layouts
 def test_a_planted_journal_reaches_nothing_outside(tmp_path: Path, layout: str) -> None:
     """A plan on disk is carried out; one that somebody else wrote must not name files outside of the session."""
-    from smp.files.codec import signature
+    from smp_memory.files.codec import signature
 
     root, place = tmp_path / "store", outside(tmp_path)
     session = filled(root, layout)
@@ -268,7 +268,7 @@ def test_harmful_entries_are_reported_and_cost_nothing_else(tmp_path: Path, layo
         if layout != "markdown":
             assert found[-1] == "After", harm[:80]
         assert all(len(each.message) < 1000 for each in report.problems)
-    assert isinstance(within(60, session.repair), smp.model.report.Report)  # type: ignore[attr-defined]
+    assert isinstance(within(60, session.repair), smp_memory.model.report.Report)  # type: ignore[attr-defined]
     assert set(ALL) <= set(texts(opened(tmp_path)))
     assert not Path("/tmp/smp-owned").exists()
 
@@ -279,8 +279,8 @@ def test_harmful_entries_are_reported_and_cost_nothing_else(tmp_path: Path, layo
 def test_a_harmful_config_is_an_error_that_names_it(tmp_path: Path, harm: str) -> None:
     filled(tmp_path, "jsonl").memory.close()
     (tmp_path / "config.json").write_bytes(harm.encode("latin-1"))
-    with pytest.raises(smp.errors.InvalidConfig, match=r"config\.json"):
-        smp.open(tmp_path)
+    with pytest.raises(smp_memory.errors.InvalidConfig, match=r"config\.json"):
+        smp_memory.open(tmp_path)
 
 
 @layouts
@@ -300,7 +300,7 @@ def test_a_harmful_head_costs_the_head(tmp_path: Path, layout: str) -> None:
     ):
         (tmp_path / FOLDERS[layout] / name).write_text(harm)
         assert within(60, lambda: texts(opened(tmp_path))) == ALL
-        with pytest.raises(smp.errors.SessionCorrupt):
+        with pytest.raises(smp_memory.errors.SessionCorrupt):
             _ = session.info
         assert not within(60, session.validate).ok
 
@@ -401,7 +401,7 @@ def test_no_network_and_nothing_that_runs_data() -> None:
     script = (
         "import sys, smp, tempfile, os\n"
         "for name in ('jsonl', 'markdown', 'single', 'log'):\n"
-        "    session = smp.open(os.path.join(tempfile.mkdtemp(), 'x'), layout=name).create_session()\n"
+        "    session = smp_memory.open(os.path.join(tempfile.mkdtemp(), 'x'), layout=name).create_session()\n"
         "    session.add_decision('x'); session.validate(); session.repair()\n"
         "found = {'socket', 'ssl', '_socket', 'http', 'urllib.request', 'pickle', 'ctypes', 'subprocess'} & set(sys.modules)\n"
         "print(sorted(found))\n"
@@ -454,14 +454,14 @@ def test_a_store_of_another_user_above_this_folder_must_be_named(
 ) -> None:
     work = tmp_path / "work"
     work.mkdir()
-    smp.open(tmp_path / ".bmad" / "memory").close()
+    smp_memory.open(tmp_path / ".bmad" / "memory").close()
     monkeypatch.chdir(work)
     monkeypatch.delenv("SMP_ROOT", raising=False)
-    smp.open().close()
+    smp_memory.open().close()
     try:
         os.chown(tmp_path / ".bmad" / "memory", 65534, -1)
     except PermissionError:
         pytest.skip("only root can give a folder away")
     with pytest.raises(StoreNotFound, match="belongs to another user"):
-        smp.open()
-    smp.open(tmp_path / ".bmad" / "memory").close()
+        smp_memory.open()
+    smp_memory.open(tmp_path / ".bmad" / "memory").close()

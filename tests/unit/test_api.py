@@ -14,18 +14,18 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.errors import FormatTooNew, InvalidConfig, InvalidFormat, LayoutMismatch, StoreNotFound
-from smp.files.layouts import NAMES
+import smp_memory
+from smp_memory.errors import FormatTooNew, InvalidConfig, InvalidFormat, LayoutMismatch, StoreNotFound
+from smp_memory.files.layouts import NAMES
 
-SOURCE = str(Path(smp.__file__).parents[1])
+SOURCE = str(Path(smp_memory.__file__).parents[1])
 
 
 def test_public_names() -> None:
-    assert {name for name in smp.__all__ if getattr(smp, name) is None} == set()
-    assert smp.__version__.count(".") == 2
+    assert {name for name in smp_memory.__all__ if getattr(smp_memory, name) is None} == set()
+    assert smp_memory.__version__.count(".") == 2
     with pytest.raises(AttributeError, match="nothing_here"):
-        _ = smp.nothing_here  # type: ignore[attr-defined]
+        _ = smp_memory.nothing_here  # type: ignore[attr-defined]
 
 
 def test_importing_loads_next_to_nothing() -> None:
@@ -37,7 +37,7 @@ def test_importing_loads_next_to_nothing() -> None:
 
 
 def test_a_new_store_is_jsonl_and_says_so(tmp_path: Path) -> None:
-    memory = smp.open(tmp_path / "a" / "b")
+    memory = smp_memory.open(tmp_path / "a" / "b")
     assert (memory.layout, memory.root) == ("jsonl", str(tmp_path / "a" / "b"))
     assert json.loads((tmp_path / "a/b/config.json").read_text()) == {"layout": "jsonl", "format": 1}
     assert "jsonl" in repr(memory)
@@ -45,24 +45,24 @@ def test_a_new_store_is_jsonl_and_says_so(tmp_path: Path) -> None:
 
 def test_opening_without_creating(tmp_path: Path) -> None:
     with pytest.raises(StoreNotFound):
-        smp.open(tmp_path / "none", create=False)
+        smp_memory.open(tmp_path / "none", create=False)
     assert list(tmp_path.iterdir()) == []
-    smp.open(tmp_path / "there")
-    assert smp.open(tmp_path / "there", create=False).sessions() == []
+    smp_memory.open(tmp_path / "there")
+    assert smp_memory.open(tmp_path / "there", create=False).sessions() == []
 
 
 def test_the_layout_of_a_new_store_may_come_from_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert smp.open(tmp_path / "one", config={"layout": "markdown"}).layout == "markdown"
+    assert smp_memory.open(tmp_path / "one", config={"layout": "markdown"}).layout == "markdown"
     monkeypatch.setenv("SMP_LAYOUT", "single")
-    assert smp.open(tmp_path / "two").layout == "single"
-    assert smp.open(tmp_path / "one").layout == "markdown"
-    assert smp.open(tmp_path / "three", layout="log").layout == "log"
-    assert smp.open(tmp_path / "four", config={"layout": "log"}).layout == "log"
+    assert smp_memory.open(tmp_path / "two").layout == "single"
+    assert smp_memory.open(tmp_path / "one").layout == "markdown"
+    assert smp_memory.open(tmp_path / "three", layout="log").layout == "log"
+    assert smp_memory.open(tmp_path / "four", config={"layout": "log"}).layout == "log"
     with pytest.raises(LayoutMismatch):
-        smp.open(tmp_path / "one", config={"layout": "log"})
+        smp_memory.open(tmp_path / "one", config={"layout": "log"})
     monkeypatch.setenv("SMP_LAYOUT", "parchment")
     with pytest.raises(InvalidConfig, match="SMP_LAYOUT"):
-        smp.open(tmp_path / "five")
+        smp_memory.open(tmp_path / "five")
     assert not (tmp_path / "five").exists()
 
 
@@ -71,33 +71,33 @@ def test_the_nearest_store_upwards_is_found(tmp_path: Path, monkeypatch: pytest.
     deep.mkdir(parents=True)
     monkeypatch.chdir(deep)
     with pytest.raises(StoreNotFound, match="smp init"):
-        smp.open()
+        smp_memory.open()
     (tmp_path / "project" / ".bmad").mkdir()
-    assert smp.open().root == str(tmp_path / "project/.bmad/memory")
-    assert smp.open(layout="markdown").root == str(tmp_path / "project/.bmad/sessions")
-    assert smp.open(layout="markdown").layout == "markdown"
-    assert smp.open().layout == "jsonl"
+    assert smp_memory.open().root == str(tmp_path / "project/.bmad/memory")
+    assert smp_memory.open(layout="markdown").root == str(tmp_path / "project/.bmad/sessions")
+    assert smp_memory.open(layout="markdown").layout == "markdown"
+    assert smp_memory.open().layout == "jsonl"
 
 
 def test_settings_from_file_environment_and_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    smp.open(tmp_path)
+    smp_memory.open(tmp_path)
     path = tmp_path / "config.json"
     path.write_text(
         json.dumps({"layout": "jsonl", "format": 1, "durability": "interval", "storage": {"max_content_kb": 5}})
     )
-    assert smp.open(tmp_path).config.durability == "interval"
+    assert smp_memory.open(tmp_path).config.durability == "interval"
     monkeypatch.setenv("SMP_DURABILITY", "os")
-    assert smp.open(tmp_path).config.durability == "os"
-    assert smp.open(tmp_path, config={"durability": "always"}).config.durability == "always"
-    assert smp.open(tmp_path).config.content_limit_bytes == 5 * 1024
-    smp.open(tmp_path).set_config("storage.max_content_kb", 6)
-    assert smp.open(tmp_path).config.content_limit_bytes == 6 * 1024
-    smp.open(tmp_path).set_config("storage.max_content_kb", None)
-    assert smp.open(tmp_path).config.content_limit_bytes == 1024 * 1024
+    assert smp_memory.open(tmp_path).config.durability == "os"
+    assert smp_memory.open(tmp_path, config={"durability": "always"}).config.durability == "always"
+    assert smp_memory.open(tmp_path).config.content_limit_bytes == 5 * 1024
+    smp_memory.open(tmp_path).set_config("storage.max_content_kb", 6)
+    assert smp_memory.open(tmp_path).config.content_limit_bytes == 6 * 1024
+    smp_memory.open(tmp_path).set_config("storage.max_content_kb", None)
+    assert smp_memory.open(tmp_path).config.content_limit_bytes == 1024 * 1024
     for bad in ('{"layout": "jsonl", "nonsense": 1}', '{"layout": "parchment"}', "{", "[]", '{"durability": 5}'):
         path.write_text(bad)
         with pytest.raises(InvalidConfig):
-            smp.open(tmp_path)
+            smp_memory.open(tmp_path)
         assert path.read_text() == bad
 
 
@@ -114,55 +114,55 @@ def test_settings_from_file_environment_and_argument(tmp_path: Path, monkeypatch
 )
 def test_a_setting_can_be_changed_in_whatever_way_the_file_has_it(tmp_path: Path, written: dict[str, Any]) -> None:
     """Settings under another name, or with dots in the middle, were then given twice, and refused."""
-    smp.open(tmp_path).close()
+    smp_memory.open(tmp_path).close()
     (tmp_path / "config.json").write_text(json.dumps({"layout": "jsonl", "format": 1, **written}))
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         assert memory.config["privacy.redaction.enabled"] is False
         memory.set_config("privacy.redaction.enabled", True)
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         assert memory.config.source("privacy.redaction.enabled") != "default"
         assert memory.config["privacy.redaction.enabled"] is True
         assert memory.config["privacy.redaction.off"] == written.get("privacy.redaction", {}).get("off", [])
         memory.set_config("privacy.redaction.enabled", None)
-    assert smp.open(tmp_path).config.source("privacy.redaction.enabled") == "default"
+    assert smp_memory.open(tmp_path).config.source("privacy.redaction.enabled") == "default"
 
 
 def test_a_store_of_the_future_is_not_touched(tmp_path: Path) -> None:
-    smp.open(tmp_path)
+    smp_memory.open(tmp_path)
     (tmp_path / "config.json").write_text('{"layout": "jsonl", "format": 2, "new": true}')
     with pytest.raises(FormatTooNew):
-        smp.open(tmp_path)
+        smp_memory.open(tmp_path)
     assert (tmp_path / "config.json").read_text() == '{"layout": "jsonl", "format": 2, "new": true}'
 
 
 def test_what_cannot_be_a_store(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(smp.errors.SMPError):
-        smp.open(tmp_path / "file")
+    with pytest.raises(smp_memory.errors.SMPError):
+        smp_memory.open(tmp_path / "file")
     with pytest.raises(InvalidFormat):
-        smp.open("postgresql://somewhere/db")
+        smp_memory.open("postgresql://somewhere/db")
 
 
 def test_a_clock_must_know_its_zone(tmp_path: Path) -> None:
-    memory = smp.open(tmp_path, clock=lambda: datetime(2026, 1, 1))  # noqa: DTZ001
+    memory = smp_memory.open(tmp_path, clock=lambda: datetime(2026, 1, 1))  # noqa: DTZ001
     with pytest.raises(InvalidConfig, match="clock"):
         memory.create_session("s1")
 
 
 def test_paths_may_be_relative_or_path_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    smp.open("store").create_session("s1").add_decision("x")
+    smp_memory.open("store").create_session("s1").add_decision("x")
     monkeypatch.chdir("/")
-    assert smp.open(tmp_path / "store").session("s1").get("DEC-0001").decision == "x"
+    assert smp_memory.open(tmp_path / "store").session("s1").get("DEC-0001").decision == "x"
 
 
 def test_stores_in_the_process_do_not_mix() -> None:
-    smp.open(":memory:").create_session("s1")
-    assert smp.open(":memory:").sessions() == []
+    smp_memory.open(":memory:").create_session("s1")
+    assert smp_memory.open(":memory:").sessions() == []
 
 
 def test_the_example_in_the_docstring() -> None:
-    memory = smp.open(":memory:")
+    memory = smp_memory.open(":memory:")
     session = memory.create_session(user="ada", agents=["architect"], project="shop")
     record = session.add_decision(
         "Use OAuth 2.0", rationale="Standard, supports SSO", author="architect", tags=["auth"]
@@ -172,7 +172,7 @@ def test_the_example_in_the_docstring() -> None:
 
 @pytest.mark.parametrize("layout", NAMES)
 def test_a_setting_does_not_make_a_store_again_that_was_moved_away(tmp_path: Path, layout: str) -> None:
-    memory = smp.open(tmp_path / "store", layout=layout)
+    memory = smp_memory.open(tmp_path / "store", layout=layout)
     (tmp_path / "store").rename(tmp_path / "elsewhere")
     with pytest.raises(StoreNotFound):
         memory.set_config("durability", "os")
@@ -185,37 +185,37 @@ def test_a_store_may_be_named_by_a_link(tmp_path: Path, layout: str) -> None:
     (tmp_path / "real").mkdir()
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "real", target_is_directory=True)
-    memory = smp.open(link, layout=layout)
+    memory = smp_memory.open(link, layout=layout)
     memory.create_session("s").add_decision("x")
     memory = memory.convert("log" if layout != "log" else "single")
     memory.set_config("durability", "os")
     memory.archive_session("s")
-    assert [record.text for record in smp.open(link).session("s").records()] == ["x"]
+    assert [record.text for record in smp_memory.open(link).session("s").records()] == ["x"]
     assert memory.root == os.path.realpath(tmp_path / "real")
 
 
 def test_an_empty_name_is_not_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidFormat, match="where"):
-        smp.open("")
+        smp_memory.open("")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_no_folder_no_list_and_no_number_is_refused_by_name(tmp_path: Path) -> None:
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         session = memory.create_session("s")
         calls: list[tuple[str, Callable[[], Any]]] = [
-            ("where", lambda: smp.open(5)),  # type: ignore[arg-type]
-            ("where", lambda: smp.open("a\0b")),
-            ("config", lambda: smp.open(tmp_path, config=["a"])),  # type: ignore[arg-type]
-            ("clock", lambda: smp.open(tmp_path, clock=5)),  # type: ignore[arg-type]
+            ("where", lambda: smp_memory.open(5)),  # type: ignore[arg-type]
+            ("where", lambda: smp_memory.open("a\0b")),
+            ("config", lambda: smp_memory.open(tmp_path, config=["a"])),  # type: ignore[arg-type]
+            ("clock", lambda: smp_memory.open(tmp_path, clock=5)),  # type: ignore[arg-type]
             ("items", lambda: session.add_many(None)),  # type: ignore[arg-type]
             ("items", lambda: session.agent("architect").add_many(7)),  # type: ignore[arg-type]
             ("last", lambda: session.records(last="3")),  # type: ignore[arg-type]
             ("last", lambda: session.records("turn", last=1.5)),  # type: ignore[arg-type]
         ]
         for field, call in calls:
-            with pytest.raises(smp.errors.SMPError) as caught:
+            with pytest.raises(smp_memory.errors.SMPError) as caught:
                 call()
             assert caught.value.field == field
             assert str(caught.value).startswith(f"{field}: must be ")

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.files.layouts import NAMES
+import smp_memory
+from smp_memory.files.layouts import NAMES
 
 PLACES = [*NAMES, ":memory:"]
 
 
-def opened(place: str, tmp_path: Path) -> smp.Memory:
-    return smp.open(":memory:") if place == ":memory:" else smp.open(tmp_path / "store", layout=place)
+def opened(place: str, tmp_path: Path) -> smp_memory.Memory:
+    return smp_memory.open(":memory:") if place == ":memory:" else smp_memory.open(tmp_path / "store", layout=place)
 
 
-def filled(memory: smp.Memory) -> None:
+def filled(memory: smp_memory.Memory) -> None:
     memory.create_session("old").add_decision("Use zebras for transport")
     memory.create_session("new").add_decision("Use OAuth 2.0")
     memory.archive_session("old")
@@ -54,12 +54,12 @@ def test_context_counts_archived_sessions_that_were_not_searched(place: str, tmp
 
 def smp_command(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "smp", "--root", str(root), *words], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "smp_memory", "--root", str(root), *words], capture_output=True, text=True, check=False
     )
 
 
 def test_command_line_does_not_deny_words_of_an_archived_session(tmp_path: Path) -> None:
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         filled(memory)
     told = smp_command(tmp_path / "store", "query", "zebras").stdout
     assert "No memory has any of these words" not in told
@@ -74,12 +74,12 @@ def test_command_line_does_not_deny_words_of_an_archived_session(tmp_path: Path)
 
 def test_mcp_says_how_many_archived_sessions_were_not_searched() -> None:
     pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
-    from smp.mcp.desk import Desk
-    from smp.mcp.toolset import TOOLS
+    from smp_memory.integrations.mcp.request_context import RequestContext
+    from smp_memory.integrations.mcp.tools import TOOLS
 
-    with smp.open(":memory:") as memory:
+    with smp_memory.open(":memory:") as memory:
         filled(memory)
-        caller = Desk(memory).caller("tester")
+        caller = RequestContext(memory).caller("tester")
         for name, given in (("recall", {"query": "zebras"}), ("context", {"task": "zebras"})):
             assert TOOLS[name].call(caller, given).data["not_searched"] == 1
         assert "1 archived" in TOOLS["recall"].call(caller, {"query": "zebras"}).text

@@ -12,10 +12,10 @@ from types import MappingProxyType
 
 import pytest
 
-import smp
-import smp.config as config_module
-from smp.config import DEFAULT_ROOTS, FORMAT, SETTINGS, Config
-from smp.errors import FormatTooNew, InvalidConfig, LayoutMismatch, SMPError
+import smp_memory
+import smp_memory.config as config_module
+from smp_memory.config import DEFAULT_ROOTS, FORMAT, SETTINGS, Config
+from smp_memory.errors import FormatTooNew, InvalidConfig, LayoutMismatch, SMPError
 
 FILE = "store/config.json"
 LOCK = "concurrency.lock_timeout_ms"
@@ -728,13 +728,17 @@ def test_errors_can_be_pickled():
 def test_building_loads_nothing_heavy():
     code = (
         "import sys; package = type(sys)('smp'); package.__path__ = [sys.argv[1]]; sys.modules['smp'] = package;"
-        "before = set(sys.modules); from smp.config import Config;"
+        "before = set(sys.modules); from smp_memory.config import Config;"
         "Config.build({'layout': 'log'}, 'x', environ={'SMP_DURABILITY': 'os'});"
         "print(*sorted(set(sys.modules) - before))"
     )
     package = os.path.dirname(config_module.__file__)
     run = subprocess.run([sys.executable, "-I", "-S", "-c", code, package], capture_output=True, text=True, check=True)
-    assert set(run.stdout.split()) - {"__future__", "errno"} == {"smp.config", "smp.errors", "smp.setting_values"}
+    assert set(run.stdout.split()) - {"__future__", "errno"} == {
+        "smp_memory.config",
+        "smp_memory.errors",
+        "smp_memory.config_values",
+    }
 
 
 # -- lists
@@ -785,18 +789,18 @@ def test_one_object_may_stand_around_layout_and_format_too(tmp_path):
     """FORMAT.md says so, but the layout inside of it was not seen, and then it was there twice."""
     stored = tmp_path / "config.json"
     stored.write_text(json.dumps({"memory_config": {"layout": "markdown", "format": FORMAT, "durability": "os"}}))
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         assert (memory.layout, memory.config.durability) == ("markdown", "os")
         memory.create_session("s").add_decision("x")
         assert not [finding for finding in memory.doctor().findings if "setting" in finding.message]
         memory.set_config("durability", "interval")
         memory.convert("log").close()
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         assert (memory.layout, memory.config.durability) == ("log", "interval")
         assert memory.get("s/DEC-0001").decision == "x"
     stored.write_text(json.dumps({"memory_config": {"layout": "log", "format": FORMAT + 1}}))
     with pytest.raises(FormatTooNew):
-        smp.open(tmp_path)
+        smp_memory.open(tmp_path)
     stored.write_text(json.dumps({"layout": "log", "memory_config": {"layout": "log"}}))
     with pytest.raises(InvalidConfig, match="twice"):
-        smp.open(tmp_path)
+        smp_memory.open(tmp_path)

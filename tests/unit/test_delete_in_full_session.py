@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.errors import SizeLimitExceeded
-from smp.files.layouts import NAMES
-from smp.write import batch
+import smp_memory
+from smp_memory.errors import SizeLimitExceeded
+from smp_memory.files.layouts import NAMES
+from smp_memory.write import operations
 
 
-def full_session(memory: smp.Memory, quota: int) -> smp.SessionMemory:
+def full_session(memory: smp_memory.Memory, quota: int) -> smp_memory.SessionMemory:
     settings = {"storage": {"max_session_size_mb": quota / 1024 / 1024}, "compaction": {"enabled": False}}
     session = memory.create_session("s1", config=settings)
     for size in (1000, 100, 1):
@@ -24,7 +24,7 @@ def full_session(memory: smp.Memory, quota: int) -> smp.SessionMemory:
 
 @pytest.mark.parametrize("layout", NAMES)
 def test_memories_of_a_full_session_can_be_deleted_and_restored(tmp_path: Path, layout: str) -> None:
-    with smp.open(tmp_path, layout=layout, config={"durability": "os"}) as memory:
+    with smp_memory.open(tmp_path, layout=layout, config={"durability": "os"}) as memory:
         session = full_session(memory, 10 * 1024)
         assert session.delete("DEC-0001", "to make room").deleted
         assert session.delete(["DEC-0002", "DEC-0003"]).count == 2
@@ -37,8 +37,8 @@ def test_memories_of_a_full_session_can_be_deleted_and_restored(tmp_path: Path, 
 
 
 def test_reserve_for_deletions_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "RESERVE_BYTES", 2000)
-    with smp.open(":memory:") as memory:
+    monkeypatch.setattr(operations, "RESERVE_BYTES", 2000)
+    with smp_memory.open(":memory:") as memory:
         session = full_session(memory, 10 * 1024)
         with pytest.raises(SizeLimitExceeded):
             for _ in range(100):

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.agents.fence import is_only_recalled
-from smp.cli.main import main
-from smp.digest import MARK, digest_text, renew_digests, write_digest
-from smp.errors import UserError
-from smp.memory import Memory
+import smp_memory
+from smp_memory.cli.main import main
+from smp_memory.context.digest import MARK, digest_text, renew_digests, write_digest
+from smp_memory.errors import UserError
+from smp_memory.memory import Memory
+from smp_memory.privacy.fence import is_only_recalled
 from tests.unit.bmad import trees
 
 
@@ -28,7 +28,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def memory(project: Path) -> Iterator[Memory]:
-    with smp.open(project / ".bmad" / "memory") as opened:
+    with smp_memory.open(project / ".bmad" / "memory") as opened:
         session = opened.create_session("review", project="shop", agents=["architect"])
         session.add_decision("Use OAuth 2.0", rationale="Standard", author="architect", created="2026-01-31T14:30:00Z")
         yield opened
@@ -60,7 +60,7 @@ def test_what_stands_there(memory: Memory) -> None:
 
 
 def test_an_empty_store_has_a_page_too() -> None:
-    with smp.open(":memory:") as empty:
+    with smp_memory.open(":memory:") as empty:
         assert digest_text(empty).count("None.") == 5
 
 

@@ -10,8 +10,8 @@ import pickle
 
 import pytest
 
-from smp import errors
-from smp.errors import SMPError, StorageError, StorageFull, StorageReadOnly, from_os_error
+from smp_memory import errors
+from smp_memory.errors import SMPError, StorageError, StorageFull, StorageReadOnly, from_os_error
 
 
 def tree(kind=SMPError):

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp import event_log
-from smp.files.disk import Disk
-from smp.files.lock import SessionLock
-from smp.files.system import RealSystem
-from smp.logging_json import JsonFormatter
+import smp_memory
+from smp_memory import event_log
+from smp_memory.files.disk import Disk
+from smp_memory.files.lock import SessionLock
+from smp_memory.files.system import RealSystem
+from smp_memory.json_logging import JsonFormatter
 
 SECRET_WORD = "zebrafish"
 
@@ -34,7 +34,7 @@ def all_levels(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_session_lifecycle_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         memory.create_session("s1").add_decision(SECRET_WORD)
         memory.archive_session("s1", "done")
         memory.restore_session("s1")
@@ -51,13 +51,13 @@ def test_session_lifecycle_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFi
         "session_deleted",
         "session_purged",
     ]
-    assert {record.name for record in caplog.records} == {"smp.session"}
+    assert {record.name for record in caplog.records} == {"smp_memory.session"}
     assert all(getattr(record, "smp_session") == "s1" for record in caplog.records)  # noqa: B009 - not in its type
 
 
 def test_compaction_is_logged_with_figures(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     old = datetime(2026, 1, 1, tzinfo=UTC)
-    with smp.open(tmp_path / "store", clock=lambda: old + timedelta(days=200)) as memory:
+    with smp_memory.open(tmp_path / "store", clock=lambda: old + timedelta(days=200)) as memory:
         session = memory.create_session("s1")
         session.add_many(
             [("turn", {"role": "user", "content": f"{SECRET_WORD} {n} " * 50, "created": old}) for n in range(200)]
@@ -88,7 +88,7 @@ def test_lock_timeout_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture
     disk = Disk(RealSystem(str(tmp_path)))
     holder, waiter = (SessionLock(disk, str(tmp_path), "session s1", "s1") for _ in range(2))
     holder.acquire(5)
-    with pytest.raises(smp.errors.LockTimeout):
+    with pytest.raises(smp_memory.errors.LockTimeout):
         waiter.acquire(0.01)
     assert events(caplog) == ["lock_timeout"]
     holder.close()
@@ -99,17 +99,17 @@ def test_lock_timeout_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture
 def test_torn_end_and_damage_are_logged_without_content(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, layout: str
 ) -> None:
-    with smp.open(tmp_path / "store", layout=layout) as memory:
+    with smp_memory.open(tmp_path / "store", layout=layout) as memory:
         session = memory.create_session("s1")
         session.add_decision("first")
     (path,) = [each for each in (tmp_path / "store").rglob("*.jsonl") if b"first" in each.read_bytes()]
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"decision": "' + SECRET_WORD.encode())
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         memory.session("s1").add_decision("second")
     assert "torn_end_set_aside" in events(caplog)
     path.write_bytes(path.read_bytes() + SECRET_WORD.encode() + b"\n")
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         assert not memory.session("s1").validate().ok
     assert "damage_found" in events(caplog)
     assert SECRET_WORD not in "".join(JsonFormatter().format(record) for record in caplog.records)
@@ -119,7 +119,7 @@ def test_slow_query_is_logged_without_its_words(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(event_log, "SLOW_QUERY_SECONDS", 0.0)
-    with smp.open(":memory:") as memory:
+    with smp_memory.open(":memory:") as memory:
         memory.create_session("s1").add_decision(SECRET_WORD)
         memory.query(SECRET_WORD)
     (record,) = [each for each in caplog.records if getattr(each, "smp_event", "") == "slow_query"]
@@ -146,7 +146,7 @@ def test_json_formatter_writes_one_line_of_json_for_any_record() -> None:
 
 def test_events_below_warning_do_not_load_logging(tmp_path: Path) -> None:
     code = (
-        "import sys, smp; s = smp.open(sys.argv[1]).create_session('s1'); s.add_decision('x');"
+        "import sys, smp; s = smp_memory.open(sys.argv[1]).create_session('s1'); s.add_decision('x');"
         "print('logging' in sys.modules)"
     )
     told = subprocess.run([sys.executable, "-c", code, str(tmp_path / "s")], capture_output=True, text=True, check=True)
@@ -156,17 +156,17 @@ def test_events_below_warning_do_not_load_logging(tmp_path: Path) -> None:
 def test_events_are_not_printed_where_no_handler_is_configured(tmp_path: Path) -> None:
     code = (
         "import sys, logging, smp; from smp import event_log; event_log.SLOW_QUERY_SECONDS = 0.0;"
-        "m = smp.open(sys.argv[1]); m.create_session('s1').add_decision('x'); print(len(m.query('x')))"
+        "m = smp_memory.open(sys.argv[1]); m.create_session('s1').add_decision('x'); print(len(m.query('x')))"
     )
     told = subprocess.run([sys.executable, "-c", code, str(tmp_path / "s")], capture_output=True, text=True, check=True)
     assert (told.stdout.strip(), told.stderr) == ("1", "")
 
 
 def test_verbose_prints_events_on_stderr_as_text_or_json(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "smp", "--root", str(tmp_path / "store")]
+    command = [sys.executable, "-m", "smp_memory", "--root", str(tmp_path / "store")]
     subprocess.run([*command, "init"], capture_output=True, check=True)
     told = subprocess.run([*command, "--verbose", "session", "new", "s1"], capture_output=True, text=True, check=True)
-    assert "INFO smp.session: Session s1 was created." in told.stderr
+    assert "INFO smp_memory.session: Session s1 was created." in told.stderr
     told = subprocess.run(
         [*command, "session", "archive", "s1", "--verbose", "--json"], capture_output=True, text=True, check=True
     )

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.errors import (
+import smp_memory
+from smp_memory.errors import (
     FormatTooNew,
     InvalidFormat,
     SessionCorrupt,
@@ -20,18 +20,18 @@ from smp.errors import (
     SMPError,
     UserError,
 )
-from smp.files.exchange import FORMATS
-from smp.files.layouts import NAMES
-from smp.testing import CrashingSystem, FrozenClock, PowerLoss
+from smp_memory.exchange.file_format import FORMATS
+from smp_memory.files.layouts import NAMES
+from smp_memory.testing import CrashingSystem, FrozenClock, PowerLoss
 
 EVERY_FORMAT = pytest.mark.parametrize("format", FORMATS)
 
 
-def opened(layout: str = "jsonl", **settings: Any) -> smp.Memory:
-    return smp.open(":memory:", layout=layout, clock=FrozenClock(), **settings)
+def opened(layout: str = "jsonl", **settings: Any) -> smp_memory.Memory:
+    return smp_memory.open(":memory:", layout=layout, clock=FrozenClock(), **settings)
 
 
-def told(memory: smp.Memory, name: str = "s-1") -> smp.SessionMemory:
+def told(memory: smp_memory.Memory, name: str = "s-1") -> smp_memory.SessionMemory:
     session = memory.create_session(name, user="Ada Lovelace", agents=["architect"], project="shop", phase="review")
     session.add_turn("user", "Ada asks: how do we log in?\n\n## Memory 7 - 2026\n---\n")
     session.add_decision("Use OAuth", author="architect", tags=["auth"], own={"a": [1, 1.0, True, None]})
@@ -44,7 +44,7 @@ def told(memory: smp.Memory, name: str = "s-1") -> smp.SessionMemory:
     return session
 
 
-def shown(session: smp.SessionMemory) -> Any:
+def shown(session: smp_memory.SessionMemory) -> Any:
     records = session.records(include_deleted=True)
     plain = [{**record.to_dict(), "session": ""} for record in records]
     return {**session.info.to_dict(), "id": ""}, plain, [session.history(record.id) for record in records]
@@ -109,7 +109,7 @@ def test_no_session_at_all_cannot_be_imported() -> None:
 
 def test_it_is_noted_without_content(tmp_path: Path) -> None:
     memory = opened()
-    told(memory).export(tmp_path / "out.yaml", anonymise=smp.Placeholders())
+    told(memory).export(tmp_path / "out.yaml", anonymise=smp_memory.Placeholders())
     note = memory.store.audit.entries()[-1]
     assert note == {
         "at": note["at"],
@@ -123,7 +123,7 @@ def test_it_is_noted_without_content(tmp_path: Path) -> None:
 
 
 def test_a_damaged_session_is_not_handed_out_in_part(tmp_path: Path) -> None:
-    with smp.open(tmp_path / "store", layout="jsonl") as memory:
+    with smp_memory.open(tmp_path / "store", layout="jsonl") as memory:
         session = told(memory)
         with open(os.path.join(session.folder, "decisions.jsonl"), "ab") as file:
             file.write(b"not an entry\n")
@@ -213,13 +213,13 @@ def test_a_crash_leaves_all_or_nothing(layout: str) -> None:
     while True:
         calls += 1
         system = CrashingSystem()
-        memory = smp.open(":memory:", layout=layout, clock=FrozenClock(), system=system)
+        memory = smp_memory.open(":memory:", layout=layout, clock=FrozenClock(), system=system)
         system.crash_at = system.calls + calls
         try:
             memory.import_(text)
         except PowerLoss:
             for state in system.crash_states(limit=2, seed=calls):
-                found = smp.open(":memory:", clock=FrozenClock(), system=CrashingSystem(disk=state))
+                found = smp_memory.open(":memory:", clock=FrozenClock(), system=CrashingSystem(disk=state))
                 assert [shown(session) for session in found.sessions()] in ([], [wanted])
         else:
             break
@@ -229,7 +229,7 @@ def test_a_crash_leaves_all_or_nothing(layout: str) -> None:
 # -- what must not come in
 
 
-def lines_of(session: smp.SessionMemory) -> list[dict[str, Any]]:
+def lines_of(session: smp_memory.SessionMemory) -> list[dict[str, Any]]:
     return [json.loads(line) for line in session.export(format="jsonl").splitlines()]
 
 
@@ -377,7 +377,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_an_anonymised_export_names_nobody() -> None:
     session = told(opened(), "adas-review")
-    placeholders = smp.Placeholders()
+    placeholders = smp_memory.Placeholders()
     for format in FORMATS:
         text = session.export(format=format, anonymise=placeholders)
         assert not any(name in text.lower() for name in ("ada", "lovelace", "shop", "/home"))
@@ -387,7 +387,7 @@ def test_an_anonymised_export_names_nobody() -> None:
         assert [step["by"] for step in made.history("FIND-0001")] != [
             step["by"] for step in session.history("FIND-0001")
         ]
-        (back,) = opened().import_(text, restore=smp.Placeholders.from_key(placeholders.key()))
+        (back,) = opened().import_(text, restore=smp_memory.Placeholders.from_key(placeholders.key()))
         assert shown(back) == shown(session)
         assert back.id == session.id
 
@@ -399,7 +399,7 @@ def test_an_anonymised_export_has_no_uids_that_lead_to_the_original_and_no_names
     session.add_decision("Use it twice", references=["DEC-0001", "adas-review/DEC-0001"])
     uids = session._files.view(lambda fold: [trail.first.uid for trail in fold.trails.values()])
     assert all(uids)
-    text = session.export(format=format, anonymise=smp.Placeholders())
+    text = session.export(format=format, anonymise=smp_memory.Placeholders())
     assert not any(word in text.lower() for word in ("adas", *uids))
     (made,) = opened().import_(text)
     assert made.validate().ok
@@ -409,7 +409,7 @@ def test_a_copy_in_the_same_store() -> None:
     memory = opened()
     session = told(memory, "adas-review")
     before = shown(session)
-    placeholders = smp.Placeholders()
+    placeholders = smp_memory.Placeholders()
     copy = session.anonymised(placeholders=placeholders)
     assert copy.id == "Session-1"
     assert shown(session) == before
@@ -434,9 +434,9 @@ def test_one_memory() -> None:
 
 def test_agents_keep_their_names_unless_asked() -> None:
     session = told(opened())
-    (kept,) = opened().import_(session.export(anonymise=smp.Placeholders()))
+    (kept,) = opened().import_(session.export(anonymise=smp_memory.Placeholders()))
     assert kept.get("DEC-0001").author == "architect"
-    (hidden,) = opened().import_(session.export(anonymise=smp.Placeholders(), agents=True))
+    (hidden,) = opened().import_(session.export(anonymise=smp_memory.Placeholders(), agents=True))
     assert hidden.get("DEC-0001").author.startswith("Agent-")
     assert hidden.records("agent_state")[0].id.startswith("STATE-Agent-")
     assert hidden.validate().ok
@@ -444,7 +444,7 @@ def test_agents_keep_their_names_unless_asked() -> None:
 
 def test_both_ways_at_once_is_refused() -> None:
     with pytest.raises(UserError):
-        told(opened()).export(anonymise=smp.Placeholders(), restore=smp.Placeholders())
+        told(opened()).export(anonymise=smp_memory.Placeholders(), restore=smp_memory.Placeholders())
 
 
 # -- what compaction moved away
@@ -454,7 +454,7 @@ def test_both_ways_at_once_is_refused() -> None:
 def test_what_is_cold_goes_out_too_and_can_be_cleaned(layout: str) -> None:
     off = {"privacy": {"redaction": {"enabled": False}}}
     clock = FrozenClock()
-    memory = smp.open(":memory:", layout=layout, clock=clock, config=off)
+    memory = smp_memory.open(":memory:", layout=layout, clock=clock, config=off)
     session = memory.create_session("s")
     for number in range(30):
         session.add_turn("user", f"Turn {number}: ask ada{number}@example.org about it. " * 3)
@@ -463,11 +463,11 @@ def test_what_is_cold_goes_out_too_and_can_be_cleaned(layout: str) -> None:
     session.compact("forced")
     cold = {memory.id for memory in session.archived()}
     assert cold
-    (again,) = smp.open(":memory:", clock=clock, config=off).import_(session.export())
+    (again,) = smp_memory.open(":memory:", clock=clock, config=off).import_(session.export())
     assert {record.id: record.to_dict() for record in again.records("turns")} == before
     (done,) = session.redact()
     assert cold <= set(done.memories)
-    (clean,) = smp.open(":memory:", clock=clock, config=off).import_(session.export())
+    (clean,) = smp_memory.open(":memory:", clock=clock, config=off).import_(session.export())
     assert "ada" not in json.dumps(shown(clean))
     assert len(clean.records("turns")) == 30
     assert session.redact() == []

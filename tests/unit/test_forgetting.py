@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.errors import InvalidQuery, MemoryNotFound
-from smp.lifecycle.clock import NO_EVIDENCE, Evidence
-from smp.memory import Memory
-from smp.model.forgotten import Deletion, Restoration
-from smp.session import SessionMemory
-from smp.store import clock_notes
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.errors import InvalidQuery, MemoryNotFound
+from smp_memory.memory import Memory
+from smp_memory.model.deletions import Deletion, Restoration
+from smp_memory.policies.clock_trust import NO_EVIDENCE, Evidence
+from smp_memory.session import SessionMemory
+from smp_memory.store import clock_state
+from smp_memory.testing import FrozenClock
 
 DAY = 86_400
 
@@ -26,7 +26,7 @@ def clock() -> FrozenClock:
 
 @pytest.fixture
 def memory(tmp_path: Path, clock: FrozenClock) -> Memory:
-    return smp.open(str(tmp_path / "store"), clock=clock, config={"durability": "os"})
+    return smp_memory.open(str(tmp_path / "store"), clock=clock, config={"durability": "os"})
 
 
 @pytest.fixture
@@ -236,7 +236,7 @@ def test_a_jump_of_the_clock_is_refused(
     session: SessionMemory, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     up = [1000.0]
-    monkeypatch.setattr(clock_notes, "uptime_seconds", lambda: up[0])
+    monkeypatch.setattr(clock_state, "uptime_seconds", lambda: up[0])
     session.delete("DEC-0001")
     assert not session.purge().refused
     clock.advance(40 * DAY)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.errors import Conflict, InvalidRecord, SessionArchived, SessionExists, SessionNotFound, StorageCorrupt
-from smp.files.layouts import NAMES
-from smp.store import clock_notes
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.errors import Conflict, InvalidRecord, SessionArchived, SessionExists, SessionNotFound, StorageCorrupt
+from smp_memory.files.layouts import NAMES
+from smp_memory.store import clock_state
+from smp_memory.testing import FrozenClock
 from tests.put_away_files import archive_files, archive_of, fields_of, record_of, summary_of
 from tests.user_state import state_folder
 
@@ -29,12 +29,12 @@ class World:
         self.clock = FrozenClock(datetime.now(UTC))
         self.uptime = 1000.0
         self.config = {"durability": "os", **config}
-        monkeypatch.setattr(clock_notes, "uptime_seconds", lambda: self.uptime)
-        smp.open(self.root, layout=layout).close()
+        monkeypatch.setattr(clock_state, "uptime_seconds", lambda: self.uptime)
+        smp_memory.open(self.root, layout=layout).close()
         self.memory = self.opened()
 
-    def opened(self) -> smp.Memory:
-        return smp.open(self.root, clock=self.clock, config=self.config)
+    def opened(self) -> smp_memory.Memory:
+        return smp_memory.open(self.root, clock=self.clock, config=self.config)
 
     def passes(self, days: float) -> None:
         self.clock.advance(days=days)
@@ -159,7 +159,7 @@ def test_of_an_archive_that_is_too_large_or_damaged_the_summary_is_searched(
 ) -> None:
     world.session()
     world.memory.archive_session("s1")
-    monkeypatch.setattr("smp.store.put_away.MOST_BYTES", 100)
+    monkeypatch.setattr("smp_memory.search.archive_search.MOST_BYTES", 100)
     [hit] = world.memory.query("OAuth", include_archived=True)
     assert hit.ref == "s1/ARCHIVE"
     assert hit.archived == str(archive_of(world.root, world.layout, "s1"))
@@ -420,8 +420,8 @@ def test_opening_a_store_runs_what_is_due_and_cheap(world: World) -> None:
             os.utime(os.path.join(folder, name), (long_ago, long_ago))
     store = world.root / "sessions" / "s1" / "decisions.jsonl"
     before = store.exists()
-    smp.open(world.root, config={"maintenance": {"auto": False}}).close()
+    smp_memory.open(world.root, config={"maintenance": {"auto": False}}).close()
     assert not (state_folder(world.root) / "maintenance.json").exists()
-    smp.open(world.root).close()  # closing waits for it
+    smp_memory.open(world.root).close()  # closing waits for it
     assert (state_folder(world.root) / "maintenance.json").exists()
     assert before

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.files.layouts import NAMES
-from smp.testing import MachineClock
+import smp_memory
+from smp_memory.files.layouts import NAMES
+from smp_memory.testing import MachineClock
 
 TEXT = "The passphrase hint of the old vault"
 
 
-def opened(root: Path, clock: MachineClock, **config: Any) -> smp.Memory:
-    return smp.open(root, clock=clock, config={"durability": "os", **config})
+def opened(root: Path, clock: MachineClock, **config: Any) -> smp_memory.Memory:
+    return smp_memory.open(root, clock=clock, config={"durability": "os", **config})
 
 
 def texts_on_disk(root: Path) -> bytes:
@@ -32,7 +32,7 @@ def texts_on_disk(root: Path) -> bytes:
 @pytest.mark.parametrize("layout", NAMES)
 def test_deleted_memory_is_purged_from_an_archived_session_within_a_year(tmp_path: Path, layout: str) -> None:
     root, clock = tmp_path / "store", MachineClock()
-    with smp.open(root, layout=layout, clock=clock) as memory:
+    with smp_memory.open(root, layout=layout, clock=clock) as memory:
         session = memory.create_session("s1")
         session.add_decision("Use OAuth")
         session.delete(session.add_finding(TEXT).id, "asked to")
@@ -61,7 +61,7 @@ def test_deleted_memory_is_purged_from_an_archived_session_within_a_year(tmp_pat
 @pytest.mark.parametrize("layout", NAMES)
 def test_purge_of_the_store_announces_and_takes_from_archives(tmp_path: Path, layout: str) -> None:
     root, clock = tmp_path / "store", MachineClock()
-    with smp.open(root, layout=layout, clock=clock) as memory:
+    with smp_memory.open(root, layout=layout, clock=clock) as memory:
         session = memory.create_session("s1")
         session.delete(session.add_finding(TEXT).id)
         memory.archive_session("s1")
@@ -80,7 +80,7 @@ def test_purge_of_the_store_announces_and_takes_from_archives(tmp_path: Path, la
 
 def test_archived_trash_stays_if_its_session_has_switched_purging_off(tmp_path: Path) -> None:
     root, clock = tmp_path / "store", MachineClock()
-    with smp.open(root, clock=clock) as memory:
+    with smp_memory.open(root, clock=clock) as memory:
         session = memory.create_session("s1", config={"lifecycle": {"auto_purge": False}})
         session.delete(session.add_finding(TEXT).id)
         memory.archive_session("s1")
@@ -94,7 +94,7 @@ def test_archived_trash_stays_if_its_session_has_switched_purging_off(tmp_path: 
 
 def test_archive_without_deleted_memories_is_not_written_again(tmp_path: Path) -> None:
     root, clock = tmp_path / "store", MachineClock()
-    with smp.open(root, clock=clock) as memory:
+    with smp_memory.open(root, clock=clock) as memory:
         memory.create_session("s1").add_finding(TEXT)
         path = Path(memory.archive_session("s1").path)
         before = path.stat().st_mtime_ns

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.errors import InvalidConfig
-from smp.files.layouts import NAMES
-from smp.testing import CrashingSystem, FrozenClock, PowerLoss
+import smp_memory
+from smp_memory.errors import InvalidConfig
+from smp_memory.files.layouts import NAMES
+from smp_memory.testing import CrashingSystem, FrozenClock, PowerLoss
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"  # made up
 MAIL = "grace.hopper@example.org"
@@ -25,8 +25,8 @@ OFF = {"privacy": {"redaction": {"enabled": False}}}
 EVERYWHERE = pytest.mark.parametrize("layout", NAMES)
 
 
-def opened(root: Path, layout: str | None = None, config: dict[str, Any] | None = None) -> smp.Memory:
-    return smp.open(root / "store", layout=layout, config=config, clock=FrozenClock())
+def opened(root: Path, layout: str | None = None, config: dict[str, Any] | None = None) -> smp_memory.Memory:
+    return smp_memory.open(root / "store", layout=layout, config=config, clock=FrozenClock())
 
 
 def holding(root: Path, *needles: str) -> list[str]:
@@ -48,7 +48,7 @@ def holding(root: Path, *needles: str) -> list[str]:
     return found
 
 
-def write_everywhere(memory: smp.Memory) -> smp.SessionMemory:
+def write_everywhere(memory: smp_memory.Memory) -> smp_memory.SessionMemory:
     """Every way to write, with a secret in each."""
     session = memory.create_session("s", project=f"about {MAIL}", note=f"token {TOKEN}", deep={"password": PASSWORD})
     session.add_turn("user", f"My key is {TOKEN}", author="ada")
@@ -193,12 +193,12 @@ def test_wrong_rules_are_named_when_the_store_is_opened(tmp_path: Path, name: st
 def test_a_start_that_writes_nothing_does_not_load_the_rules(tmp_path: Path) -> None:
     opened(tmp_path).create_session("s").add_decision("x")
     code = (
-        "import sys, smp; m = smp.open(sys.argv[1]); m.session('s').records(); m.create_session('t', user='ada');"
+        "import sys, smp; m = smp_memory.open(sys.argv[1]); m.session('s').records(); m.create_session('t', user='ada');"
         "print([name for name in sys.modules if 'privacy' in name or 'transfer' in name])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "store")], capture_output=True, text=True, check=True,
-        env={**os.environ, "PYTHONPATH": str(Path(smp.__file__).parent.parent)},
+        env={**os.environ, "PYTHONPATH": str(Path(smp_memory.__file__).parent.parent)},
     )  # fmt: skip
     assert done.stdout.strip() == "[]"
 
@@ -309,16 +309,16 @@ def test_what_was_set_aside_is_cleaned_and_what_cannot_be_read_is_said(tmp_path:
 
 @pytest.mark.parametrize("layout", NAMES)
 def test_a_crash_while_cleaning_leaves_every_memory_old_or_new(layout: str) -> None:
-    def begun() -> tuple[CrashingSystem, smp.Memory]:
+    def begun() -> tuple[CrashingSystem, smp_memory.Memory]:
         system = CrashingSystem()
-        memory = smp.open(":memory:", layout=layout, clock=FrozenClock(), system=system, config=OFF)
+        memory = smp_memory.open(":memory:", layout=layout, clock=FrozenClock(), system=system, config=OFF)
         session = memory.create_session("s", note=MAIL)
         session.add_decision(f"Ask {MAIL}")
         session.update("DEC-0001", rationale=TOKEN)
         session.add_finding(f"Saw {TOKEN}")
         return system, memory
 
-    def shown(memory: smp.Memory) -> str:
+    def shown(memory: smp_memory.Memory) -> str:
         session = memory.session("s")
         return json.dumps([[record.to_dict(), session.history(record.id)] for record in session.records()])
 
@@ -336,7 +336,7 @@ def test_a_crash_while_cleaning_leaves_every_memory_old_or_new(layout: str) -> N
             memory.redact()
         except PowerLoss:
             for state in system.crash_states(limit=3, seed=calls):
-                again = smp.open(":memory:", clock=FrozenClock(), system=CrashingSystem(disk=state))
+                again = smp_memory.open(":memory:", clock=FrozenClock(), system=CrashingSystem(disk=state))
                 assert shown(again) in (old, new)
                 again.redact()
                 assert shown(again) == new
@@ -348,6 +348,6 @@ def test_a_crash_while_cleaning_leaves_every_memory_old_or_new(layout: str) -> N
 
 def test_own_pattern_does_not_rename_a_field() -> None:
     patterns = [{"type": "codename", "regex": "decis[a-z]{1,9}"}]
-    memory = smp.open(":memory:", config={"privacy": {"redaction": {"patterns": patterns}}})
+    memory = smp_memory.open(":memory:", config={"privacy": {"redaction": {"patterns": patterns}}})
     record = memory.create_session("s").add_decision("decision about decisions")
     assert record.decision == "[REDACTED:codename] about [REDACTED:codename]"

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.files.layouts import NAMES
-from smp.maintaining import EVERY, maintain_what_is_cheap
-from smp.model.time import to_text
-from smp.store import clock_notes
-from smp.testing import FrozenClock, MachineClock
+import smp_memory
+from smp_memory.files.layouts import NAMES
+from smp_memory.lifecycle.maintenance import EVERY, maintain_what_is_cheap
+from smp_memory.model.times import to_text
+from smp_memory.store import clock_state
+from smp_memory.testing import FrozenClock, MachineClock
 
 LAYOUTS = pytest.mark.parametrize("layout", NAMES)
 
@@ -28,14 +28,14 @@ class Machine:
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
         self.root = root
         self.clock = MachineClock(datetime.now(UTC).replace(microsecond=0))
-        monkeypatch.setattr("smp.memory.system_clock", self.clock)
-        monkeypatch.setattr("smp.memory.system_text", lambda: to_text(self.clock()))
-        monkeypatch.setattr(clock_notes, "uptime_seconds", self.clock.uptime_seconds)
+        monkeypatch.setattr("smp_memory.memory.system_clock", self.clock)
+        monkeypatch.setattr("smp_memory.memory.system_text", lambda: to_text(self.clock()))
+        monkeypatch.setattr(clock_state, "uptime_seconds", self.clock.uptime_seconds)
         self.open(layout=layout).close()
 
-    def open(self, **arguments: Any) -> smp.Memory:
+    def open(self, **arguments: Any) -> smp_memory.Memory:
         """Open the store as any program does, and wait for the maintenance that this starts."""
-        memory = smp.open(self.root, config={"durability": "os"}, **arguments)
+        memory = smp_memory.open(self.root, config={"durability": "os"}, **arguments)
         for worker in memory.store._workers:
             worker.join()
         return memory
@@ -88,7 +88,7 @@ STATE_CHANGES: dict[str, list[tuple[int, str]]] = {
 }
 
 
-def use(memory: smp.Memory, day: int) -> None:
+def use(memory: smp_memory.Memory, day: int) -> None:
     """What people and agents do on a day of the year."""
     if day == 0:
         for name in STATE_CHANGES:
@@ -112,7 +112,7 @@ def use(memory: smp.Memory, day: int) -> None:
         memory.delete_session("archived-then-deleted")
 
 
-def look(memory: smp.Memory) -> None:
+def look(memory: smp_memory.Memory) -> None:
     """Reports that list or read everything and must not count as use."""
     for session in memory.sessions():
         session.records()
@@ -126,7 +126,7 @@ def look(memory: smp.Memory) -> None:
 def test_states_over_a_year_of_daily_opens_and_weekly_maintenance(machine: Machine) -> None:
     seen: dict[str, list[tuple[int, str]]] = {name: [] for name in STATE_CHANGES}
 
-    def record(memory: smp.Memory, day: int) -> None:
+    def record(memory: smp_memory.Memory, day: int) -> None:
         states = {each.session: each.state for each in memory.standings(away=True)}
         for name, changes in seen.items():
             state = states.get(name, "purged")
@@ -166,7 +166,7 @@ def test_archiving_stays_due_while_a_session_is_open_in_the_process(machine: Mac
         memory.create_session("free").add_decision("Two")
         memory.maintain()
     machine.clock.advance(days=31)
-    with smp.open(machine.root, config={"maintenance": {"auto": False}}) as memory:
+    with smp_memory.open(machine.root, config={"maintenance": {"auto": False}}) as memory:
         held = memory.session("held")
         memory.sessions()  # listing is not holding
         maintain_what_is_cheap(memory)
@@ -186,8 +186,8 @@ def test_a_task_that_ran_out_of_time_stays_due(machine: Machine, monkeypatch: py
             memory.create_session(f"s{number}").add_decision("One")
         memory.maintain()
     machine.clock.advance(days=31)
-    monkeypatch.setattr("smp.maintaining._AT_ONCE_SECONDS", 0.0)
-    with smp.open(machine.root, config={"maintenance": {"auto": False}}) as memory:
+    monkeypatch.setattr("smp_memory.lifecycle.maintenance._AT_ONCE_SECONDS", 0.0)
+    with smp_memory.open(machine.root, config={"maintenance": {"auto": False}}) as memory:
         for done in (1, 2, 3):
             maintain_what_is_cheap(memory)
             assert len(memory.archived_sessions()) == done
@@ -208,7 +208,7 @@ def test_a_restored_session_is_not_archived_again_the_next_day(every: Machine) -
 # -- what is a use
 
 
-def aged(memory: smp.Memory, clock: MachineClock) -> Any:
+def aged(memory: smp_memory.Memory, clock: MachineClock) -> Any:
     session = memory.create_session("s1")
     session.add_decision("Postgres is the database", status="superseded")
     session.add_finding("The login is slow")
@@ -220,23 +220,23 @@ def aged(memory: smp.Memory, clock: MachineClock) -> Any:
     return session
 
 
-def folded(memory: smp.Memory) -> None:
+def folded(memory: smp_memory.Memory) -> None:
     memory.maintain(only=["access"])
 
 
-def compacted(memory: smp.Memory) -> None:
+def compacted(memory: smp_memory.Memory) -> None:
     assert memory.session("s1").compact("forced").done.summaries  # type: ignore[union-attr]
 
 
-def expired(memory: smp.Memory) -> None:
+def expired(memory: smp_memory.Memory) -> None:
     memory.session("s1").delete("DEC-0001", "retention", by="smp")
 
 
-def rebuilt(memory: smp.Memory) -> None:
+def rebuilt(memory: smp_memory.Memory) -> None:
     memory.store.indexer.rebuild()
 
 
-def reported(memory: smp.Memory) -> None:
+def reported(memory: smp_memory.Memory) -> None:
     look(memory)
     memory.maintain(only=list(EVERY))
 
@@ -320,19 +320,19 @@ def touch_all(root: Path) -> None:
 @LAYOUTS
 def test_fresh_file_times_do_not_change_a_state(tmp_path: Path, layout: str) -> None:
     clock = MachineClock(datetime.now(UTC) - timedelta(days=10))
-    with smp.open(tmp_path / "one", layout=layout, clock=clock) as memory:
+    with smp_memory.open(tmp_path / "one", layout=layout, clock=clock) as memory:
         memory.create_session("s1").add_decision("Use OAuth")
         memory.create_session("empty")
     shutil.copytree(tmp_path / "one", tmp_path / "two", copy_function=shutil.copyfile)
     touch_all(tmp_path / "two")
     for name in ("one", "two"):
-        with smp.open(tmp_path / name) as memory:
+        with smp_memory.open(tmp_path / name) as memory:
             assert {each.session: each.state for each in memory.standings()} == {"s1": "decaying", "empty": "decaying"}
 
 
 @LAYOUTS
 def test_old_file_times_do_not_change_a_state(tmp_path: Path, layout: str) -> None:
-    with smp.open(tmp_path, layout=layout) as memory:
+    with smp_memory.open(tmp_path, layout=layout) as memory:
         memory.create_session("s1").add_decision("Use OAuth")
         year_ago = time.time() - 365 * 86400
         for folder, _, names in os.walk(tmp_path):
@@ -344,7 +344,7 @@ def test_old_file_times_do_not_change_a_state(tmp_path: Path, layout: str) -> No
 @LAYOUTS
 def test_a_git_clone_keeps_the_states_of_sessions(tmp_path: Path, layout: str) -> None:
     clock = MachineClock(datetime.now(UTC) - timedelta(days=10))
-    with smp.open(tmp_path / "one" / "memory", layout=layout, clock=clock) as memory:
+    with smp_memory.open(tmp_path / "one" / "memory", layout=layout, clock=clock) as memory:
         memory.create_session("s1").add_decision("Use OAuth")
         clock.advance(days=9.5)
         memory.create_session("s2").add_decision("Use Redis")
@@ -352,14 +352,14 @@ def test_a_git_clone_keeps_the_states_of_sessions(tmp_path: Path, layout: str) -
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "memories"]):
         subprocess.run([*git, *command], cwd=tmp_path / "one", check=True)
     subprocess.run([*git, "clone", "-q", "one", "two"], cwd=tmp_path, check=True)
-    with smp.open(tmp_path / "two" / "memory") as memory:
+    with smp_memory.open(tmp_path / "two" / "memory") as memory:
         assert {each.session: each.state for each in memory.standings()} == {"s1": "decaying", "s2": "active"}
 
 
 @LAYOUTS
 def test_a_clock_in_the_past_is_honoured(tmp_path: Path, layout: str) -> None:
     clock = FrozenClock(datetime(2020, 1, 1, tzinfo=UTC))
-    with smp.open(tmp_path, layout=layout, clock=clock) as memory:
+    with smp_memory.open(tmp_path, layout=layout, clock=clock) as memory:
         session, empty = memory.create_session("s1"), memory.create_session("empty")
         session.add_decision("Use OAuth")
         seen = []

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound, SizeLimitExceeded
-from smp.files.layouts import NAMES
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound, SizeLimitExceeded
+from smp_memory.files.layouts import NAMES
+from smp_memory.testing import FrozenClock
 
 LAYOUTS = pytest.mark.parametrize("layout", NAMES)
 SMALL = {"storage": {"max_session_size_mb": 0.06}, "durability": "os"}
@@ -39,9 +39,9 @@ def sentence(chance: random.Random) -> str:
     return " ".join(chance.choices(words, k=25)).capitalize() + "."
 
 
-def opened(folder: Path, layout: str = "jsonl", **config: Any) -> tuple[smp.Memory, FrozenClock]:
+def opened(folder: Path, layout: str = "jsonl", **config: Any) -> tuple[smp_memory.Memory, FrozenClock]:
     clock = FrozenClock()
-    return smp.open(folder / "store", layout=layout, clock=clock, config={"durability": "os", **config}), clock
+    return smp_memory.open(folder / "store", layout=layout, clock=clock, config={"durability": "os", **config}), clock
 
 
 def old_session(folder: Path, layout: str = "jsonl", turns: int = 60, **config: Any) -> tuple[Any, FrozenClock]:
@@ -85,7 +85,7 @@ def test_what_is_compacted_comes_back_as_it_was(tmp_path: Path, layout: str) -> 
     assert len(session.history("STATE-bob")) == 2
     assert session.get("STATE-bob").state["step"] == 3
     assert {each.id for each in session.archived()} == gone | {"STATE-bob"}
-    again = smp.open(tmp_path / "store", clock=FrozenClock()).session("s1")
+    again = smp_memory.open(tmp_path / "store", clock=FrozenClock()).session("s1")
     for id in sorted(gone)[:3]:
         assert again.restore(id).to_dict() == before[id][0]
     again.restore_archived(*(each.id for each in again.archived()))
@@ -162,7 +162,7 @@ def test_a_query_finds_what_was_compacted_if_asked_to(tmp_path: Path, layout: st
 
 def test_what_changed_after_the_plan_stays(tmp_path: Path) -> None:
     session, _ = old_session(tmp_path)
-    other = smp.open(tmp_path / "store", clock=FrozenClock()).session("s1")
+    other = smp_memory.open(tmp_path / "store", clock=FrozenClock()).session("s1")
 
     def meanwhile(texts: Any) -> str:
         if other.find("TURN-0005").pinned is not True:
@@ -230,9 +230,9 @@ def test_a_target_that_is_none(tmp_path: Path, target: Any) -> None:
 def test_a_full_session_makes_room_before_a_write_fails(tmp_path: Path) -> None:
     session, _ = old_session(tmp_path, turns=100, storage={"max_session_size_mb": 0.06})
     session.memory.close()
-    session = smp.open(tmp_path / "store", clock=_later(), config={**SMALL, "compaction": {"enabled": True}}).session(
-        "s1"
-    )
+    session = smp_memory.open(
+        tmp_path / "store", clock=_later(), config={**SMALL, "compaction": {"enabled": True}}
+    ).session("s1")
     chance = random.Random(2)
     written = [session.add_decision(sentence(chance) * 3).id for _ in range(80)]
     assert [record.id for record in session.records("decision")][1:] == written
@@ -251,12 +251,12 @@ def test_compaction_begins_by_itself_after_the_write_that_crosses_the_bound(tmp_
     size = sum(session.stats().files.values())
     session.memory.close()
     quota = {"max_session_size_mb": size / 0.805 / (1 << 20)}
-    memory = smp.open(tmp_path / "store", clock=_later(), config={"durability": "os", "storage": quota})
+    memory = smp_memory.open(tmp_path / "store", clock=_later(), config={"durability": "os", "storage": quota})
     session = memory.session("s1")
     while session._files.writer.size_bytes < session._files.filling_bytes:
         session.add_decision("Another decision that stays")
     memory.close()  # waits for it
-    session = smp.open(tmp_path / "store", clock=_later()).session("s1")
+    session = smp_memory.open(tmp_path / "store", clock=_later()).session("s1")
     assert session.archived()
     assert session.validate().ok
 
@@ -265,7 +265,7 @@ def test_a_session_of_which_nothing_may_go_is_not_read_by_each_new_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each command that wrote a line to a nearly full session read all of it again, to find that nothing may go."""
-    from smp.session import SessionMemory
+    from smp_memory.session import SessionMemory
 
     tries: list[str] = []
     compact = SessionMemory.compact
@@ -279,12 +279,12 @@ def test_a_session_of_which_nothing_may_go_is_not_read_by_each_new_process(
 
     def write_a_line() -> None:
         config = {"durability": "os", "storage": {"max_session_size_mb": 0.02}}
-        with smp.open(tmp_path / "store", clock=clock, config=config) as memory:
+        with smp_memory.open(tmp_path / "store", clock=clock, config=config) as memory:
             session = memory.session("s1")
             session.add_finding("A line")
             assert session._files.writer.size_bytes >= session._files.filling_bytes
 
-    with smp.open(tmp_path / "store", clock=clock, config={"durability": "os"}) as memory:
+    with smp_memory.open(tmp_path / "store", clock=clock, config={"durability": "os"}) as memory:
         session = memory.create_session("s1")
         while sum(session.stats().files.values()) < 0.017 * (1 << 20):
             session.add_finding("Open, so it stays", pinned=True)
@@ -321,7 +321,7 @@ def test_a_session_of_which_nothing_may_go_is_not_read_by_each_new_process(
     ],
 )
 def test_a_note_that_nobody_can_read_keeps_no_compaction_back(tmp_path: Path, noted: bytes) -> None:
-    from smp.store.compaction_pause import ended, pause, seconds_left
+    from smp_memory.store.compaction import ended, pause, seconds_left
 
     session, clock = old_session(tmp_path)
     files = session._files
@@ -334,7 +334,7 @@ def test_a_note_that_nobody_can_read_keeps_no_compaction_back(tmp_path: Path, no
 
 
 def test_the_pause_after_a_compaction_that_frees_nothing_grows_to_six_hours(tmp_path: Path) -> None:
-    from smp.store.compaction_pause import ended, pause, seconds_left
+    from smp_memory.store.compaction import ended, pause, seconds_left
 
     session, clock = old_session(tmp_path)
     files, pauses = session._files, []
@@ -430,7 +430,7 @@ def test_a_merge_of_what_has_changed_is_refused(tmp_path: Path) -> None:
 
 @LAYOUTS
 def test_an_idempotency_key_outlives_compaction(tmp_path: Path, layout: str) -> None:
-    with smp.open(tmp_path / "store", layout=layout, clock=(clock := FrozenClock())) as memory:
+    with smp_memory.open(tmp_path / "store", layout=layout, clock=(clock := FrozenClock())) as memory:
         session = memory.create_session("s1")
         first = session.add("finding", {"finding": "done with", "status": "resolved"}, idempotency_key="k-1")
         session.add_many([("turn", {"role": "user", "content": "words " * 40})] * 30)
@@ -452,7 +452,7 @@ def test_an_idempotency_key_outlives_compaction(tmp_path: Path, layout: str) -> 
 
 @LAYOUTS
 def test_a_store_brings_back_several_from_the_trash_and_from_cold_segments(tmp_path: Path, layout: str) -> None:
-    with smp.open(tmp_path / "store", layout=layout, clock=(clock := FrozenClock())) as memory:
+    with smp_memory.open(tmp_path / "store", layout=layout, clock=(clock := FrozenClock())) as memory:
         for name in ("s1", "s2"):
             memory.create_session(name).add_many([("turn", {"role": "user", "content": "words " * 40})] * 30)
         clock.advance(days=60)
@@ -474,7 +474,7 @@ def test_a_store_brings_back_several_from_the_trash_and_from_cold_segments(tmp_p
 @LAYOUTS
 def test_numbers_of_what_was_compacted_are_not_given_out_after_a_conversion(tmp_path: Path, layout: str) -> None:
     clock = FrozenClock()
-    memory = smp.open(tmp_path / "store", layout=layout, clock=clock)
+    memory = smp_memory.open(tmp_path / "store", layout=layout, clock=clock)
     session = memory.create_session("s1")
     session.add_decision("stays")
     last = session.add("finding", {"finding": "done with", "status": "resolved"})

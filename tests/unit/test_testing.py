@@ -1,4 +1,4 @@
-"""The systems of smp.testing are as strict as they say, and not stricter."""
+"""The systems of smp_memory.testing are as strict as they say, and not stricter."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from smp.files.memory_system import MemorySystem
-from smp.files.system import System
-from smp.testing import CrashingSystem, FaultySystem, FrozenClock, PowerLoss
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.files.system import System
+from smp_memory.testing import CrashingSystem, FaultySystem, FrozenClock, PowerLoss
 
 NEW = os.O_RDWR | os.O_CREAT
 APPEND = NEW | os.O_APPEND

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.errors import Conflict, InvalidRecord
-from smp.files.layouts import NAMES
-from smp.testing import MachineClock
+import smp_memory
+from smp_memory.errors import Conflict, InvalidRecord
+from smp_memory.files.layouts import NAMES
+from smp_memory.testing import MachineClock
 
 PLACES = [*NAMES, ":memory:"]
 
@@ -25,7 +25,7 @@ class Place:
         self.clock = MachineClock()
         self.where: Any = ":memory:" if name == ":memory:" else folder / "store"
         self.in_ram = name == ":memory:"
-        self.memory = smp.open(self.where, layout=None if self.in_ram else name, clock=self.clock)
+        self.memory = smp_memory.open(self.where, layout=None if self.in_ram else name, clock=self.clock)
         self.session = self.memory.create_session("s1")
 
     def again(self) -> Any:
@@ -33,7 +33,7 @@ class Place:
         if self.in_ram:
             return self.session
         self.memory.close()
-        self.memory = smp.open(self.where, clock=self.clock)
+        self.memory = smp_memory.open(self.where, clock=self.clock)
         self.session = self.memory.session("s1")
         return self.session
 
@@ -85,13 +85,13 @@ def test_overviews_rank_by_uses_that_are_not_in_the_files_yet(place: Place) -> N
 
 
 def test_a_use_in_a_process_that_ends_counts_in_the_next(tmp_path: Path) -> None:
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         session = memory.create_session("s1")
         session.add_decision("Use Postgres", created=datetime.now(UTC) - timedelta(days=10))
         before = session.priority("DEC-0001")
-    read = "import smp, sys; smp.open(sys.argv[1]).session('s1').get('DEC-0001')"
+    read = "import smp, sys; smp_memory.open(sys.argv[1]).session('s1').get('DEC-0001')"
     subprocess.run([sys.executable, "-c", read, str(tmp_path)], check=True)
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         assert memory.session("s1").priority("DEC-0001") > before
 
 

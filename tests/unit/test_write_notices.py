@@ -11,22 +11,22 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.files.layouts import NAMES
+import smp_memory
+from smp_memory.files.layouts import NAMES
 
 PLACES = [*NAMES, ":memory:"]
 MAIL, PHONE = "ada@example.com", "+1 415 555 0132"
 
 
-def opened(place: str, tmp_path: Path, **config: Any) -> smp.Memory:
+def opened(place: str, tmp_path: Path, **config: Any) -> smp_memory.Memory:
     if place == ":memory:":
-        return smp.open(":memory:", config=config)
-    return smp.open(tmp_path / "store", layout=place, config=config)
+        return smp_memory.open(":memory:", config=config)
+    return smp_memory.open(tmp_path / "store", layout=place, config=config)
 
 
 def smp_command(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "smp", "--root", str(root), *words], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "smp_memory", "--root", str(root), *words], capture_output=True, text=True, check=False
     )
 
 
@@ -64,7 +64,7 @@ def test_one_setting_keeps_addresses_and_telephone_numbers(tmp_path: Path) -> No
 
 def test_command_line_says_what_was_redacted(tmp_path: Path) -> None:
     root = tmp_path / "store"
-    smp.open(root).create_session("s1")
+    smp_memory.open(root).create_session("s1")
     told = smp_command(root, "note", f"Mail {MAIL}")
     assert "email" in told.stderr
     assert "privacy.redaction.off=email" in told.stderr
@@ -112,10 +112,10 @@ def test_writes_say_that_80_and_95_percent_of_the_quota_are_reached(
 
 def test_command_line_says_how_full_the_session_is(tmp_path: Path) -> None:
     root = tmp_path / "store"
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         for name, value in (("storage.max_session_size_mb", 1), ("compaction.enabled", False)):
             memory.set_config(name, value)
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         filled(memory.create_session("s1"), 81, QUOTA)
     told = smp_command(root, "note", "x")
     assert "80 %" in told.stderr

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.errors import Conflict, InvalidRecord
-from smp.files.layouts import NAMES
+import smp_memory
+from smp_memory.errors import Conflict, InvalidRecord
+from smp_memory.files.layouts import NAMES
 
 PLACES = [*NAMES, ":memory:"]
 
@@ -20,7 +20,7 @@ PLACES = [*NAMES, ":memory:"]
 @pytest.fixture(params=PLACES)
 def session(request: Any, tmp_path: Path) -> Any:
     where = ":memory:" if request.param == ":memory:" else tmp_path / "store"
-    with smp.open(where, layout=None if request.param == ":memory:" else request.param) as memory:
+    with smp_memory.open(where, layout=None if request.param == ":memory:" else request.param) as memory:
         yield memory.create_session("s1", author="ada")
 
 
@@ -152,13 +152,13 @@ def test_agents_get_warnings_too(session: Any) -> None:
 
 def smp_command(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "smp", "--root", str(root), *words], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "smp_memory", "--root", str(root), *words], capture_output=True, text=True, check=False
     )
 
 
 def test_command_line_prints_warnings_on_stderr_and_in_json(tmp_path: Path) -> None:
     root = tmp_path / "store"
-    smp.open(root).create_session("s1")
+    smp_memory.open(root).create_session("s1")
     told = smp_command(root, "note", "x", "--severity", "huge")
     assert told.returncode == 0
     assert "'huge'" in told.stderr

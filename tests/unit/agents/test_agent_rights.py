@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.errors import DuplicateId, MemoryNotFound, NotAllowed, SMPError
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.errors import DuplicateId, MemoryNotFound, NotAllowed, SMPError
+from smp_memory.testing import FrozenClock
 
 SECRET = "zebrafish"
 KEY = "key-1"
@@ -17,7 +17,7 @@ KEY = "key-1"
 
 @pytest.fixture
 def session() -> Any:
-    with smp.open(":memory:", config={"track_access": False}) as memory:
+    with smp_memory.open(":memory:", config={"track_access": False}) as memory:
         yield memory.create_session("room")
 
 
@@ -82,7 +82,7 @@ def test_key_of_hidden_memory_gives_same_error_with_and_without_transaction(sess
 
 def test_key_of_hidden_compacted_memory_is_refused_in_transaction() -> None:
     clock = FrozenClock()
-    session = smp.open(":memory:", clock=clock).create_session("room")
+    session = smp_memory.open(":memory:", clock=clock).create_session("room")
     hidden = session.add_finding(SECRET, author="alice", visibility="private", idempotency_key=KEY)
     session.resolve(hidden.id, "done")
     clock.advance(90 * 86_400)
@@ -123,7 +123,7 @@ def test_own_memory_can_be_changed_by_key_in_transaction(session: Any) -> None:
 
 
 def test_workflow_guard_judges_the_memory_behind_a_key(session: Any) -> None:
-    from smp.agents.agent_memory import AgentMemory
+    from smp_memory.agent_memory import AgentMemory
 
     def guard(kind: str, name: str) -> None:
         if kind != "finding":

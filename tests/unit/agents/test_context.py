@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import smp
-from smp.agents import fence as fences
-from smp.agents.fence import closing, fence, find, inside, opening
-from smp.agents.fitting import Item, fitted, one_line
-from smp.errors import InvalidQuery, SessionNotFound
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.context.budget import ContextItem, fitted, one_line
+from smp_memory.errors import InvalidQuery, SessionNotFound
+from smp_memory.privacy import fence as fences
+from smp_memory.privacy.fence import closing, fence, find, inside, opening
+from smp_memory.testing import FrozenClock
 
 COUNTERS: dict[str, Callable[[str], int]] = {
     "quarter": lambda text: (len(text) + 3) // 4,
@@ -31,16 +31,16 @@ COUNTERS: dict[str, Callable[[str], int]] = {
 
 
 @pytest.fixture
-def memory() -> smp.Memory:
-    return smp.open(":memory:", clock=FrozenClock())
+def memory() -> smp_memory.Memory:
+    return smp_memory.open(":memory:", clock=FrozenClock())
 
 
 @pytest.fixture
-def session(memory: smp.Memory) -> smp.SessionMemory:
+def session(memory: smp_memory.Memory) -> smp_memory.SessionMemory:
     return filled(memory)
 
 
-def filled(memory: smp.Memory) -> smp.SessionMemory:
+def filled(memory: smp_memory.Memory) -> smp_memory.SessionMemory:
     before = memory.create_session("before", user="ada")
     before.add_turn("user", "We talked about billing.")
     before.add_decision("Use PostgreSQL for orders", rationale="ACID", author="architect", tags=["database"])
@@ -59,7 +59,7 @@ def filled(memory: smp.Memory) -> smp.SessionMemory:
     return session
 
 
-def test_what_belongs_into_the_prompt(session: smp.SessionMemory) -> None:
+def test_what_belongs_into_the_prompt(session: smp_memory.SessionMemory) -> None:
     text = session.context("architect", task="choose the database for orders").text
     assert find(text) == [(0, len(text))]
     for words in (
@@ -75,7 +75,7 @@ def test_what_belongs_into_the_prompt(session: smp.SessionMemory) -> None:
         assert words not in text, words
 
 
-def test_every_item_has_its_date_and_id(session: smp.SessionMemory) -> None:
+def test_every_item_has_its_date_and_id(session: smp_memory.SessionMemory) -> None:
     context = session.context("architect", task="login")
     lines = [line for line in context.text.splitlines() if line.startswith("- ")]
     assert len(lines) == len(context.items) == len(set(context.ids))
@@ -85,7 +85,7 @@ def test_every_item_has_its_date_and_id(session: smp.SessionMemory) -> None:
         assert item.why
 
 
-def test_the_task_decides_the_order(session: smp.SessionMemory) -> None:
+def test_the_task_decides_the_order(session: smp_memory.SessionMemory) -> None:
     def decisions(task: str) -> list[str]:
         return [item.record.ref for item in session.context(task=task).items if item.section == "decision"]
 
@@ -93,17 +93,19 @@ def test_the_task_decides_the_order(session: smp.SessionMemory) -> None:
     assert decisions("login with OAuth")[0] == "now/DEC-0001"
 
 
-def test_a_topic_brings_what_is_about_it(session: smp.SessionMemory) -> None:
+def test_a_topic_brings_what_is_about_it(session: smp_memory.SessionMemory) -> None:
     items = session.context(topic="login").items
     assert next(item.record.ref for item in items if item.section == "decision") == "now/DEC-0001"
 
 
-def test_without_a_task_it_is_a_digest(memory: smp.Memory, session: smp.SessionMemory) -> None:
+def test_without_a_task_it_is_a_digest(memory: smp_memory.Memory, session: smp_memory.SessionMemory) -> None:
     found = {item.section for item in memory.context("architect").items}
     assert found == {"state", "preference", "finding", "decision", "learning", "turn"}
 
 
-def test_a_new_session_begins_where_the_last_one_stopped(memory: smp.Memory, session: smp.SessionMemory) -> None:
+def test_a_new_session_begins_where_the_last_one_stopped(
+    memory: smp_memory.Memory, session: smp_memory.SessionMemory
+) -> None:
     fresh = memory.create_session("fresh", user="ada")
     context = fresh.context("architect")
     turns = [item for item in context.items if item.section == "turn"]
@@ -112,7 +114,7 @@ def test_a_new_session_begins_where_the_last_one_stopped(memory: smp.Memory, ses
     assert "task: review" in context.text  # its state of the session before
 
 
-def test_a_state_after_one_that_was_deleted(memory: smp.Memory) -> None:
+def test_a_state_after_one_that_was_deleted(memory: smp_memory.Memory) -> None:
     session = memory.create_session("s")
     session.update_agent_state("bob", {"task": "old"})
     session.delete("STATE-bob")
@@ -124,7 +126,7 @@ def test_a_state_after_one_that_was_deleted(memory: smp.Memory) -> None:
     assert "task: new" in context.text
 
 
-def test_turns_stand_as_they_were_said(memory: smp.Memory) -> None:
+def test_turns_stand_as_they_were_said(memory: smp_memory.Memory) -> None:
     session = memory.create_session("talk")
     for number in range(30):
         session.add_turn("user", f"turn number {number}")
@@ -133,7 +135,7 @@ def test_turns_stand_as_they_were_said(memory: smp.Memory) -> None:
     assert len(session.context(max_tokens=2000, turns=3).items) == 3
 
 
-def test_little_room_keeps_the_newest_turns(memory: smp.Memory) -> None:
+def test_little_room_keeps_the_newest_turns(memory: smp_memory.Memory) -> None:
     session = memory.create_session("talk")
     for number in range(30):
         session.add_turn("user", f"turn number {number} " + "and many more words " * 4)
@@ -142,7 +144,7 @@ def test_little_room_keeps_the_newest_turns(memory: smp.Memory) -> None:
     assert found == [str(number) for number in range(30 - len(found), 30)]
 
 
-def test_a_long_memory_is_cut_between_words(memory: smp.Memory) -> None:
+def test_a_long_memory_is_cut_between_words(memory: smp_memory.Memory) -> None:
     session = memory.create_session("long")
     session.add_decision("considered " * 2000)
     context = session.context(max_tokens=300)
@@ -153,7 +155,7 @@ def test_a_long_memory_is_cut_between_words(memory: smp.Memory) -> None:
     assert context.tokens <= 300
 
 
-def test_grave_findings_come_first(memory: smp.Memory) -> None:
+def test_grave_findings_come_first(memory: smp_memory.Memory) -> None:
     session = memory.create_session("s")
     for severity in ("low", "critical", "medium", "high", "info"):
         session.add_finding(f"A {severity} finding about {severity} matters", severity=severity)
@@ -161,7 +163,7 @@ def test_grave_findings_come_first(memory: smp.Memory) -> None:
     assert order == ["critical", "high", "medium", "low", "info"]
 
 
-def test_an_old_grave_finding_comes_before_new_small_ones(memory: smp.Memory) -> None:
+def test_an_old_grave_finding_comes_before_new_small_ones(memory: smp_memory.Memory) -> None:
     session = memory.create_session("s")
     session.add_finding("The vault stands open", severity="critical")
     for number in range(60):
@@ -171,7 +173,7 @@ def test_an_old_grave_finding_comes_before_new_small_ones(memory: smp.Memory) ->
     assert findings[1].record.finding == "Typo number 59"
 
 
-def test_what_was_overturned_is_left_out(memory: smp.Memory) -> None:
+def test_what_was_overturned_is_left_out(memory: smp_memory.Memory) -> None:
     session = memory.create_session("s")
     session.add_decision("Use MySQL for orders")
     session.add_decision("Use PostgreSQL for orders")
@@ -185,13 +187,13 @@ def test_what_was_overturned_is_left_out(memory: smp.Memory) -> None:
     assert "MySQL" in session.context(task="which database for orders").text
 
 
-def test_deleted_memories_are_not_recalled(session: smp.SessionMemory) -> None:
+def test_deleted_memories_are_not_recalled(session: smp_memory.SessionMemory) -> None:
     assert "Passwords are logged" in session.context().text
     session.delete("FIND-0001")
     assert "Passwords are logged" not in session.context().text
 
 
-def test_a_preference_of_the_session_counts_more_than_a_global_one(memory: smp.Memory) -> None:
+def test_a_preference_of_the_session_counts_more_than_a_global_one(memory: smp_memory.Memory) -> None:
     memory.global_memory.set_preference("style", "verbose")
     memory.global_memory.set_preference("language", "English")
     session = memory.create_session("s")
@@ -202,13 +204,13 @@ def test_a_preference_of_the_session_counts_more_than_a_global_one(memory: smp.M
     assert "language = English" in text
 
 
-def test_preferences_for_others_are_left_out(session: smp.SessionMemory) -> None:
+def test_preferences_for_others_are_left_out(session: smp_memory.SessionMemory) -> None:
     assert "colour" in session.context("designer").text
     assert "colour" in session.context("architect", task="what does the designer want").text
     assert "colour" not in session.context("architect").text
 
 
-def test_nothing_stands_there_twice(memory: smp.Memory) -> None:
+def test_nothing_stands_there_twice(memory: smp_memory.Memory) -> None:
     session = memory.create_session("s")
     other = memory.create_session("t")
     for place in (session, other):
@@ -221,7 +223,9 @@ def test_nothing_stands_there_twice(memory: smp.Memory) -> None:
     assert context.text.count("Keep backups for a year") == 1
 
 
-def test_the_same_question_gives_the_same_text(session: smp.SessionMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_question_gives_the_same_text(
+    session: smp_memory.SessionMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """But for the random number of its fence."""
     asked = {"task": "login", "at": "2026-06-01", "track_access": False}
     texts = [session.context("architect", **asked).text for _ in range(5)]
@@ -231,7 +235,7 @@ def test_the_same_question_gives_the_same_text(session: smp.SessionMemory, monke
     assert len({session.context("architect", **asked).text for _ in range(5)}) == 1
 
 
-def test_json(session: smp.SessionMemory) -> None:
+def test_json(session: smp_memory.SessionMemory) -> None:
     found = json.loads(json.dumps(session.context("architect", "orders", max_tokens=900).to_dict()))
     assert found["max_tokens"] == 900
     assert found["tokens"] <= 900
@@ -242,7 +246,7 @@ def test_json(session: smp.SessionMemory) -> None:
 
 
 def test_being_recalled_counts_as_use(tmp_path: Path) -> None:
-    with smp.open(tmp_path, config={"durability": "os"}) as memory:
+    with smp_memory.open(tmp_path, config={"durability": "os"}) as memory:
         session = filled(memory)
         session.context(track_access=False)
         memory.store.access.flush()
@@ -267,18 +271,18 @@ def test_being_recalled_counts_as_use(tmp_path: Path) -> None:
         {"task": "\ud800"},
     ],
 )
-def test_a_wrong_question_is_an_error_that_names_the_part(memory: smp.Memory, asked: dict[str, Any]) -> None:
+def test_a_wrong_question_is_an_error_that_names_the_part(memory: smp_memory.Memory, asked: dict[str, Any]) -> None:
     with pytest.raises(InvalidQuery) as caught:
         memory.context(**asked)
     assert caught.value.details["field"] in asked
 
 
-def test_a_session_that_is_not_there(memory: smp.Memory) -> None:
+def test_a_session_that_is_not_there(memory: smp_memory.Memory) -> None:
     with pytest.raises(SessionNotFound):
         memory.context(session="nowhere")
 
 
-def test_an_empty_store_recalls_nothing(memory: smp.Memory) -> None:
+def test_an_empty_store_recalls_nothing(memory: smp_memory.Memory) -> None:
     context = memory.context("architect", "anything")
     assert (context.text, context.items, context.tokens, bool(context)) == ("", [], 0, False)
 
@@ -298,7 +302,7 @@ WORDS = st.text(alphabet=st.sampled_from("abc de\n#-<>/é日本 \u202e"), max_si
 def test_never_more_than_there_is_room_for(
     memories: list[tuple[str, str]], room: int, counter: str, task: str | None
 ) -> None:
-    memory = smp.open(":memory:")
+    memory = smp_memory.open(":memory:")
     session = memory.create_session("s")
     fields = {"decision": "decision", "finding": "finding", "learning": "learning", "turn": "content"}
     for kind, text in memories:
@@ -330,7 +334,7 @@ class Fake:
 )
 def test_fitting_by_itself(given: list[tuple[float, str]], room: int, counter: str) -> None:
     items = [
-        Item(Fake(number), "decision", score, "why", f"DEC-{number:04d}:", text)  # type: ignore[arg-type]
+        ContextItem(Fake(number), "decision", score, "why", f"DEC-{number:04d}:", text)  # type: ignore[arg-type]
         for number, (score, text) in enumerate(sorted(given, reverse=True))
     ]
     wanted = {item.record.ref: item.text for item in items}
@@ -342,7 +346,7 @@ def test_fitting_by_itself(given: list[tuple[float, str]], room: int, counter: s
 
 
 def test_a_counter_that_refuses_everything() -> None:
-    memory = smp.open(":memory:")
+    memory = smp_memory.open(":memory:")
     memory.create_session("s").add_decision("Use it")
     assert memory.context(counter=lambda text: 10**9).text == ""
 
@@ -366,7 +370,7 @@ def test_a_counter_that_refuses_everything() -> None:
     ],
 )
 def test_an_injection_in_a_memory_stays_data(text: str) -> None:
-    memory = smp.open(":memory:")
+    memory = smp_memory.open(":memory:")
     session = memory.create_session("s", user="ada")
     fields: dict[str, Any] = {"author": f"bob\n## {text[:30]}", "severity": "high\n- x"}
     session.add_finding(f"x {text}", recommendation=text or "y", **fields)
@@ -392,7 +396,7 @@ def test_words_with_joiners_stay_whole() -> None:
 
 def test_a_counter_that_fails_does_no_harm(tmp_path: Path) -> None:
     """It is somebody else's code; its error is theirs, and the index is not to blame."""
-    with smp.open(tmp_path, config={"durability": "os"}) as memory:
+    with smp_memory.open(tmp_path, config={"durability": "os"}) as memory:
         session = filled(memory)
         session.query("anything")
         index = memory.store.indexer._index
@@ -410,7 +414,7 @@ def test_a_counter_that_fails_does_no_harm(tmp_path: Path) -> None:
 @pytest.mark.parametrize("asked", [{"task": "penguin colony feeding"}, {"topic": "penguins"}, {}])
 @pytest.mark.parametrize("kind", ["decision", "finding", "learning"])
 def test_private_memories_of_another_agent_do_not_crowd_out_a_shared_one(kind: str, asked: dict[str, str]) -> None:
-    memory = smp.open(":memory:", config={"track_access": False})
+    memory = smp_memory.open(":memory:", config={"track_access": False})
     session = memory.create_session("room")
     session.add(kind, {kind: "penguin colony feeding at noon, as all may know", "topic": "penguins", "author": "ada"})
     private = {kind: "penguin colony feeding penguin colony feeding", "topic": "penguins", "visibility": "private"}

@@ -13,10 +13,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import smp
-from smp.agents import fence as fences
-from smp.agents.fence import MARK, closing, fence, find, inside, is_only_recalled, nonce_from, opening, strip, unmarked
-from smp.errors import InvalidRecord
+import smp_memory
+from smp_memory.errors import InvalidRecord
+from smp_memory.privacy import fence as fences
+from smp_memory.privacy.fence import (
+    MARK,
+    closing,
+    fence,
+    find,
+    inside,
+    is_only_recalled,
+    nonce_from,
+    opening,
+    strip,
+    unmarked,
+)
 
 NONCE, OTHER = "1f2e3d4c", "00000000ffff"
 OPEN, CLOSE = opening(NONCE), closing(NONCE)
@@ -215,8 +226,8 @@ def test_a_fence_is_recognised_as_programs_write_it(written: Callable[[str], str
 RECALLED = fence("DEC-0001 Use OAuth")
 
 
-def session_of(layout: str = "jsonl") -> smp.SessionMemory:
-    return smp.open(":memory:", layout=layout).create_session("s1", user="ada")
+def session_of(layout: str = "jsonl") -> smp_memory.SessionMemory:
+    return smp_memory.open(":memory:", layout=layout).create_session("s1", user="ada")
 
 
 def test_recalled_text_is_not_stored_again() -> None:
@@ -301,7 +312,7 @@ def stored_text(root: Path) -> str:
 @pytest.mark.parametrize("redaction", [True, False])
 def test_fenced_text_in_a_reason_is_not_stored(tmp_path: Path, redaction: bool) -> None:
     root, reason = tmp_path / "store", f"asked to {FENCED}"
-    with smp.open(root, config={"privacy": {"redaction": {"enabled": redaction}}}) as memory:
+    with smp_memory.open(root, config={"privacy": {"redaction": {"enabled": redaction}}}) as memory:
         session = memory.create_session("s1")
         first, second, third = (session.add_decision(f"number {number}") for number in range(3))
         session.delete(first.id, reason)
@@ -329,7 +340,7 @@ def test_fenced_text_in_a_reason_is_not_stored(tmp_path: Path, redaction: bool) 
 @pytest.mark.parametrize("redaction", [True, False])
 def test_fenced_text_in_the_head_of_a_session_is_not_stored(tmp_path: Path, redaction: bool) -> None:
     root = tmp_path / "store"
-    with smp.open(root, config={"privacy": {"redaction": {"enabled": redaction}}}) as memory:
+    with smp_memory.open(root, config={"privacy": {"redaction": {"enabled": redaction}}}) as memory:
         session = memory.create_session(
             "s1",
             user=f"ada{FENCED}",
@@ -347,10 +358,10 @@ def test_fenced_text_in_the_head_of_a_session_is_not_stored(tmp_path: Path, reda
 
 
 def test_import_keeps_fenced_text_so_that_a_round_trip_is_exact(tmp_path: Path) -> None:
-    with smp.open(":memory:") as memory:
+    with smp_memory.open(":memory:") as memory:
         text = memory.create_session("s1").add_decision("walrus") and memory.export(format="json")
     path = tmp_path / "export.json"
     path.write_text(text.replace('"walrus"', json.dumps(FENCED)))
-    with smp.open(":memory:") as memory:
+    with smp_memory.open(":memory:") as memory:
         memory.import_(path)
         assert memory.session("s1").get("DEC-0001").decision == FENCED

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.errors import InvalidRecord, MemoryNotFound
-from smp.files.layouts import NAMES
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.errors import InvalidRecord, MemoryNotFound
+from smp_memory.files.layouts import NAMES
+from smp_memory.testing import FrozenClock
 
 LAYOUTS = pytest.mark.parametrize("layout", NAMES)
 
 
 @pytest.fixture
-def memory() -> smp.Memory:
-    return smp.open(":memory:", clock=FrozenClock())
+def memory() -> smp_memory.Memory:
+    return smp_memory.open(":memory:", clock=FrozenClock())
 
 
-def test_nothing_is_made_before_something_is_written(memory: smp.Memory) -> None:
+def test_nothing_is_made_before_something_is_written(memory: smp_memory.Memory) -> None:
     everywhere = memory.global_memory
     assert (everywhere.exists, everywhere.preferences(), everywhere.patterns(), everywhere.profile()) == (
         False,
@@ -32,7 +32,7 @@ def test_nothing_is_made_before_something_is_written(memory: smp.Memory) -> None
     assert [session.id for session in memory.sessions()] == ["s1"]
 
 
-def test_a_learning_serves_in_the_next_session(memory: smp.Memory) -> None:
+def test_a_learning_serves_in_the_next_session(memory: smp_memory.Memory) -> None:
     first = memory.create_session("first", user="ada")
     learning = first.add_learning("Reviews find more before lunch", author="veritas", tags=["review"])
     promoted = memory.global_memory.promote(learning, by="ada")
@@ -49,7 +49,7 @@ def test_a_learning_serves_in_the_next_session(memory: smp.Memory) -> None:
     assert "global/LEARN-0001 (veritas): Reviews find more before lunch" in text
 
 
-def test_preferences_and_profile(memory: smp.Memory) -> None:
+def test_preferences_and_profile(memory: smp_memory.Memory) -> None:
     everywhere = memory.global_memory
     session = memory.create_session("s1")
     everywhere.promote(session.add_preference("style", "brief", confidence="explicit"))
@@ -69,7 +69,7 @@ def test_preferences_and_profile(memory: smp.Memory) -> None:
     assert {record.key for record in found} == {"style", "role", "language"}
 
 
-def test_to_promote_again_adds_where_it_comes_from(memory: smp.Memory) -> None:
+def test_to_promote_again_adds_where_it_comes_from(memory: smp_memory.Memory) -> None:
     everywhere = memory.global_memory
     one, two = (memory.create_session(name).add_learning("Test the backups") for name in ("one", "two"))
     first = everywhere.promote(one)
@@ -80,7 +80,7 @@ def test_to_promote_again_adds_where_it_comes_from(memory: smp.Memory) -> None:
     assert len(everywhere.patterns()) == 1
 
 
-def test_a_promoted_preference_is_updated_and_can_be_taken_back(memory: smp.Memory) -> None:
+def test_a_promoted_preference_is_updated_and_can_be_taken_back(memory: smp_memory.Memory) -> None:
     everywhere = memory.global_memory
     for name, value in (("one", "brief"), ("two", "long")):
         everywhere.promote(memory.create_session(name).add_preference("style", value))
@@ -90,7 +90,7 @@ def test_a_promoted_preference_is_updated_and_can_be_taken_back(memory: smp.Memo
     assert [each["session"] for each in everywhere.preferences()[0].promoted_from] == ["one"]
 
 
-def test_a_promotion_can_be_undone_and_done_again(memory: smp.Memory) -> None:
+def test_a_promotion_can_be_undone_and_done_again(memory: smp_memory.Memory) -> None:
     everywhere = memory.global_memory
     session = memory.create_session("s1")
     learning = session.add_learning("Test the backups")
@@ -104,14 +104,14 @@ def test_a_promotion_can_be_undone_and_done_again(memory: smp.Memory) -> None:
     assert len(everywhere.patterns()) == 1
 
 
-def test_decisions_and_findings_become_patterns(memory: smp.Memory) -> None:
+def test_decisions_and_findings_become_patterns(memory: smp_memory.Memory) -> None:
     session = memory.create_session("s1")
     for record in (session.add_decision("Use OAuth"), session.add_finding("Nobody reads logs")):
         promoted = memory.global_memory.promote(record, importance=0.9)
         assert (promoted.type, promoted.category, promoted.importance) == ("learning", record.type, 0.9)
 
 
-def test_what_cannot_be_promoted(memory: smp.Memory) -> None:
+def test_what_cannot_be_promoted(memory: smp_memory.Memory) -> None:
     session = memory.create_session("s1")
     everywhere = memory.global_memory
     for record in (
@@ -130,7 +130,7 @@ def test_what_cannot_be_promoted(memory: smp.Memory) -> None:
         everywhere.promote(pattern)
 
 
-def test_it_is_not_the_session_that_was_written_last(memory: smp.Memory) -> None:
+def test_it_is_not_the_session_that_was_written_last(memory: smp_memory.Memory) -> None:
     memory.create_session("s1").add_decision("x")
     memory.global_memory.add_pattern("y")
     assert memory.latest_session().id == "s1"  # type: ignore[union-attr]
@@ -141,7 +141,7 @@ def test_it_is_not_the_session_that_was_written_last(memory: smp.Memory) -> None
 @LAYOUTS
 def test_it_lives_in_readable_files_and_is_never_archived(tmp_path: Path, layout: str) -> None:
     clock = FrozenClock()
-    with smp.open(tmp_path / "store", layout=layout, clock=clock) as memory:
+    with smp_memory.open(tmp_path / "store", layout=layout, clock=clock) as memory:
         session = memory.create_session("s1")
         memory.global_memory.promote(session.add_learning("Test the backups"))
         memory.global_memory.set_profile("role", "architect")
@@ -149,7 +149,7 @@ def test_it_lives_in_readable_files_and_is_never_archived(tmp_path: Path, layout
         memory.maintain()
         clock.advance(timedelta(days=3).total_seconds())
         memory.maintain()
-    with smp.open(tmp_path / "store", clock=clock) as memory:
+    with smp_memory.open(tmp_path / "store", clock=clock) as memory:
         assert memory.global_memory.profile() == {"role": "architect"}
         assert memory.global_memory.patterns()[0].learning == "Test the backups"
         assert "global" in [session.id for session in memory.sessions()]
@@ -163,7 +163,7 @@ def test_it_lives_in_readable_files_and_is_never_archived(tmp_path: Path, layout
 
 @LAYOUTS
 def test_converting_carries_it_over(tmp_path: Path, layout: str) -> None:
-    memory = smp.open(tmp_path / "store", layout=layout, config={"durability": "os"})
+    memory = smp_memory.open(tmp_path / "store", layout=layout, config={"durability": "os"})
     memory.global_memory.promote(memory.create_session("s1").add_preference("style", "brief"))
     before = memory.global_memory.preferences()
     other = "markdown" if layout != "markdown" else "jsonl"

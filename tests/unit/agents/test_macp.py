@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import smp
-from smp.agents.fence import is_only_recalled
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.privacy.fence import is_only_recalled
+from smp_memory.testing import FrozenClock
 
 
 @pytest.fixture
-def memory() -> smp.Memory:
+def memory() -> smp_memory.Memory:
     return filled()
 
 
-def filled() -> smp.Memory:
-    memory = smp.open(":memory:", clock=FrozenClock())
+def filled() -> smp_memory.Memory:
+    memory = smp_memory.open(":memory:", clock=FrozenClock())
     session = memory.create_session("s1", user="ada", project="shop", phase="review")
     for number in range(25):
         session.add_turn("user", f"turn {number}")
@@ -55,13 +55,13 @@ def other_dialect(kind: str, content: Any, *, source: str = "veritas", id: str =
     }
 
 
-def answer(memory: smp.Memory, message: Any) -> list[dict[str, Any]]:
-    found = smp.ContextManager(memory).answer(message)
+def answer(memory: smp_memory.Memory, message: Any) -> list[dict[str, Any]]:
+    found = smp_memory.ContextManager(memory).answer(message)
     json.dumps(found)
     return found
 
 
-def test_request_context(memory: smp.Memory) -> None:
+def test_request_context(memory: smp_memory.Memory) -> None:
     (reply,) = answer(memory, native("REQUEST_CONTEXT", {"task": "check the login"}))
     assert reply["classification"]["type"] == "RESPONSE"
     assert reply["header"]["correlation_id"] == "m-1"
@@ -78,7 +78,7 @@ def test_request_context(memory: smp.Memory) -> None:
     assert "zebrafish" not in json.dumps(reply)
 
 
-def test_only_the_parts_that_are_asked_for(memory: smp.Memory) -> None:
+def test_only_the_parts_that_are_asked_for(memory: smp_memory.Memory) -> None:
     refs = ["working_memory.key_decisions", "user_preferences"]
     (reply,) = answer(memory, native("REQUEST_CONTEXT", {}, context_refs=refs))
     assert set(reply["payload"]["content"]) == {"session_id", *refs}
@@ -90,7 +90,7 @@ def update(path: str, value: Any, operation: str = "append") -> dict[str, Any]:
     return {"path": path, "operation": operation, "value": value}
 
 
-def test_update_context(memory: smp.Memory) -> None:
+def test_update_context(memory: smp_memory.Memory) -> None:
     updates = [
         update("agent_contexts.veritas.findings", {"finding": "No second factor", "severity": "high"}),
         update("agent_contexts.veritas.progress", 3, "set"),
@@ -117,7 +117,7 @@ def test_update_context(memory: smp.Memory) -> None:
     assert reply["payload"]["content"]["working_memory"]["open_questions"][0]["question"] == "Who pays?"
 
 
-def test_the_same_message_again_writes_nothing_again(memory: smp.Memory) -> None:
+def test_the_same_message_again_writes_nothing_again(memory: smp_memory.Memory) -> None:
     message = native("UPDATE_CONTEXT", {"updates": [update("findings", "No second factor"), update("learnings", "x")]})
     answer(memory, message)
     before = [record.to_dict() for record in memory.session("s1").records()]
@@ -127,7 +127,7 @@ def test_the_same_message_again_writes_nothing_again(memory: smp.Memory) -> None
     assert [record.to_dict() for record in memory.session("s1").records()] == before
 
 
-def test_events_tell_nothing_about_private_memories(memory: smp.Memory) -> None:
+def test_events_tell_nothing_about_private_memories(memory: smp_memory.Memory) -> None:
     private = {"finding": "zebrafish one", "visibility": "private"}
     hidden = [update("findings", private), update("agent_contexts.veritas.zebrafish", 1, "set")]
     out = answer(memory, native("UPDATE_CONTEXT", {"updates": hidden}))
@@ -144,7 +144,7 @@ def test_events_tell_nothing_about_private_memories(memory: smp.Memory) -> None:
     assert found["finding"] == "Shared one"
 
 
-def test_private_finding_is_not_merged_with_a_shared_one(memory: smp.Memory) -> None:
+def test_private_finding_is_not_merged_with_a_shared_one(memory: smp_memory.Memory) -> None:
     same = {"finding": "The login page has no rate limit", "severity": "high"}
     for number, visibility in enumerate(("shared", "private", "shared")):
         content = {"updates": [update("findings", {**same, "visibility": visibility})]}
@@ -153,7 +153,7 @@ def test_private_finding_is_not_merged_with_a_shared_one(memory: smp.Memory) -> 
     assert sorted(record.given["visibility"] for record in stored) == ["private", "shared"]
 
 
-def test_same_message_id_of_another_sender_is_another_message(memory: smp.Memory) -> None:
+def test_same_message_id_of_another_sender_is_another_message(memory: smp_memory.Memory) -> None:
     """The second agent's update was dropped, and the answer said that it was stored."""
     for agent in ("veritas", "architect"):
         content = {"updates": [update("findings", {"finding": f"found by {agent}", "visibility": "private"})]}
@@ -163,7 +163,7 @@ def test_same_message_id_of_another_sender_is_another_message(memory: smp.Memory
         assert (stored.author, stored.finding) == (agent, f"found by {agent}")
 
 
-def test_similar_findings_are_merged(memory: smp.Memory) -> None:
+def test_similar_findings_are_merged(memory: smp_memory.Memory) -> None:
     for number, agent in enumerate(("architect", "developer")):
         found = {"updates": [update("findings", {"finding": "The login page has no rate limit", "severity": "high"})]}
         answer(memory, native("UPDATE_CONTEXT", found, source=agent, id=f"m-{number}"))
@@ -172,7 +172,7 @@ def test_similar_findings_are_merged(memory: smp.Memory) -> None:
     assert same[0].discoverers == ["architect", "developer"]
 
 
-def test_a_response_updates_memory(memory: smp.Memory) -> None:
+def test_a_response_updates_memory(memory: smp_memory.Memory) -> None:
     content = {
         "agent_state": {"step": 2},
         "findings": [{"finding": "Tokens never expire", "severity": "high"}],
@@ -187,7 +187,7 @@ def test_a_response_updates_memory(memory: smp.Memory) -> None:
 
 
 @pytest.mark.parametrize("target", ["architect", "*"])
-def test_other_messages_get_the_shared_context(memory: smp.Memory, target: str) -> None:
+def test_other_messages_get_the_shared_context(memory: smp_memory.Memory, target: str) -> None:
     """It goes through the sender's hands, so it holds what all may see."""
     (message,) = answer(memory, native("VERIFY_CONTENT", {"text": "please check the login"}, target=target))
     assert message["payload"]["intent"] == "VERIFY_CONTENT"
@@ -198,13 +198,13 @@ def test_other_messages_get_the_shared_context(memory: smp.Memory, target: str) 
     assert "zebrafish" not in json.dumps(message)
 
 
-def test_summary(memory: smp.Memory) -> None:
+def test_summary(memory: smp_memory.Memory) -> None:
     (reply,) = answer(memory, native("SUMMARIZE_CONTEXT", {}))
     assert "Use OAuth 2.0" in reply["payload"]["content"]["summary"]
     assert "zebrafish" not in json.dumps(reply)
 
 
-def test_the_other_dialect(memory: smp.Memory) -> None:
+def test_the_other_dialect(memory: smp_memory.Memory) -> None:
     (reply,) = answer(memory, other_dialect("context_request", {"task": "login"}))
     assert reply["header"]["message_id"].startswith("msg-")
     assert reply["header"]["conversation_id"] == "conv-1"
@@ -220,7 +220,7 @@ def test_the_other_dialect(memory: smp.Memory) -> None:
     assert answer(memory, own)[0]["payload"]["content"]["session_id"] == "s1"
 
 
-def test_another_agents_context_is_denied(memory: smp.Memory) -> None:
+def test_another_agents_context_is_denied(memory: smp_memory.Memory) -> None:
     message = native("UPDATE_CONTEXT", {"updates": [update("findings", "x"), update("agent_contexts.architect.x", 1)]})
     before = [record.to_dict() for record in memory.session("s1").records()]
     (reply,) = answer(memory, message)
@@ -252,7 +252,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("number", range(len(BAD)))
-def test_a_bad_message_is_answered_by_an_error(memory: smp.Memory, number: int) -> None:
+def test_a_bad_message_is_answered_by_an_error(memory: smp_memory.Memory, number: int) -> None:
     before = [record.to_dict() for record in memory.session("s1").records()]
     (reply,) = answer(memory, BAD[number])
     assert reply["classification"]["type"] == "ERROR"
@@ -262,7 +262,7 @@ def test_a_bad_message_is_answered_by_an_error(memory: smp.Memory, number: int) 
     assert [record.to_dict() for record in memory.session("s1").records()] == before
 
 
-def test_errors_and_acknowledgements_are_not_answered(memory: smp.Memory) -> None:
+def test_errors_and_acknowledgements_are_not_answered(memory: smp_memory.Memory) -> None:
     for type in ("ERROR", "ACK"):
         assert answer(memory, native("MESSAGE_RECEIVED", {}, type=type)) == []
     assert answer(memory, native("PROVIDE_INPUT", {}, type="RESPONSE", source="_context_manager")) == []

@@ -6,20 +6,20 @@ import threading
 
 import pytest
 
-import smp
-from smp.errors import InvalidRecord, MemoryNotFound
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.errors import InvalidRecord, MemoryNotFound
+from smp_memory.testing import FrozenClock
 
 TEAM = ["architect", "veritas", "developer"]
 
 
 @pytest.fixture
-def party() -> smp.Party:
-    memory = smp.open(":memory:", clock=FrozenClock())
+def party() -> smp_memory.Party:
+    memory = smp_memory.open(":memory:", clock=FrozenClock())
     return memory.create_session("s1", user="ada", agents=["architect"]).party(TEAM)
 
 
-def test_who_is_there(party: smp.Party) -> None:
+def test_who_is_there(party: smp_memory.Party) -> None:
     assert party.agents == TEAM
     assert party.session.info.agents == TEAM
     assert [member.agent for member in party] == TEAM
@@ -31,7 +31,7 @@ def test_who_is_there(party: smp.Party) -> None:
         party.session.party(["no such name!"])
 
 
-def test_what_is_said_is_for_all_and_a_state_is_not(party: smp.Party) -> None:
+def test_what_is_said_is_for_all_and_a_state_is_not(party: smp_memory.Party) -> None:
     party.say("architect", "I would take PostgreSQL.")
     party["architect"].update_state({"doubt": "perhaps SQLite"})
     assert [turn.content for turn in party["veritas"].conversation_context()] == ["I would take PostgreSQL."]
@@ -40,7 +40,7 @@ def test_what_is_said_is_for_all_and_a_state_is_not(party: smp.Party) -> None:
     assert "SQLite" in party.context("architect").text
 
 
-def test_similar_findings_become_one_with_all_who_found_it(party: smp.Party) -> None:
+def test_similar_findings_become_one_with_all_who_found_it(party: smp_memory.Party) -> None:
     first = party.add_finding("veritas", "The login page has no rate limit at all", severity="medium", tags=["login"])
     second = party.add_finding("developer", "Login page has no rate limit", severity="critical", tags=["security"])
     third = party.add_finding("architect", "The login page has no rate limit", severity="low")
@@ -56,7 +56,7 @@ def test_similar_findings_become_one_with_all_who_found_it(party: smp.Party) -> 
     assert len(party.session.deleted()) == 2  # and nothing is lost: they can be restored
 
 
-def test_different_findings_stay_apart(party: smp.Party) -> None:
+def test_different_findings_stay_apart(party: smp_memory.Party) -> None:
     party.add_finding("veritas", "Port 8080 is open", severity="high")
     party.add_finding("developer", "Port 9090 is open", severity="high")
     party.add_finding("developer", "Port 8080 is not open", severity="high")
@@ -64,20 +64,20 @@ def test_different_findings_stay_apart(party: smp.Party) -> None:
     assert len(party.session.records("finding")) == 4
 
 
-def test_a_private_finding_is_not_merged(party: smp.Party) -> None:
+def test_a_private_finding_is_not_merged(party: smp_memory.Party) -> None:
     party["veritas"].add_finding("The vault key is weak", visibility="private")
     party.add_finding("developer", "The vault key is weak")
     assert len(party.session.records("finding")) == 2
     assert len(party["developer"].records("finding")) == 1
 
 
-def test_a_settled_finding_is_not_taken_for_a_new_one(party: smp.Party) -> None:
+def test_a_settled_finding_is_not_taken_for_a_new_one(party: smp_memory.Party) -> None:
     old = party.add_finding("veritas", "The export is slow")
     party.session.resolve(old.id, "faster now")
     assert party.add_finding("developer", "The export is slow").id != old.id
 
 
-def test_a_decision_keeps_who_said_what(party: smp.Party) -> None:
+def test_a_decision_keeps_who_said_what(party: smp_memory.Party) -> None:
     decision = party.decide(
         "Use PostgreSQL",
         {"architect": "It is ACID", "veritas": "Fine, if we test backups", "developer": "SQLite is enough"},
@@ -97,7 +97,7 @@ def test_a_decision_keeps_who_said_what(party: smp.Party) -> None:
         party.decide("x", {"stranger": "y"}, by="architect")
 
 
-def test_a_decision_on_the_table(party: smp.Party) -> None:
+def test_a_decision_on_the_table(party: smp_memory.Party) -> None:
     proposed = party.propose("architect", "Use PostgreSQL", "It is ACID")
     assert proposed.status == "proposed"
     party.comment("developer", proposed, "SQLite is enough", agrees=False)
@@ -121,7 +121,7 @@ def test_a_decision_on_the_table(party: smp.Party) -> None:
 
 
 def test_two_who_speak_at_once_are_both_heard() -> None:
-    memory = smp.open(":memory:")
+    memory = smp_memory.open(":memory:")
     party = memory.create_session("s1").party([f"agent{number}" for number in range(4)])
     decision = party.propose("agent0", "Use PostgreSQL")
 

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.agents.macp import ContextManager
-from smp.hooks.events import Event
-from smp.hooks.recall import Reader, recalled
-from smp.model.types import KINDS
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.integrations.hooks.events import HookEvent
+from smp_memory.integrations.hooks.recall import Reader, recalled
+from smp_memory.integrations.macp.manager import ContextManager
+from smp_memory.model.types import KINDS
+from smp_memory.testing import FrozenClock
 
 ADA, BOB, NOBODY, GLOBAL = "aardvark", "buffalo", "nightingale", "gazelle"  # a word in all memories of each
 ASKED = "which database holds the orders of the shop"
 
 
-def fill(session: smp.SessionMemory, word: str, count: int = 1) -> None:
+def fill(session: smp_memory.SessionMemory, word: str, count: int = 1) -> None:
     """A memory of every kind that a context gathers, all of them about the same."""
     items: list[tuple[str, dict[str, Any]]] = []
     for number in range(count):
@@ -38,8 +38,8 @@ def fill(session: smp.SessionMemory, word: str, count: int = 1) -> None:
     session.add_artifact(f"{word}.md", f"{word} orders")
 
 
-def store(root: Any = ":memory:", *, count: int = 1, **config: Any) -> smp.Memory:
-    memory = smp.open(root, clock=FrozenClock(), config={"track_access": False, **config})
+def store(root: Any = ":memory:", *, count: int = 1, **config: Any) -> smp_memory.Memory:
+    memory = smp_memory.open(root, clock=FrozenClock(), config={"track_access": False, **config})
     fill(memory.create_session("adas", user="ada"), ADA, count)
     fill(memory.create_session("nobodys"), NOBODY, count)
     memory.global_memory.add_pattern(f"the {GLOBAL} database holds the orders of the shop")
@@ -48,7 +48,7 @@ def store(root: Any = ":memory:", *, count: int = 1, **config: Any) -> smp.Memor
 
 
 @cache
-def known(count: int) -> smp.Memory:
+def known(count: int) -> smp_memory.Memory:
     """A store to look at."""
     return store(count=count)
 
@@ -92,7 +92,7 @@ def test_sessions_without_a_user_and_global_are_for_all() -> None:
 
 
 def test_a_session_without_a_user_reaches_the_only_user_of_the_store() -> None:
-    memory = smp.open(":memory:", clock=FrozenClock())
+    memory = smp_memory.open(":memory:", clock=FrozenClock())
     fill(memory.create_session("adas", user="ada"), ADA)
     hook = memory.create_session("claude-code-1")
     assert ADA in texts(hook.context(task=ASKED, max_tokens=20_000))
@@ -131,7 +131,7 @@ def test_a_session_can_be_shared_or_kept_by_its_own_setting() -> None:
 def test_a_session_keeps_to_itself_in_a_store_that_shares(tmp_path: Path) -> None:
     with store(tmp_path / "store") as memory:
         memory.set_config("context.share_users", True)
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         kept = memory.create_session("bobs-own", user="bob", config={"context": {"share_users": False}})
         fill(kept, "flamingo")
         found = texts(memory.session("adas").context(task=ASKED, max_tokens=20_000))
@@ -150,7 +150,7 @@ def test_a_session_whose_head_is_damaged_counts_as_another_users(tmp_path: Path)
         head = Path(memory.session("bobs").folder) / memory.store.layout.info_file
     assert '"bob"' in head.read_text()
     head.write_text("{ broken")
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         assert BOB not in texts(memory.session("adas").context(task=ASKED, max_tokens=20_000))
 
 
@@ -159,7 +159,7 @@ def test_an_agent_a_workflow_and_macp_keep_to_the_user() -> None:
     session = memory.session("adas")
     agent = session.agent("architect")
     assert BOB not in texts(agent.context(ASKED, max_tokens=20_000))
-    run = smp.Workflow.load("workflow:\n  metadata: {id: w}\n").start(session, "architect")
+    run = smp_memory.Workflow.load("workflow:\n  metadata: {id: w}\n").start(session, "architect")
     assert BOB not in texts(run.context(ASKED, max_tokens=20_000))
     for topic in (None, "orders"):
         message = {
@@ -175,13 +175,13 @@ def test_an_agent_a_workflow_and_macp_keep_to_the_user() -> None:
 
 def test_context_over_mcp_keeps_to_the_user_of_the_session() -> None:
     pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
-    from smp.mcp.desk import Desk
-    from smp.mcp.resources import prompt_text
-    from smp.mcp.toolset import TOOLS
+    from smp_memory.integrations.mcp.request_context import RequestContext
+    from smp_memory.integrations.mcp.resources import prompt_text
+    from smp_memory.integrations.mcp.tools import TOOLS
 
     memory = store()
     given = {"task": ASKED, "max_tokens": 20_000}
-    for desk, more in ((Desk(memory), {"session": "adas"}), (Desk(memory, session="adas"), {})):
+    for desk, more in ((RequestContext(memory), {"session": "adas"}), (RequestContext(memory, session="adas"), {})):
         caller = desk.caller("tests")
         answer = TOOLS["context"].call(caller, {**given, **more})
         prompt = prompt_text(caller, "recall", {"task": ASKED, **more})
@@ -189,7 +189,9 @@ def test_context_over_mcp_keeps_to_the_user_of_the_session() -> None:
             assert BOB not in found
             assert ADA in found
     memory.session("adas").add_learning("written last")
-    answer = TOOLS["context"].call(Desk(memory).caller("tests"), given)  # the current session is the one written last
+    answer = TOOLS["context"].call(
+        RequestContext(memory).caller("tests"), given
+    )  # the current session is the one written last
     assert BOB not in answer.text
     assert ADA in answer.text
 
@@ -204,7 +206,9 @@ def test_hooks_recall_nothing_of_sessions_that_have_a_user(tmp_path: Path, count
         {"hook_event_name": "UserPromptSubmit", "prompt": ASKED},
         {"hook_event_name": "SubagentStart", "agent_type": "architect"},
     ):
-        event = Event("claude-code", str(told["hook_event_name"]), {"session_id": "h1", "cwd": str(tmp_path), **told})
+        event = HookEvent(
+            "claude-code", str(told["hook_event_name"]), {"session_id": "h1", "cwd": str(tmp_path), **told}
+        )
         found = recalled(reader, event, "claude-code-1")
         assert NOBODY in found.text
         assert ADA not in found.text + str(found.refs)
@@ -212,13 +216,13 @@ def test_hooks_recall_nothing_of_sessions_that_have_a_user(tmp_path: Path, count
 
 
 def test_hooks_recall_nothing_where_all_sessions_belong_to_several_users(tmp_path: Path) -> None:
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         fill(memory.create_session("bobs", user="bob"), BOB)
         fill(memory.create_session("adas", user="ada"), ADA)
     reader = Reader(str(tmp_path / "store"), {})
     told = {"session_id": "h1", "cwd": str(tmp_path), "prompt": ASKED}
-    assert recalled(reader, Event("claude-code", "UserPromptSubmit", told), "claude-code-1").text == ""
-    assert recalled(reader, Event("claude-code", "SessionStart", told), "claude-code-1").refs == []
+    assert recalled(reader, HookEvent("claude-code", "UserPromptSubmit", told), "claude-code-1").text == ""
+    assert recalled(reader, HookEvent("claude-code", "SessionStart", told), "claude-code-1").refs == []
 
 
 def test_a_session_that_gets_another_user_is_that_users_at_once() -> None:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import smp
-from smp.agents.agent_memory import AgentMemory
-from smp.agents.visibility import Viewer
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.agent_memory import AgentMemory
+from smp_memory.privacy.visibility import Viewer
+from smp_memory.testing import FrozenClock
 
 FORMATS = ("json", "jsonl", "yaml", "markdown")
 
@@ -23,7 +23,7 @@ class Case:
 
     def __init__(self, visible: list[bool], *, delete: bool = False) -> None:
         self.clock = FrozenClock()
-        self.memory = smp.open(":memory:", clock=self.clock, config={"track_access": False})
+        self.memory = smp_memory.open(":memory:", clock=self.clock, config={"track_access": False})
         self.session = self.memory.create_session("s1", user="ada")
         self.words = {number: f"word{number}x" for number in range(1, len(visible) + 1)}
         self.hidden = {self.words[number] for number, shown in enumerate(visible, 1) if not shown}
@@ -44,20 +44,20 @@ class Case:
 
 def _mcp_history(agent: AgentMemory, case: Case) -> Any:
     pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
-    from smp.mcp.desk import Desk
-    from smp.mcp.toolset import TOOLS
+    from smp_memory.integrations.mcp.request_context import RequestContext
+    from smp_memory.integrations.mcp.tools import TOOLS
 
-    caller = Desk(case.memory, author=agent.agent).caller(None)
+    caller = RequestContext(case.memory, author=agent.agent).caller(None)
     reply = TOOLS["get"].call(caller, {"ids": [f"s1/{case.id}"], "history": True, "related": True})
     return [reply.text, reply.data]
 
 
 def _mcp_resources(agent: AgentMemory, case: Case) -> Any:
     pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
-    from smp.mcp import resources
-    from smp.mcp.desk import Desk
+    from smp_memory.integrations.mcp import resources
+    from smp_memory.integrations.mcp.request_context import RequestContext
 
-    caller = Desk(case.memory, author=agent.agent).caller(None)
+    caller = RequestContext(case.memory, author=agent.agent).caller(None)
     return [resources.text_at(caller, uri) for uri in ("memory://session/s1", f"memory://memory/s1/{case.id}")]
 
 
@@ -145,7 +145,7 @@ def test_an_export_with_revisions_left_out_says_so_and_can_be_imported(format: s
 
 
 def test_an_agent_state_shared_later_keeps_its_earlier_states() -> None:
-    memory = smp.open(":memory:", clock=FrozenClock())
+    memory = smp_memory.open(":memory:", clock=FrozenClock())
     session = memory.create_session("s1")
     session.update_agent_state("owner", {"task": "zebrafish"})
     session.update_agent_state("owner", {"task": "giraffe"}, visibility="shared")

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.agents import fence
-from smp.agents.agent_memory import AgentMemory
-from smp.agents.visibility import Viewer
-from smp.errors import MemoryNotFound, NotAllowed, SMPError
-from smp.index.memories import GUARDED
-from smp.index.select import Conditions
-from smp.model.types import KINDS
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.agent_memory import AgentMemory
+from smp_memory.errors import MemoryNotFound, NotAllowed, SMPError
+from smp_memory.index.documents import GUARDED
+from smp_memory.index.selection import RowConditions
+from smp_memory.model.types import KINDS
+from smp_memory.privacy import fence
+from smp_memory.privacy.visibility import Viewer
+from smp_memory.testing import FrozenClock
 
 SECRET = "zebrafish"  # stands in every memory that the other agent may not see
 OPEN = "giraffe"  # stands in every memory that all may see
@@ -45,7 +45,7 @@ class Case:
 
     def __init__(self, kind: str) -> None:
         self.clock = FrozenClock()
-        self.memory = smp.open(":memory:", clock=self.clock, config={"track_access": False})
+        self.memory = smp_memory.open(":memory:", clock=self.clock, config={"track_access": False})
         self.session = self.memory.create_session("s1", user="ada")
         self.anchor = self.session.add_decision("the anchor", author="owner")
         hidden = text_of(kind, SECRET)
@@ -65,9 +65,9 @@ class Case:
 
 # How each public name of AgentMemory is tried: what it shows, as text.
 def shown(value: Any) -> str:
-    if isinstance(value, smp.Record):
+    if isinstance(value, smp_memory.Record):
         return repr(value.to_dict())
-    if isinstance(value, smp.Context):  # without the question that it answers
+    if isinstance(value, smp_memory.Context):  # without the question that it answers
         return repr([item.to_dict() for item in value.items]) + value.text
     if hasattr(value, "to_dict"):
         return repr(value.to_dict()) + str(value)
@@ -196,7 +196,7 @@ def test_every_way_to_read_is_in_the_table() -> None:
 
 def test_every_method_of_a_session_was_thought_of() -> None:
     """A new method of a session is either offered to agents, and then in the table, or not for them."""
-    unknown = public(smp.SessionMemory) - public(AgentMemory) - NOT_FOR_AGENTS
+    unknown = public(smp_memory.SessionMemory) - public(AgentMemory) - NOT_FOR_AGENTS
     assert unknown == {"agent"}  # an agent does not become another
 
 
@@ -277,7 +277,7 @@ def test_counts_know_only_what_is_seen(by: str, text: str | None) -> None:
 
 
 def test_pages_are_full_although_some_are_hidden() -> None:
-    memory = smp.open(":memory:")
+    memory = smp_memory.open(":memory:")
     session = memory.create_session("s1")
     for number in range(120):
         private = {"visibility": "private"} if number % 3 else {}
@@ -309,7 +309,7 @@ def test_nothing_is_seen_through_another_session() -> None:
 
 def test_what_was_shared_and_is_private_now_is_not_seen_in_the_past() -> None:
     clock = FrozenClock()
-    memory = smp.open(":memory:", clock=clock)
+    memory = smp_memory.open(":memory:", clock=clock)
     session = memory.create_session("s1")
     owner, other = session.agent("owner"), session.agent("other")
     learning = owner.add_learning("once for all")
@@ -326,7 +326,7 @@ def test_what_was_shared_and_is_private_now_is_not_seen_in_the_past() -> None:
 
 def test_compacted_private_memories_stay_private() -> None:
     clock = FrozenClock()
-    memory = smp.open(":memory:", clock=clock)
+    memory = smp_memory.open(":memory:", clock=clock)
     session = memory.create_session("s1")
     session.resolve(session.add_finding(f"the {SECRET}", author="owner", visibility="private").id, "done")
     session.resolve(session.add_finding(f"the {OPEN}", author="owner").id, "done")
@@ -345,7 +345,7 @@ def test_compacted_private_memories_stay_private() -> None:
 
 def test_the_page_of_an_archived_session_is_not_for_agents() -> None:
     """It sums up private memories, too."""
-    memory = smp.open(":memory:", clock=FrozenClock())
+    memory = smp_memory.open(":memory:", clock=FrozenClock())
     session = memory.create_session("s1")
     session.add_decision(f"the {SECRET}", author="owner", visibility="private")
     memory.archive_session("s1")
@@ -355,7 +355,7 @@ def test_the_page_of_an_archived_session_is_not_for_agents() -> None:
 
 @pytest.mark.parametrize("word", ["Private", "privat", "secret", 7, ["owner"], {}])
 def test_a_visibility_that_nobody_knows_is_private(word: Any) -> None:
-    memory = smp.open(":memory:")
+    memory = smp_memory.open(":memory:")
     session = memory.create_session("s1")
     record = session.add_learning("hush", author="owner", visibility=word)
     assert not Viewer("other").sees(record)
@@ -364,7 +364,7 @@ def test_a_visibility_that_nobody_knows_is_private(word: Any) -> None:
 
 
 def test_a_private_memory_without_an_author_is_nobodys() -> None:
-    session = smp.open(":memory:").create_session("s1")
+    session = smp_memory.open(":memory:").create_session("s1")
     record = session.add_learning("hush", visibility="private")
     assert not Viewer(None).sees(record)
     assert not Viewer("other").sees(record)
@@ -431,7 +431,7 @@ def test_an_agent_writes_in_its_own_name(write: Callable[[AgentMemory], Any]) ->
 
 
 def test_every_write_is_attributed() -> None:
-    session = smp.open(":memory:").create_session("s1", user="ada")
+    session = smp_memory.open(":memory:").create_session("s1", user="ada")
     agent = session.agent("bob")
     for record in (
         agent.add_decision("d"),
@@ -469,7 +469,7 @@ def test_an_idempotency_key_does_not_give_a_memory_away() -> None:
 
 
 def test_a_private_preference_is_neither_seen_nor_overwritten() -> None:
-    session = smp.open(":memory:").create_session("s1")
+    session = smp_memory.open(":memory:").create_session("s1")
     session.add_preference("style", SECRET, author="owner", visibility="private")
     with pytest.raises(NotAllowed):
         session.agent("other").add_preference("style", "mine")
@@ -478,7 +478,7 @@ def test_a_private_preference_is_neither_seen_nor_overwritten() -> None:
 
 @pytest.mark.parametrize("kind", ["conversation", "preference", "summary"])
 def test_some_kinds_are_never_private(kind: str) -> None:
-    session = smp.open(":memory:").create_session("s1")
+    session = smp_memory.open(":memory:").create_session("s1")
     with pytest.raises(SMPError, match="visibility"):
         session.agent("owner").add(kind, {**text_of(kind, "x"), "role": "assistant", "visibility": "private"})
 
@@ -491,7 +491,7 @@ def test_the_signature_of_the_table() -> None:
 
 def test_a_page_is_full_although_some_of_the_best_are_hidden() -> None:
     """What is hidden is known late for turns that come along with others; then the next ones take their places."""
-    memory = smp.open(":memory:", clock=FrozenClock(), config={"track_access": False})
+    memory = smp_memory.open(":memory:", clock=FrozenClock(), config={"track_access": False})
     session = memory.create_session("s1")
     seen = []
     for number in range(40):
@@ -509,7 +509,7 @@ def test_a_page_is_full_although_some_of_the_best_are_hidden() -> None:
 
 
 def test_the_index_marks_what_says_itself_who_may_see_it() -> None:
-    memory = smp.open(":memory:", clock=FrozenClock())
+    memory = smp_memory.open(":memory:", clock=FrozenClock())
     session = memory.create_session("s1")
     plain = session.add_decision("for all", author="owner")
     marked = [
@@ -525,4 +525,4 @@ def test_the_index_marks_what_says_itself_who_may_see_it() -> None:
 
 
 def _all_rows(finder: Any) -> list[Any]:
-    return list(finder.select(Conditions(), "newest", -1))
+    return list(finder.select(RowConditions(), "newest", -1))

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.agents.workflow import Run
-from smp.errors import InvalidFormat, NotAllowed
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.errors import InvalidFormat, NotAllowed
+from smp_memory.integrations.workflows.workflow import Run
+from smp_memory.testing import FrozenClock
 
 BODY = """\
 workflow:
@@ -49,8 +49,8 @@ FORMS = {
 
 
 @pytest.fixture
-def session() -> smp.SessionMemory:
-    memory = smp.open(":memory:", clock=FrozenClock())
+def session() -> smp_memory.SessionMemory:
+    memory = smp_memory.open(":memory:", clock=FrozenClock())
     other = memory.create_session("other")
     other.add_finding("An old critical hole in the verification", severity="critical", author="veritas")
     session = memory.create_session("s1", user="ada")
@@ -67,8 +67,8 @@ def session() -> smp.SessionMemory:
     return session
 
 
-def started(session: smp.SessionMemory, text: str = BODY, agent: str = "veritas") -> Run:
-    return smp.Workflow.load(text).start(session, agent=agent)
+def started(session: smp_memory.SessionMemory, text: str = BODY, agent: str = "veritas") -> Run:
+    return smp_memory.Workflow.load(text).start(session, agent=agent)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -76,7 +76,11 @@ def test_it_is_read_from_yaml_and_markdown(form: str, tmp_path: Path) -> None:
     text, offset = FORMS[form]
     path = tmp_path / "workflow-v6.md"
     path.write_text(text)
-    for workflow in (smp.Workflow.load(text), smp.Workflow.load(path), smp.Workflow.load(str(path))):
+    for workflow in (
+        smp_memory.Workflow.load(text),
+        smp_memory.Workflow.load(path),
+        smp_memory.Workflow.load(str(path)),
+    ):
         assert (workflow.id, workflow.name) == ("deep-verify-v6", "Deep Verify V6")
         assert [each.text for each in workflow.write_access] == ["findings", "agent_states.veritas"]
         assert workflow.read_access[0].line == 8 + offset
@@ -85,7 +89,7 @@ def test_it_is_read_from_yaml_and_markdown(form: str, tmp_path: Path) -> None:
         assert workflow.to_dict()["read_access"][1]["declaration"] == "decisions.by_topic:verification"
 
 
-def test_reads_are_loaded(session: smp.SessionMemory) -> None:
+def test_reads_are_loaded(session: smp_memory.SessionMemory) -> None:
     reads = {name: [record.text for record in records] for name, records in started(session).reads.items()}
     assert reads["conversation.last_20_turns"] == [f"turn {number}" for number in range(5, 25)]
     assert reads["decisions.by_topic:verification"] == ["Verify twice"]
@@ -121,13 +125,13 @@ def test_reads_are_loaded(session: smp.SessionMemory) -> None:
         ("learnings", []),
     ],
 )
-def test_every_form_of_a_declaration(session: smp.SessionMemory, declared: str, found: list[str]) -> None:
+def test_every_form_of_a_declaration(session: smp_memory.SessionMemory, declared: str, found: list[str]) -> None:
     run = started(session, f"memory_requirements:\n  read_access: [{declared!r}]\n")
     texts = [record.text for record in run.reads[declared]]
     assert (texts if declared.startswith("conversation") else sorted(texts)) == found
 
 
-def test_declared_writes_are_stored(session: smp.SessionMemory) -> None:
+def test_declared_writes_are_stored(session: smp_memory.SessionMemory) -> None:
     run = started(session)
     assert run.memory.add_finding("new").author == "veritas"
     run.memory.update_state({"step": 2})
@@ -154,10 +158,12 @@ def test_declared_writes_are_stored(session: smp.SessionMemory) -> None:
         lambda memory: memory.add_many([("finding", "x"), ("decision", "y")]),
     ],
 )
-def test_other_writes_are_refused_with_file_and_line(session: smp.SessionMemory, write: Any, tmp_path: Path) -> None:
+def test_other_writes_are_refused_with_file_and_line(
+    session: smp_memory.SessionMemory, write: Any, tmp_path: Path
+) -> None:
     path = tmp_path / "workflow.yaml"
     path.write_text(BODY)
-    run = smp.Workflow.load(path).start(session, agent="veritas")
+    run = smp_memory.Workflow.load(path).start(session, agent="veritas")
     before = [record.to_dict() for record in session.records()]
     with pytest.raises(NotAllowed) as caught:
         write(run.memory)
@@ -167,7 +173,7 @@ def test_other_writes_are_refused_with_file_and_line(session: smp.SessionMemory,
     assert [record.to_dict() for record in session.records()] == before
 
 
-def test_a_transaction_with_one_undeclared_write_writes_nothing(session: smp.SessionMemory) -> None:
+def test_a_transaction_with_one_undeclared_write_writes_nothing(session: smp_memory.SessionMemory) -> None:
     run = started(session)
     with pytest.raises(NotAllowed), run.memory.transaction() as tx:
         tx.add_finding("new")
@@ -175,33 +181,33 @@ def test_a_transaction_with_one_undeclared_write_writes_nothing(session: smp.Ses
     assert "new" not in [record.finding for record in session.records("finding")]
 
 
-def test_a_state_may_be_declared_for_one_agent_only(session: smp.SessionMemory) -> None:
+def test_a_state_may_be_declared_for_one_agent_only(session: smp_memory.SessionMemory) -> None:
     run = started(session, agent="architect")
     with pytest.raises(NotAllowed, match="agent_state of architect"):
         run.memory.update_state({"x": 1})
     started(session, "memory_requirements: {write_access: [agent_states]}", "architect").memory.update_state({"x": 1})
 
 
-def test_one_preference_may_be_declared(session: smp.SessionMemory) -> None:
+def test_one_preference_may_be_declared(session: smp_memory.SessionMemory) -> None:
     run = started(session, "memory_requirements:\n  write_access: [preferences.workflow_depth]")
     run.memory.add_preference("workflow_depth", "shallow")
     with pytest.raises(NotAllowed):
         run.memory.add_preference("colour", "red")
 
 
-def test_a_workflow_without_requirements_is_free(session: smp.SessionMemory) -> None:
+def test_a_workflow_without_requirements_is_free(session: smp_memory.SessionMemory) -> None:
     run = started(session, "name: free\nphases: []\n")
     assert run.reads == {}
     run.memory.add_decision("anything")
 
 
-def test_requirements_without_write_access_may_write_nothing(session: smp.SessionMemory) -> None:
+def test_requirements_without_write_access_may_write_nothing(session: smp_memory.SessionMemory) -> None:
     run = started(session, "memory_requirements:\n  read_access: [decisions]\n")
     with pytest.raises(NotAllowed, match="may write nothing"):
         run.memory.add_finding("x")
 
 
-def test_hints_and_phases(session: smp.SessionMemory) -> None:
+def test_hints_and_phases(session: smp_memory.SessionMemory) -> None:
     run = started(session)
     assert "An old critical hole in the verification" in run.context().text
     found = [record.text for record in run.phase("Phase 0: Self-Check")]
@@ -223,7 +229,7 @@ def test_hints_and_phases(session: smp.SessionMemory) -> None:
 )
 def test_a_mistake_is_reported_with_its_line(text: str, line: int, words: str) -> None:
     with pytest.raises(InvalidFormat, match=words) as caught:
-        smp.Workflow.load(text)
+        smp_memory.Workflow.load(text)
     assert caught.value.details["line"] == line
 
 
@@ -242,22 +248,22 @@ def test_a_mistake_is_reported_with_its_line(text: str, line: int, words: str) -
 )
 def test_what_cannot_be_understood_is_an_error(text: str) -> None:
     with pytest.raises(InvalidFormat):
-        smp.Workflow.load(text)
+        smp_memory.Workflow.load(text)
 
 
 def test_nothing_in_a_workflow_is_run() -> None:
-    workflow = smp.Workflow.load("name: !!python/object/apply:os.system ['true']\nmemory_requirements: {}\n")
+    workflow = smp_memory.Workflow.load("name: !!python/object/apply:os.system ['true']\nmemory_requirements: {}\n")
     assert workflow.is_restricted
 
 
 def test_a_file_that_is_not_there_or_not_text(tmp_path: Path) -> None:
     with pytest.raises(InvalidFormat, match="no such file"):
-        smp.Workflow.load(tmp_path / "nowhere.md")
+        smp_memory.Workflow.load(tmp_path / "nowhere.md")
     with pytest.raises(InvalidFormat, match="no such file"):
-        smp.Workflow.load(tmp_path)
+        smp_memory.Workflow.load(tmp_path)
     (tmp_path / "bytes.md").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InvalidFormat, match="UTF-8"):
-        smp.Workflow.load(tmp_path / "bytes.md")
+        smp_memory.Workflow.load(tmp_path / "bytes.md")
     (tmp_path / "large.md").write_bytes(b"x: y\n" * 300_000)
     with pytest.raises(InvalidFormat, match="larger"):
-        smp.Workflow.load(tmp_path / "large.md")
+        smp_memory.Workflow.load(tmp_path / "large.md")

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from smp.bmad import memlog_text
-from smp.bmad.memlog import Memlog
-from smp.cli.main import main
-from smp.errors import InvalidFormat, LockTimeout, UserError
-from smp.files.system import RealSystem
+from smp_memory.cli.main import main
+from smp_memory.errors import InvalidFormat, LockTimeout, UserError
+from smp_memory.files.system import RealSystem
+from smp_memory.integrations.bmad import memlog as memlog_text
+from smp_memory.integrations.bmad.memlog import Memlog
 
 AT = "2026-06-07T14:22"
 PROCESSES, EACH = 8, 50
@@ -170,7 +170,7 @@ def test_where_a_folder_cannot_be_locked_a_file_beside_it_is(tmp_path: Path) -> 
 
 _WRITER = """
 import sys
-from smp.bmad.memlog import Memlog
+from smp_memory.integrations.bmad.memlog import Memlog
 path, who, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 for number in range(count):
     Memlog(path, timeout_seconds=100).append(f"{who}-{number}", "note", who)

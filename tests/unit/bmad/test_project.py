@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from smp.bmad.project import ALPHA, CUSTOM, HIDDEN, MEMLOG, PLAIN, V4, find_project
-from smp.bmad.skills import skills_of
+from smp_memory.integrations.bmad.customisation import skills_of
+from smp_memory.integrations.bmad.project import ALPHA, CUSTOM, HIDDEN, MEMLOG, PLAIN, V4, find_project
 from tests.unit.bmad import trees
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smp.bmad.toml_lists import BEGIN, END, NotMergeable, put, take
+from smp_memory.integrations.bmad.toml_edit import BEGIN, END, NotMergeable, put, take
 
 OURS = "Memory (smp): "
 STEP, FACT, OTHER = f'{OURS}run "x" — now', f"{OURS}a \\ b", f"{OURS}c"

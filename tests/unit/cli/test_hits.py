@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import smp
-from smp.cli.hits import Words, all_parts, arrival, explanation, hit_lines, tree
-from smp.cli.render import Screen, bars, width_of
-from smp.model.hit import Hit, Related
+import smp_memory
+from smp_memory.cli.hit_output import Highlighter, all_parts, arrival, explanation, hit_lines, tree
+from smp_memory.cli.render import Screen, bars, width_of
+from smp_memory.model.hits import Hit, Related
 
 _MARKS = {chr(code) for code in range(0xFDD0, 0xFDF0)}
 
@@ -26,7 +26,7 @@ def plain(lines: Any) -> str:
 
 
 def marked(question: str, text: str) -> list[str]:
-    return [text[start:end] for start, end in Words(question).spans(text)]
+    return [text[start:end] for start, end in Highlighter(question).spans(text)]
 
 
 def test_what_a_pattern_means_is_marked() -> None:
@@ -35,8 +35,8 @@ def test_what_a_pattern_means_is_marked() -> None:
 
 
 @pytest.fixture
-def session() -> smp.SessionMemory:
-    return smp.open(":memory:").create_session("shop")
+def session() -> smp_memory.SessionMemory:
+    return smp_memory.open(":memory:").create_session("shop")
 
 
 def hit(record: Any, relevance: float = 0.5, **explain: Any) -> Hit:
@@ -70,35 +70,35 @@ def test_words_are_found_where_they_stand(question: str, text: str, expected: li
 
 @given(st.text(), st.text())
 def test_marking_changes_no_letter(question: str, text: str) -> None:
-    spans = Words(question).spans(text)
+    spans = Highlighter(question).spans(text)
     assert all(0 <= start < end <= len(text) for start, end in spans)
     assert all(before[1] <= after[0] for before, after in pairwise(spans))
     bare = "".join(letter for letter in text if letter not in _MARKS)
-    assert "".join(letter for letter in Words(question).mark(bare) if letter not in _MARKS) == bare
+    assert "".join(letter for letter in Highlighter(question).mark(bare) if letter not in _MARKS) == bare
 
 
 @given(st.text(alphabet="ab 茶\n", max_size=300), st.integers(30, 60), st.integers(1, 3))
 def test_an_excerpt_fits(text: str, columns: int, lines: int) -> None:
-    shown = Words("bab 茶茶").excerpt(text, columns, lines)
+    shown = Highlighter("bab 茶茶").excerpt(text, columns, lines)
     assert 1 <= len(shown) <= lines
     assert all(width_of(line) <= columns for line in shown)
 
 
 def test_an_excerpt_starts_where_the_words_stand() -> None:
-    (line,) = Words("needle").excerpt("hay " * 100 + "the needle " + "hay " * 100, 40, 1)
+    (line,) = Highlighter("needle").excerpt("hay " * 100 + "the needle " + "hay " * 100, 40, 1)
     assert plain([line]).startswith("… hay")
     assert "needle" in line
     assert plain([line]).endswith("…\n")
 
 
 def test_a_short_text_is_whole_and_on_one_line() -> None:
-    assert Words("").excerpt("two\n\nlines", 40, 2) == ["two lines"]
+    assert Highlighter("").excerpt("two\n\nlines", 40, 2) == ["two lines"]
 
 
 # -- hits
 
 
-def test_hits_stand_in_columns_and_fit(session: smp.SessionMemory) -> None:
+def test_hits_stand_in_columns_and_fit(session: smp_memory.SessionMemory) -> None:
     hits = [
         hit(session.add_decision("Use PostgreSQL " * 30, author="architect"), 0.75),
         hit(session.add_finding("Login\nhas no rate limit", severity="critical", author="茶"), 0.5),
@@ -115,7 +115,7 @@ def test_hits_stand_in_columns_and_fit(session: smp.SessionMemory) -> None:
     assert not any(line.endswith(" ") for line in plain(hit_lines(hits, "", None, bare=True)).splitlines())
 
 
-def test_the_field_that_has_the_words_is_shown(session: smp.SessionMemory) -> None:
+def test_the_field_that_has_the_words_is_shown(session: smp_memory.SessionMemory) -> None:
     record = session.add_decision(
         "Use PostgreSQL", rationale="SQLite has one writer", alternatives_considered=["Mongo"]
     )
@@ -126,13 +126,13 @@ def test_the_field_that_has_the_words_is_shown(session: smp.SessionMemory) -> No
     assert len(plain(hit_lines([hit(record)], "architect", None, bare=True)).splitlines()) == 2
 
 
-def test_a_text_cannot_steer_nor_forge(session: smp.SessionMemory) -> None:
+def test_a_text_cannot_steer_nor_forge(session: smp_memory.SessionMemory) -> None:
     record = session.add_decision("a\x1b[2J\u202e\nforged", author="x\nforged", tags=["t"], odd="\x1b[1m needle")
     near = [Related(session.add_finding("b\nforged"), 1, "re\nforged", "shop/NONE-1")]
     for lines in (
         hit_lines([hit(record, text=0.5)], "needle", 60, bare=False, explain=all_parts),
         tree(record, near, 60, bare=False),
-        [arrival(hit(record), Words("needle"), 60, bare=True)],
+        [arrival(hit(record), Highlighter("needle"), 60, bare=True)],
     ):
         out = plain(lines)
         assert "\x1b" not in out
@@ -162,7 +162,7 @@ def test_bars_of_nothing() -> None:
 # -- what is connected
 
 
-def test_a_tree_says_which_way_a_relation_points(session: smp.SessionMemory) -> None:
+def test_a_tree_says_which_way_a_relation_points(session: smp_memory.SessionMemory) -> None:
     finding = session.add_finding("bad")
     decision = session.add_decision("good", relations=[{"kind": "resolves", "target": finding.id}])
     turn = session.add_turn("user", "see there", references=[decision.ref])
@@ -183,6 +183,6 @@ def test_a_tree_says_which_way_a_relation_points(session: smp.SessionMemory) -> 
     )
 
 
-def test_what_was_reached_through_a_deleted_memory_is_still_drawn(session: smp.SessionMemory) -> None:
+def test_what_was_reached_through_a_deleted_memory_is_still_drawn(session: smp_memory.SessionMemory) -> None:
     one, two = session.add_finding("one"), session.add_finding("two")
     assert "two" in plain(tree(one, [Related(two, 2, "resolves", "shop/GONE-0001")], None, bare=True))

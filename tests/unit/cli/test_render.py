@@ -9,7 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smp.cli.render import Screen, bar, cut, fields, one_line, paint, plural, safe, size_text, table, width_of, wrapped
+from smp_memory.cli.render import (
+    Screen,
+    bar,
+    cut,
+    fields,
+    one_line,
+    paint,
+    plural,
+    safe,
+    size_text,
+    table,
+    width_of,
+    wrapped,
+)
 
 _FORBIDDEN = {
     *map(chr, range(32)),

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from smp.cli.render import Screen
-from smp.cli.waiting import Waiting
+from smp_memory.cli.progress import Waiting
+from smp_memory.cli.render import Screen
 
 
 class Tty(io.StringIO):

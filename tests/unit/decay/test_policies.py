@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from smp.config import Config
-from smp.decay.facts import Facts, impact_level
-from smp.decay.policies import POLICIES, importance_of, policy_of
-from smp.errors import InvalidConfig
-from smp.model.entry import PUT, Entry
-from smp.model.record import CLASSES, Record
-from smp.model.types import KINDS
+from smp_memory.config import Config
+from smp_memory.decay.inputs import DecayInputs, impact_level
+from smp_memory.decay.policies import POLICIES, importance_of, policy_of
+from smp_memory.errors import InvalidConfig
+from smp_memory.model.entry import PUT, Entry
+from smp_memory.model.record import CLASSES, Record
+from smp_memory.model.types import KINDS
 
 HOUR = 3_600_000_000
 DAY = 24 * HOUR
@@ -28,10 +28,10 @@ every_type = pytest.mark.parametrize("type", KINDS)
 smp, half_life, boosted, simple = (policy_of({"policy": name}) for name in NAMES)
 
 
-def old(type: str, days: float = 0, *, read_days_ago: float | None = None, **facts: Any) -> Facts:
+def old(type: str, days: float = 0, *, read_days_ago: float | None = None, **facts: Any) -> DecayInputs:
     """A memory made so many days ago, and not read since unless said."""
     last = None if read_days_ago is None else NOW - round(read_days_ago * DAY)
-    return Facts(type, NOW - round(days * DAY), last_access=last, **facts)
+    return DecayInputs(type, NOW - round(days * DAY), last_access=last, **facts)
 
 
 def close(value: float) -> Any:
@@ -80,13 +80,13 @@ def test_seed_000_5_has_no_floor() -> None:
 )
 def test_seed_001_6_2_half_lives(type: str, hours: int) -> None:
     fresh = 1 + 0.2 * 0.5
-    facts = Facts(type, NOW - hours * HOUR, importance=0.5)
+    facts = DecayInputs(type, NOW - hours * HOUR, importance=0.5)
     assert boosted.priority(facts, NOW) == close(0.5 * fresh)
     assert boosted.priority(facts, NOW + hours * HOUR) == close(0.25 * fresh)
 
 
 def test_seed_001_6_1_boost_multiplier() -> None:
-    facts = Facts("conversation", NOW - 336 * HOUR, access_count=3, importance=0.5)
+    facts = DecayInputs("conversation", NOW - 336 * HOUR, access_count=3, importance=0.5)
     assert boosted.priority(facts, NOW) == close(0.25 * (1 + 3 * 0.1 + 0.5 * 0.2))
 
 
@@ -122,7 +122,7 @@ def test_spec_17_the_rates_of_001_are_per_day() -> None:
         (old("decision", importance=0), 0),
     ],
 )
-def test_seed_001_5_3_calculate_importance(facts: Facts, importance: float) -> None:
+def test_seed_001_5_3_calculate_importance(facts: DecayInputs, importance: float) -> None:
     assert importance_of(facts) == close(importance)
 
 
@@ -229,9 +229,9 @@ def test_seed_003_7_2_learnings_persist_longer() -> None:
 
 
 def test_a_change_counts_as_being_touched() -> None:
-    changed = Facts("agent_state", NOW - 50 * DAY, NOW - DAY)
+    changed = DecayInputs("agent_state", NOW - 50 * DAY, NOW - DAY)
     assert smp.priority(changed, NOW) == close(0.8 * exp(-0.06) * exp(-0.5))
-    read_before = Facts("agent_state", NOW - 50 * DAY, NOW - DAY, last_access=NOW - 20 * DAY)
+    read_before = DecayInputs("agent_state", NOW - 50 * DAY, NOW - DAY, last_access=NOW - 20 * DAY)
     assert smp.priority(read_before, NOW) == smp.priority(changed, NOW)
 
 
@@ -247,7 +247,7 @@ RECORDS_OF_003 = [
 @pytest.mark.parametrize(("id", "priority", "type", "created", "read", "facts"), RECORDS_OF_003)
 def test_seed_003_2_2_records(id: str, priority: float, type: str, created: str, read: str, facts: Any) -> None:
     first, last = (int(datetime.fromisoformat(f"2026-01-11T{t}Z").timestamp()) * 1_000_000 for t in (created, read))
-    assert round(smp.priority(Facts(type, first, last_access=last, **facts), last), 1) == priority
+    assert round(smp.priority(DecayInputs(type, first, last_access=last, **facts), last), 1) == priority
 
 
 def test_seed_003_2_2_4_find_001_stays_at_its_0_8() -> None:
@@ -260,11 +260,11 @@ def test_seed_003_2_2_4_find_001_stays_at_its_0_8() -> None:
 
 @pytest.mark.parametrize(("type", "hours"), [("conversation", 168), ("decision", 720), ("finding", 336)])
 def test_seed_004_4_4_half_lives(type: str, hours: int) -> None:
-    facts = Facts(type, NOW - hours * HOUR)
+    facts = DecayInputs(type, NOW - hours * HOUR)
     assert half_life.priority(facts, NOW) == close(0.5)
     assert half_life.priority(facts, NOW + hours * HOUR) == close(0.25)
-    assert half_life.priority(Facts(type, NOW - hours * HOUR // 2), NOW) == close(0.5**0.5)
-    assert half_life.priority(Facts(type, NOW), NOW) == 1.0
+    assert half_life.priority(DecayInputs(type, NOW - hours * HOUR // 2), NOW) == close(0.5**0.5)
+    assert half_life.priority(DecayInputs(type, NOW), NOW) == 1.0
 
 
 def test_seed_004_4_4_preferences_do_not_decay() -> None:
@@ -276,20 +276,20 @@ def test_seed_004_4_4_minimum_decay_factor() -> None:
 
 
 def test_seed_004_4_4_neither_access_nor_importance_counts() -> None:
-    facts = Facts("finding", NOW - 336 * HOUR, NOW, access_count=50, last_access=NOW, importance=1.0)
+    facts = DecayInputs("finding", NOW - 336 * HOUR, NOW, access_count=50, last_access=NOW, importance=1.0)
     assert half_life.priority(facts, NOW) == close(0.5)
 
 
 @pytest.mark.parametrize("type", ["agent_state", "artifact", "learning", "summary"])
 def test_seed_004_6_1_default_half_life(type: str) -> None:
-    assert half_life.priority(Facts(type, NOW - 168 * HOUR), NOW) == close(0.5)
+    assert half_life.priority(DecayInputs(type, NOW - 168 * HOUR), NOW) == close(0.5)
 
 
 def test_seed_004_7_2_another_half_life_and_minimum() -> None:
     policy = policy_of({"policy": "half-life", "half_life_hours": {"conversation": 336}, "minimum_factor": 0.2})
-    assert policy.priority(Facts("conversation", NOW - 336 * HOUR), NOW) == close(0.5)
+    assert policy.priority(DecayInputs("conversation", NOW - 336 * HOUR), NOW) == close(0.5)
     assert policy.priority(old("conversation", 365), NOW) == 0.2
-    assert policy.priority(Facts("decision", NOW - 720 * HOUR), NOW) == close(0.5)
+    assert policy.priority(DecayInputs("decision", NOW - 720 * HOUR), NOW) == close(0.5)
 
 
 # -- what holds for all
@@ -305,7 +305,7 @@ def test_spec_6_5_pinned_memories_do_not_fade(name: str, type: str) -> None:
 
 
 all_facts = some.builds(
-    Facts,
+    DecayInputs,
     some.sampled_from(list(KINDS)),
     some.integers(0, 2 * NOW),
     some.none() | some.integers(0, 2 * NOW),
@@ -323,7 +323,7 @@ all_facts = some.builds(
 
 @every_policy
 @given(facts=all_facts, now=some.integers(0, 2 * NOW))
-def test_a_priority_lies_between_0_and_1_and_its_parts_explain_it(name: str, facts: Facts, now: int) -> None:
+def test_a_priority_lies_between_0_and_1_and_its_parts_explain_it(name: str, facts: DecayInputs, now: int) -> None:
     policy = policy_of({"policy": name})
     priority = policy.priority(facts, now)
     assert 0 <= priority <= 1
@@ -342,7 +342,7 @@ def recombined(parts: dict[str, Any]) -> float:
 
 @every_policy
 @given(facts=all_facts, earlier=some.integers(0, NOW), later=some.integers(0, NOW))
-def test_nothing_becomes_more_present_by_waiting(name: str, facts: Facts, earlier: int, later: int) -> None:
+def test_nothing_becomes_more_present_by_waiting(name: str, facts: DecayInputs, earlier: int, later: int) -> None:
     policy = policy_of({"policy": name})
     first, second = sorted((earlier, later))
     assert policy.priority(facts, first) >= policy.priority(facts, second)
@@ -417,12 +417,12 @@ def record(type: str, **data: Any) -> Record:
     return CLASSES[type]("s", first, data, last, 2, None)
 
 
-def seen(facts: Facts) -> dict[str, Any]:
-    return {name: getattr(facts, name) for name in Facts.__slots__}
+def seen(facts: DecayInputs) -> dict[str, Any]:
+    return {name: getattr(facts, name) for name in DecayInputs.__slots__}
 
 
 def test_the_facts_of_a_record() -> None:
-    facts = Facts.of(record("decision", impact="High", importance=0.4, approved_by=["ada"], confidence="high"))
+    facts = DecayInputs.of(record("decision", impact="High", importance=0.4, approved_by=["ada"], confidence="high"))
     assert seen(facts) == {
         "type": "decision",
         "created": NOW + 1,
@@ -441,14 +441,14 @@ def test_the_facts_of_a_record() -> None:
 
 def test_how_often_it_was_read_is_handed_in_or_said_by_the_record() -> None:
     said = record("conversation", access={"count": 4, "last": "2026-01-11T10:30:00Z"}, pinned=True)
-    facts = Facts.of(said)
+    facts = DecayInputs.of(said)
     assert (facts.access_count, facts.last_access, facts.pinned) == (4, NOW, True)
-    facts = Facts.of(said, 7, NOW + 5)
+    facts = DecayInputs.of(said, 7, NOW + 5)
     assert (facts.access_count, facts.last_access) == (7, NOW + 5)
 
 
 def test_a_status_inside_a_resolution_counts() -> None:
-    facts = Facts.of(record("finding", severity="critical", resolution={"status": "resolved"}))
+    facts = DecayInputs.of(record("finding", severity="critical", resolution={"status": "resolved"}))
     assert (facts.status, facts.severity) == ("resolved", "critical")
 
 
@@ -464,7 +464,7 @@ def test_a_status_inside_a_resolution_counts() -> None:
 )
 def test_what_a_person_broke_in_a_file_counts_as_not_said(data: dict[str, Any]) -> None:
     for type in ("finding", "preference", "decision"):
-        facts = Facts.of(record(type, **data))
+        facts = DecayInputs.of(record(type, **data))
         assert (facts.access_count, facts.last_access, facts.importance, facts.impact) == (0, None, None, None)
         for name in NAMES:
             assert 0 <= policy_of({"policy": name}).priority(facts, NOW) <= 1

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from smp.files.access_log import FILE, AccessLog
-from smp.files.disk import Disk
-from smp.files.system import RealSystem
-from smp.files.user_state import UserState
-from smp.testing import FaultySystem
+from smp_memory.files.access_log import FILE, AccessLog
+from smp_memory.files.disk import Disk
+from smp_memory.files.system import RealSystem
+from smp_memory.files.user_state import UserState
+from smp_memory.testing import FaultySystem
 
 
 def in_folder(disk: Disk, folder: str) -> UserState:

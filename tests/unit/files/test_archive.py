@@ -17,14 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from smp.errors import FormatTooNew, InvalidFormat, SessionExists, SMPError, StorageCorrupt
-from smp.files.archive import check, pack, pack_files, unpack
-from smp.files.archive_names import colliding, unsafe_because
-from smp.files.archive_stream import END, Limits, encode_header, padding
-from smp.files.disk import Disk
-from smp.files.memory_system import MemorySystem
-from smp.files.system import RealSystem
-from smp.testing import CrashingSystem, FaultySystem, PowerLoss
+from smp_memory.errors import FormatTooNew, InvalidFormat, SessionExists, SMPError, StorageCorrupt
+from smp_memory.files.archive import check, pack, pack_files, unpack
+from smp_memory.files.archive_names import colliding, unsafe_because
+from smp_memory.files.disk import Disk
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.files.system import RealSystem
+from smp_memory.files.tar_stream import END, ArchiveLimits, encode_header, padding
+from smp_memory.testing import CrashingSystem, FaultySystem, PowerLoss
 
 FILES = {
     "manifest.json": b'{"session_id":"s"}\n',
@@ -34,7 +34,7 @@ FILES = {
     "empty.jsonl": b"",
 }
 SUMMARY = {"session": "s", "decisions": ["Use OAuth"]}
-LIMITS = Limits(files=20, file_bytes=1_000_000, total_bytes=2_000_000, ratio=50, ratio_from_bytes=500_000)
+LIMITS = ArchiveLimits(files=20, file_bytes=1_000_000, total_bytes=2_000_000, ratio=50, ratio_from_bytes=500_000)
 ARCHIVE = "/store/archive/s.tar.gz"
 TARGET = "/store/sessions/s"
 
@@ -288,7 +288,7 @@ def test_a_hostile_archive_does_nothing_on_a_real_disk(name: str, tmp_path: Path
 def test_an_archive_that_turns_hostile_after_it_was_checked_leaves_nothing(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smp.files.archive.check", lambda *arguments: None)
+    monkeypatch.setattr("smp_memory.files.archive.check", lambda *arguments: None)
     disk = Disk(RealSystem())
     (tmp_path / "in").mkdir()
     disk.write_new(str(tmp_path / "s.tar.gz"), HOSTILE[name][0])

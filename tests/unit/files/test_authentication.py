@@ -9,27 +9,26 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.errors import SMPError
-from smp.files.authentication import code
-from smp.files.disk import Disk
-from smp.files.journal import Journal, Plan
-from smp.files.layouts import NAMES
-from smp.files.system import RealSystem
-from smp.files.user_state import user_key
+import smp_memory
+from smp_memory.errors import SMPError
+from smp_memory.files.disk import Disk
+from smp_memory.files.journal import Journal, Plan
+from smp_memory.files.layouts import NAMES
+from smp_memory.files.system import RealSystem
+from smp_memory.files.user_state import code, user_key
 
 layouts = pytest.mark.parametrize("layout", NAMES)
 
 
-def filled(root: Path, layout: str) -> smp.SessionMemory:
-    session = smp.open(root, layout=layout).create_session("s1")
+def filled(root: Path, layout: str) -> smp_memory.SessionMemory:
+    session = smp_memory.open(root, layout=layout).create_session("s1")
     session.add_decision("Kept")
     return session
 
 
 def pending(root: Path, layout: str, session: str = "s1") -> Journal:
     """A committed plan that nobody has carried out: it puts a file into the session's folder."""
-    files = smp.open(root, layout=layout).store.session(session)
+    files = smp_memory.open(root, layout=layout).store.session(session)
     reader = files.reader
     Path(reader.private).mkdir(exist_ok=True)
     new = Path(reader.folder, "added.txt.smp-new")
@@ -56,7 +55,7 @@ def test_own_journal_is_carried_out_after_the_store_was_moved_or_copied(tmp_path
     shutil.copytree(tmp_path / "one", tmp_path / "copy")
     (tmp_path / "one").rename(tmp_path / "moved")
     for name in ("copy", "moved"):
-        session = smp.open(tmp_path / name).session("s1")
+        session = smp_memory.open(tmp_path / name).session("s1")
         session.add_decision("More")
         assert Path(session._files.reader.folder, "added.txt").read_text() == "new content"
         assert not session._files.reader.journal.exists()
@@ -69,7 +68,7 @@ def test_foreign_journal_is_set_aside_with_the_files_that_it_names(
     filled(tmp_path, layout)
     journal = pending(tmp_path, layout)
     as_stranger(monkeypatch)
-    session = smp.open(tmp_path).session("s1")
+    session = smp_memory.open(tmp_path).session("s1")
     assert journal.load() is None
     assert [record.text for record in session.records()] == ["Kept"]
     assert journal.exists(), "reading moves nothing"
@@ -86,9 +85,9 @@ def test_foreign_journal_is_set_aside_with_the_files_that_it_names(
 
 def test_journal_of_another_session_is_foreign(tmp_path: Path) -> None:
     filled(tmp_path, "jsonl")
-    smp.open(tmp_path).create_session("s2")
+    smp_memory.open(tmp_path).create_session("s2")
     journal = pending(tmp_path, "jsonl", "s2")
-    other = smp.open(tmp_path).store.session("s1").reader
+    other = smp_memory.open(tmp_path).store.session("s1").reader
     Path(other.private).mkdir(exist_ok=True)
     shutil.copy(journal.path, other.journal.path)
     assert other.journal.load() is None
@@ -130,22 +129,22 @@ def test_signed_plan_that_leads_out_is_not_carried_out(tmp_path: Path, change: d
     filled(tmp_path, "jsonl")
     journal = pending(tmp_path, "jsonl")
     body = json.dumps({"appends": [], "moves": [], "removes": [], **change}, separators=(",", ":"))
-    from smp.files.codec import signature
+    from smp_memory.files.codec import signature
 
     mac = code(RealSystem().secret(), "journal of s1", body.encode())
     Path(journal.path).write_text(f'{body[:-1]},"checksum":"{signature(body.encode())}","mac":"{mac}"}}\n')
     assert journal.load() is None
     assert journal.is_foreign
-    smp.open(tmp_path).session("s1").add_decision("More")
+    smp_memory.open(tmp_path).session("s1").add_decision("More")
     assert not journal.exists()
 
 
 def test_announcement_of_a_purge_counts_only_if_this_user_wrote_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from smp.store.purging import announced_by
+    from smp_memory.store.purge import announced_by
 
-    session = smp.open(tmp_path).create_session("s1")
+    session = smp_memory.open(tmp_path).create_session("s1")
     session.add_decision("Deleted by mistake")
     session.delete("DEC-0001")
     assert session.purge(older_than=0).announced == ["s1/DEC-0001"]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from smp.errors import Conflict, StorageCorrupt
-from smp.files.cold_block import (
+from smp_memory.errors import Conflict, StorageCorrupt
+from smp_memory.files.cold_format import (
     BLOCK_RAW,
     END_BYTES,
     HEADER_BYTES,
@@ -24,10 +24,10 @@ from smp.files.cold_block import (
     decode_rows,
     encode_member,
 )
-from smp.files.cold_segment import ColdSegment, append, extended, rewrite, without
-from smp.files.disk import Disk
-from smp.files.memory_system import MemorySystem
-from smp.testing import CrashingSystem, PowerLoss
+from smp_memory.files.cold_segment import ColdSegment, append, extended, rewrite, without
+from smp_memory.files.disk import Disk
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.testing import CrashingSystem, PowerLoss
 
 PATH = "/s/cold.gz"
 

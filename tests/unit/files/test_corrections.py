@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from smp.files.corrections import advice
+from smp_memory.files.correction_hints import advice
 from tests.conformance.places import blocks, decisions_file, filled, opened, texts
 
 SLIPS = [
@@ -53,7 +53,7 @@ def test_slip_costs_one_entry_and_the_report_says_what_to_write(
 
 def test_validate_advises_to_correct_the_line_before_it_names_repair(tmp_path: Path) -> None:
     path, line = damaged(tmp_path, "jsonl", '{"decision": "X" "made_by": "a"}\n')
-    words = [sys.executable, "-m", "smp", "validate", "--root", str(tmp_path)]
+    words = [sys.executable, "-m", "smp_memory", "validate", "--root", str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 41
     assert f"{path}:{line}" in done.stdout

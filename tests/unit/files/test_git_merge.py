@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.files.codec import CONFLICT, Codec
-from smp.files.git_merge import merge
-from smp.files.git_units import CannotMerge, NotAStoreFile
-from smp.files.json_lines import JsonLines
-from smp.files.layouts import NAMES, layout_named
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.files.codec import CONFLICT, Codec
+from smp_memory.files.json_lines import JsonLines
+from smp_memory.files.layouts import NAMES, layout_named
+from smp_memory.git.entry_files import CannotMerge, NotAStoreFile
+from smp_memory.git.merge import merge
+from smp_memory.testing import FrozenClock
 from tests.conformance.places import FOLDERS, blocks, decisions_file
 
-Change = Callable[[smp.SessionMemory], Any]
+Change = Callable[[smp_memory.SessionMemory], Any]
 FAST = {"durability": "os"}
 
 
@@ -38,7 +38,7 @@ def layout(request: pytest.FixtureRequest) -> str:
 def made(tmp_path_factory: pytest.TempPathFactory, layout: str) -> Path:
     """A store with a session of which clones are made."""
     root = tmp_path_factory.mktemp("made") / layout
-    with smp.open(root, layout=layout, clock=FrozenClock(), config=FAST) as memory:
+    with smp_memory.open(root, layout=layout, clock=FrozenClock(), config=FAST) as memory:
         session = memory.create_session("s1", user="ada", project="shop")
         session.add_turn("user", "First words")
         session.add_decision("Use OAuth", author="ada")
@@ -60,7 +60,7 @@ def clone(base: Path, name: str, *changes: Change, at: str = "2026-03-01T10:00:0
     for found in root.rglob(".smp"):
         shutil.rmtree(found)
     if changes:
-        with smp.open(root, clock=clock_at(at), config=FAST) as memory:
+        with smp_memory.open(root, clock=clock_at(at), config=FAST) as memory:
             session = memory.session("s1")
             for change in changes:
                 change(session)
@@ -92,7 +92,7 @@ def merged(base: Path, ours: Path, theirs: Path, name: str = "merged") -> tuple[
 
 
 def texts(root: Path) -> dict[str, Any]:
-    with smp.open(root, clock=FrozenClock()) as memory:
+    with smp_memory.open(root, clock=FrozenClock()) as memory:
         return {f"{record.type}: {record.text}": record for record in memory.session("s1").records()}
 
 
@@ -187,7 +187,7 @@ def test_one_field_changed_to_different_values_is_a_conflict(base: Path) -> None
     theirs = clone(base, "theirs", lambda s: s.update("FIND-0001", severity="critical"), at="2026-03-01T11:00:00Z")
     root, conflicts = both_ways(base, ours, theirs)
     assert conflicts == ["FIND-0001: both sides changed severity."]
-    with smp.open(root, clock=FrozenClock()) as memory:
+    with smp_memory.open(root, clock=FrozenClock()) as memory:
         session = memory.session("s1")
         assert [problem.code for problem in session.validate().problems if problem.code == CONFLICT]
         assert [step["changes"]["severity"]["to"] for step in session.history("FIND-0001")[1:]] == ["low", "critical"]
@@ -195,7 +195,7 @@ def test_one_field_changed_to_different_values_is_a_conflict(base: Path) -> None
 
 def test_a_conflict_in_a_transaction_keeps_the_transaction_together(base: Path) -> None:
     def both(text: str, severity: str) -> Change:
-        def change(session: smp.SessionMemory) -> None:
+        def change(session: smp_memory.SessionMemory) -> None:
             with session.transaction() as tx:
                 tx.update("FIND-0001", severity=severity)
                 tx.add_finding(text)
@@ -300,7 +300,7 @@ def test_use_counts_are_never_a_conflict(base: Path, layout: str) -> None:
 
 def test_comments_and_header_are_kept(tmp_path: Path) -> None:
     base = tmp_path / "base"
-    with smp.open(base, layout="markdown", clock=FrozenClock()) as memory:
+    with smp_memory.open(base, layout="markdown", clock=FrozenClock()) as memory:
         memory.create_session("s1").add_decision("Use OAuth")
     ours = clone(base, "ours", lambda s: s.add_decision("A decides"))
     theirs = clone(base, "theirs", lambda s: s.add_decision("B decides"), at="2026-03-01T11:00:00Z")
@@ -319,7 +319,7 @@ def test_comments_and_header_are_kept(tmp_path: Path) -> None:
 
 
 def test_entries_moved_on_one_side_stay_moved(base: Path, layout: str) -> None:
-    with smp.open(base, clock=FrozenClock()) as memory:
+    with smp_memory.open(base, clock=FrozenClock()) as memory:
         memory.session("s1").add_decision("Use Postgres")
     ours, theirs = clone(base, "ours", lambda s: s.add_decision("A decides")), clone(base, "theirs")
     path = decisions_file(theirs, layout)
@@ -347,7 +347,7 @@ def test_metadata_merges_field_by_field(base: Path) -> None:
     theirs = clone(base, "theirs", lambda s: s.change_info(agents=["veritas"], tags=["b"], context={"phase": "review"}))
     root, conflicts = merged(base, ours, theirs)
     assert conflicts == []
-    with smp.open(root, clock=FrozenClock()) as memory:
+    with smp_memory.open(root, clock=FrozenClock()) as memory:
         info = memory.session("s1").info
     assert (sorted(info.agents), sorted(info.tags)) == (["architect", "veritas"], ["a", "b"])
     assert (info.project, info.context, info.user) == ("store", {"phase": "review"}, "ada")
@@ -367,17 +367,17 @@ def test_metadata_changed_differently_on_both_sides_is_a_conflict(base: Path, la
 
 def test_a_session_created_in_two_clones_gets_one_metadata(tmp_path: Path, layout: str) -> None:
     base = tmp_path / "base"
-    smp.open(base, layout=layout).close()
+    smp_memory.open(base, layout=layout).close()
     sides = []
     for name, at in (("ours", "2026-03-01T10:00:00Z"), ("theirs", "2026-03-02T10:00:00Z")):
         root = base.with_name(name)
         shutil.copytree(base, root)
-        with smp.open(root, clock=clock_at(at)) as memory:
+        with smp_memory.open(root, clock=clock_at(at)) as memory:
             memory.create_session("s1", user="ada", agents=[name]).add_decision(f"{name} decides")
         sides.append(root)
     root, conflicts = merged(base, *sides)
     assert conflicts == []
-    with smp.open(root, clock=FrozenClock()) as memory:
+    with smp_memory.open(root, clock=FrozenClock()) as memory:
         info = memory.session("s1").info
     assert info.created_text.startswith("2026-03-01T10:00")
     assert sorted(info.agents) == ["ours", "theirs"]

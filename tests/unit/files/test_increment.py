@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.files.disk import Disk
-from smp.files.increment import TICK_NS, Cursor, IncrementReader
-from smp.files.layouts import NAMES, layout_named
-from smp.files.system import RealSystem
+import smp_memory
+from smp_memory.files.disk import Disk
+from smp_memory.files.incremental_reader import TICK_NS, Cursor, IncrementReader
+from smp_memory.files.layouts import NAMES, layout_named
+from smp_memory.files.system import RealSystem
 from tests.conformance.places import decisions_file
 
 
@@ -30,19 +30,19 @@ class Counting(RealSystem):
 
 
 @pytest.fixture(params=NAMES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> smp.Memory:
-    memory = smp.open(tmp_path / "store", layout=request.param, config={"durability": "os"})
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> smp_memory.Memory:
+    memory = smp_memory.open(tmp_path / "store", layout=request.param, config={"durability": "os"})
     session = memory.create_session("s1")
     for number in range(50):
         session.add_decision(f"number {number} {'x' * 200}")
     return memory
 
 
-def reader(store: smp.Memory, cursors: dict[str, Cursor] | None = None) -> IncrementReader:
+def reader(store: smp_memory.Memory, cursors: dict[str, Cursor] | None = None) -> IncrementReader:
     return IncrementReader(Disk(Counting()), layout_named(store.layout), store.root, "s1", cursors)
 
 
-def begun(store: smp.Memory) -> dict[str, Cursor]:
+def begun(store: smp_memory.Memory) -> dict[str, Cursor]:
     """Cursors behind all that is there, as they come back from JSON."""
     first = reader(store)
     first.catch_up()
@@ -55,7 +55,7 @@ def ids(found: IncrementReader) -> list[str]:
     return list(found.fold.trails)
 
 
-def test_only_what_is_new_is_read(store: smp.Memory) -> None:
+def test_only_what_is_new_is_read(store: smp_memory.Memory) -> None:
     cursors = begun(store)
     again = reader(store, cursors)
     again.catch_up()
@@ -78,7 +78,7 @@ def test_only_what_is_new_is_read(store: smp.Memory) -> None:
     assert (ids(last), last.fold.orphans, last.reread) == ([], {}, False)
 
 
-def test_without_notes_the_digest_tells_that_it_only_grew(store: smp.Memory) -> None:
+def test_without_notes_the_digest_tells_that_it_only_grew(store: smp_memory.Memory) -> None:
     """An editor or git appended, or the machine was started anew: the epoch says nothing, the bytes do."""
     cursors = begun(store)
     store.session("s1").add_decision("fresh")
@@ -113,7 +113,7 @@ def _before(data: bytes) -> bytes:
     "change", [_edit, _longer, _shorter, _nothing, _before], ids=lambda change: change.__name__.strip("_")
 )
 @pytest.mark.parametrize("in_place", [True, False])
-def test_anything_else_is_read_anew(store: smp.Memory, change: Callable[[bytes], bytes], in_place: bool) -> None:
+def test_anything_else_is_read_anew(store: smp_memory.Memory, change: Callable[[bytes], bytes], in_place: bool) -> None:
     time.sleep(2 * TICK_NS / 1e9)
     cursors = begun(store)
     assert all(cursor[8] for cursor in cursors.values())
@@ -133,7 +133,7 @@ def test_anything_else_is_read_anew(store: smp.Memory, change: Callable[[bytes],
     assert ids(more) == ids(whole)
 
 
-def test_the_same_bytes_in_a_new_file_are_not_read_anew(store: smp.Memory) -> None:
+def test_the_same_bytes_in_a_new_file_are_not_read_anew(store: smp_memory.Memory) -> None:
     cursors = begun(store)
     path = decisions_file(Path(store.root), store.layout)
     fresh = path.with_name("fresh")
@@ -144,7 +144,7 @@ def test_the_same_bytes_in_a_new_file_are_not_read_anew(store: smp.Memory) -> No
     assert (ids(more), more.reread) == ([], False)
 
 
-def test_a_file_that_is_gone(store: smp.Memory) -> None:
+def test_a_file_that_is_gone(store: smp_memory.Memory) -> None:
     cursors = begun(store)
     decisions_file(Path(store.root), store.layout).unlink()
     more = reader(store, cursors)
@@ -153,7 +153,7 @@ def test_a_file_that_is_gone(store: smp.Memory) -> None:
     assert ids(more) == []
 
 
-def test_a_cursor_made_within_the_tick_is_not_settled(store: smp.Memory) -> None:
+def test_a_cursor_made_within_the_tick_is_not_settled(store: smp_memory.Memory) -> None:
     path = decisions_file(Path(store.root), store.layout)
     path.write_bytes(path.read_bytes())
     cursors = begun(store)
@@ -169,7 +169,7 @@ def test_a_cursor_made_within_the_tick_is_not_settled(store: smp.Memory) -> None
     assert begun(store)[name][8]
 
 
-def test_a_torn_end_is_read_when_it_is_whole(store: smp.Memory) -> None:
+def test_a_torn_end_is_read_when_it_is_whole(store: smp_memory.Memory) -> None:
     if store.layout == "markdown":
         pytest.skip("a list in YAML has no torn lines")
     cursors = begun(store)

@@ -7,12 +7,12 @@ import os
 
 import pytest
 
-from smp.errors import SMPError
-from smp.files.disk import Disk
-from smp.files.lock import SessionLock
-from smp.files.memory_system import MemorySystem
-from smp.memory import open_memory
-from smp.testing import FaultySystem
+from smp_memory.errors import SMPError
+from smp_memory.files.disk import Disk
+from smp_memory.files.lock import SessionLock
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.memory import open_memory
+from smp_memory.testing import FaultySystem
 
 CALLS = ("open", "fstat", "lstat", "lock", "pread", "unlock")
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from smp.files.codec import CONFLICT, DAMAGED, EDITED, SIGNED, TORN, UNSIGNED, Fields, Piece
-from smp.files.markdown_blocks import MarkdownBlocks
+from smp_memory.files.codec import CONFLICT, DAMAGED, EDITED, SIGNED, TORN, UNSIGNED, Fields, Piece
+from smp_memory.files.markdown_blocks import MarkdownBlocks
 
 codec = MarkdownBlocks(label="Turn", time_key="timestamp", body_key="content", id_prefix="TURN")
 HEADER = codec.header("Conversation")

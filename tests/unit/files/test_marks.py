@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from smp.files.marks import FILE, Marks, changed_slots, slot_of
-from smp.files.memory_system import MemorySystem
-from smp.files.system import RealSystem
-from smp.testing import FaultySystem
+from smp_memory.files.change_table import FILE, ChangeTable, changed_slots, slot_of
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.files.system import RealSystem
+from smp_memory.testing import FaultySystem
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def folder(tmp_path: Path) -> str:
 
 
 def test_a_mark_changes_its_slot_and_no_other(folder: str) -> None:
-    writer, reader = Marks(RealSystem(), folder), Marks(RealSystem(), folder)
+    writer, reader = ChangeTable(RealSystem(), folder), ChangeTable(RealSystem(), folder)
     seen = b""
     for session in ("s1", "s2", "s1", "Ünïcode", "s1"):
         writer.set(session)
@@ -32,9 +32,9 @@ def test_a_mark_changes_its_slot_and_no_other(folder: str) -> None:
 
 
 def test_several_writers_are_seen_by_who_came_first(folder: str) -> None:
-    reader = Marks(RealSystem(), folder)
+    reader = ChangeTable(RealSystem(), folder)
     assert reader.read() == b""
-    writers = [Marks(RealSystem(), folder) for _ in range(3)]
+    writers = [ChangeTable(RealSystem(), folder) for _ in range(3)]
     for writer, session in zip(writers, ("a", "b", "c"), strict=True):
         writer.set(session)
     assert changed_slots(b"", reader.read()) == {slot_of(name) for name in "abc"}
@@ -43,7 +43,7 @@ def test_several_writers_are_seen_by_who_came_first(folder: str) -> None:
 
 
 def test_a_folder_that_is_not_there_fails_nobody(tmp_path: Path) -> None:
-    marks = Marks(RealSystem(), str(tmp_path / "nothing"))
+    marks = ChangeTable(RealSystem(), str(tmp_path / "nothing"))
     marks.set("s1")
     assert marks.read() == b""
     marks.close()
@@ -51,7 +51,7 @@ def test_a_folder_that_is_not_there_fails_nobody(tmp_path: Path) -> None:
 
 def test_a_disk_that_does_not_take_it_fails_no_write() -> None:
     system = FaultySystem(fail_at=1, sticky=True)
-    marks = Marks(system, "/")
+    marks = ChangeTable(system, "/")
     marks.set("s1")
     assert marks.read() == b""
     system.heal()
@@ -61,7 +61,7 @@ def test_a_disk_that_does_not_take_it_fails_no_write() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 13, 4096, 40_000])
 def test_a_table_that_was_cut_or_grew_costs_a_look(folder: str, size: int) -> None:
-    marks = Marks(RealSystem(), folder)
+    marks = ChangeTable(RealSystem(), folder)
     marks.set("s1")
     before = marks.read()
     path = Path(folder, FILE)
@@ -79,12 +79,12 @@ def test_a_table_that_was_cut_or_grew_costs_a_look(folder: str, size: int) -> No
 
 def test_a_table_that_was_removed_is_found_again(folder: str) -> None:
     """Who has the old file open must see what is written to the new one."""
-    reader = Marks(RealSystem(), folder)
-    first = Marks(RealSystem(), folder)
+    reader = ChangeTable(RealSystem(), folder)
+    first = ChangeTable(RealSystem(), folder)
     first.set("s1")
     before = reader.read()
     Path(folder, FILE).unlink()
-    second = Marks(RealSystem(), folder)
+    second = ChangeTable(RealSystem(), folder)
     second.set("s2")
     assert slot_of("s2") in changed_slots(before, reader.read())
     before = reader.read()
@@ -97,6 +97,6 @@ def test_a_table_that_was_removed_is_found_again(folder: str) -> None:
 
 def test_in_ram() -> None:
     system = MemorySystem()
-    one, other = Marks(system, "/"), Marks(system, "/")
+    one, other = ChangeTable(system, "/"), ChangeTable(system, "/")
     one.set("s1")
     assert changed_slots(b"", other.read()) == {slot_of("s1")}

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.files import notes
-from smp.files.layouts import NAMES, layout_named
-from smp.files.lock import HOLDER_BYTES
+import smp_memory
+from smp_memory.files import writer_state
+from smp_memory.files.layouts import NAMES, layout_named
+from smp_memory.files.lock import HOLDER_BYTES
 
 GOOD: list[Any] = ["boot", 7, 100, "", {"DEC": 3}, [], {"decisions.jsonl": [1, 100, 5, 5, 9]}, "abc"]
 LAYOUT = layout_named("jsonl")
@@ -24,9 +24,9 @@ def encoded(said: Any) -> bytes:
     return b"%08x %b\n" % (zlib.crc32(text), text)
 
 
-def decoded(said: Any, layout: str = "jsonl") -> notes.Notes:
+def decoded(said: Any, layout: str = "jsonl") -> writer_state.WriterState:
     kind = layout_named(layout)
-    return notes.decode(encoded(said), "boot", lambda name: kind.is_own_file(name, "s"))
+    return writer_state.decode(encoded(said), "boot", lambda name: kind.is_own_file(name, "s"))
 
 
 def test_sound_notes_are_decoded() -> None:
@@ -34,7 +34,7 @@ def test_sound_notes_are_decoded() -> None:
     assert (found.seq, found.size, found.numbers, found.lineage) == (7, 100, {"DEC": 3}, "abc")
     assert found.files == {"decisions.jsonl": [1, 100, 5, 5, 9]}
     assert decoded(GOOD[:7]).seq == 7, "notes without a lineage, as earlier versions wrote them"
-    again = notes.decode(found.encode(), "boot", lambda name: True)
+    again = writer_state.decode(found.encode(), "boot", lambda name: True)
     assert (again.seq, again.files, again.lineage) == (found.seq, found.files, found.lineage)
 
 
@@ -81,7 +81,7 @@ def test_only_names_of_the_layouts_files_are_its_own(layout: str) -> None:
 @pytest.mark.parametrize("name", ["../../../treasure.txt", "/tmp/treasure.txt", "treasure.txt", [1], 10**400, None])
 def test_planted_suspect_is_not_followed(tmp_path: Path, layout: str, name: Any) -> None:
     root = tmp_path / "deep" / "store"
-    with smp.open(root, layout=layout) as memory:
+    with smp_memory.open(root, layout=layout) as memory:
         memory.create_session("s").add_decision("kept")
     treasure = tmp_path / "treasure.txt"
     treasure.write_text("gold")
@@ -90,7 +90,7 @@ def test_planted_suspect_is_not_followed(tmp_path: Path, layout: str, name: Any)
     boot = json.loads(lock.read_bytes()[HOLDER_BYTES:].partition(b"\n")[0][9:])[0]
     planted = encoded([boot, 1, 1, "", {"DEC": 1}, [name], {}, ""])
     lock.write_bytes(lock.read_bytes()[:HOLDER_BYTES] + planted)
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         assert memory.session("s").add_decision("new").id == "DEC-0002"
         assert [record.decision for record in memory.session("s").records()] == ["kept", "new"]
     assert treasure.stat().st_ino == inode
@@ -99,7 +99,7 @@ def test_planted_suspect_is_not_followed(tmp_path: Path, layout: str, name: Any)
 
 @pytest.mark.parametrize("layout", NAMES)
 def test_entry_with_a_huge_number_does_not_raise_all_later_ones(tmp_path: Path, layout: str) -> None:
-    with smp.open(tmp_path, layout=layout) as memory:
+    with smp_memory.open(tmp_path, layout=layout) as memory:
         memory.create_session("s").add_decision("kept")
     path = next(p for p in tmp_path.rglob("*") if p.is_file() and ".smp" not in p.parts and b"DEC-0001" in p.read_bytes())  # fmt: skip
     data = path.read_bytes()
@@ -107,7 +107,7 @@ def test_entry_with_a_huge_number_does_not_raise_all_later_ones(tmp_path: Path, 
         data = data.replace(old, old.replace(b"1", b"9" * 30))
     assert data != path.read_bytes()
     path.write_bytes(data)
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         session = memory.session("s")
         session.add_decision("new")
         assert [record.decision for record in session.records("decision")] == ["kept", "new"]

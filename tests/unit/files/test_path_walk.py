@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from smp.files.system import RealSystem
+from smp_memory.files.system import RealSystem
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="links")
 

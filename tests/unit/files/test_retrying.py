@@ -7,12 +7,12 @@ import logging
 
 import pytest
 
-from smp.errors import DurabilityUnknown, SMPError, StorageError
-from smp.files.disk import Disk
-from smp.files.memory_system import MemorySystem
-from smp.files.retrying import PAUSES_SECONDS, TRANSIENT, again
-from smp.memory import open_memory
-from smp.testing import FaultySystem
+from smp_memory.errors import DurabilityUnknown, SMPError, StorageError
+from smp_memory.files.disk import Disk
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.files.retry import PAUSES_SECONDS, TRANSIENT, again
+from smp_memory.memory import open_memory
+from smp_memory.testing import FaultySystem
 
 READS = ("open", "lstat", "pread", "listdir")
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from smp.files.memory_system import MemorySystem
-from smp.files.system import RealSystem, System
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.files.system import RealSystem, System
 
 NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -300,7 +300,7 @@ def test_boot_id_and_yield(place: tuple[System, str]) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
 def test_processes_of_one_boot_agree() -> None:
-    show = "from smp.files.system import RealSystem; print(RealSystem().boot_id())"
+    show = "from smp_memory.files.system import RealSystem; print(RealSystem().boot_id())"
     other = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, check=True)
     assert other.stdout.strip() == RealSystem().boot_id()
     assert MemorySystem().boot_id() != MemorySystem().boot_id()
@@ -323,13 +323,13 @@ def test_a_planted_link_or_pipe_neither_misleads_nor_blocks(tmp_path: Path) -> N
 def test_the_system_imports_little() -> None:
     """The first line of each hook's start-up time."""
     show = (
-        "import os, stat, sys; sys.path.insert(0, sys.argv[1]); import smp.files; before = set(sys.modules);"
-        "import smp.files.system; print(*sorted(set(sys.modules) - before))"
+        "import os, stat, sys; sys.path.insert(0, sys.argv[1]); import smp_memory.files; before = set(sys.modules);"
+        "import smp_memory.files.system; print(*sorted(set(sys.modules) - before))"
     )
     source = Path(sys.modules[RealSystem.__module__].__file__ or "").parents[2]
     arguments = [sys.executable, "-S", "-E", "-c", show, str(source)]
     run = subprocess.run(arguments, capture_output=True, text=True, check=True)
-    allowed = {"__future__", "errno", "fcntl", "msvcrt", "smp.files.path_walk", "smp.files.system"}
+    allowed = {"__future__", "errno", "fcntl", "msvcrt", "smp_memory.files.path_walk", "smp_memory.files.system"}
     assert set(run.stdout.split()) <= allowed
 
 

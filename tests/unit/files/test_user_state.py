@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.files.user_state import state_home, trusted_stores
+import smp_memory
+from smp_memory.files.user_state import state_home, trusted_stores
 from tests.user_state import state_folder, user_state
 
 
@@ -22,7 +22,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def made(root: Path) -> Path:
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         memory.create_session("s1").add_decision("Use Postgres")
         assert memory.query("Postgres")
     return root
@@ -54,14 +54,14 @@ def test_home_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "foreign").mkdir()
     os.chown(tmp_path / "foreign", 12345, 12345)
     monkeypatch.setenv("SMP_STATE_DIR", str(tmp_path / "foreign" / "smp"))
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         memory.create_session("s1").add_decision("Use Postgres")
         assert [hit.id for hit in memory.query("Postgres")] == ["DEC-0001"]
     assert list((tmp_path / "foreign").iterdir()) == []
     (tmp_path / ".bmad").mkdir()
     shutil.move(tmp_path / "store", tmp_path / ".bmad" / "memory")
     monkeypatch.chdir(tmp_path)
-    with smp.open() as memory:
+    with smp_memory.open() as memory:
         assert not memory.is_trusted, "trust cannot be kept, so it must not be assumed"
         memory.trust()
         assert memory.is_trusted, "in this process"
@@ -69,7 +69,7 @@ def test_home_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_state_that_cannot_be_written_keeps_nobody_from_memories(tmp_path: Path, home: Path) -> None:
     home.write_text("in the way")
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         session = memory.create_session("s1")
         session.add_decision("Use Postgres")
         assert [hit.id for hit in memory.query("Postgres")] == ["DEC-0001"]
@@ -82,7 +82,7 @@ def test_moved_store_starts_anew_and_the_old_index_goes(tmp_path: Path, home: Pa
     old = state_folder(root)
     root.rename(tmp_path / "moved")
     os.utime(home / "stores" / "tidied", (0, 0))
-    with smp.open(tmp_path / "moved") as memory:
+    with smp_memory.open(tmp_path / "moved") as memory:
         assert [hit.id for hit in memory.query("Postgres")] == ["DEC-0001"]
     assert not (old / "index").exists()
     assert (old / "store.json").exists(), "trust is kept for a while: a drive may be plugged in again"
@@ -92,7 +92,7 @@ def test_erasing_removes_the_index_that_a_moved_store_left(tmp_path: Path) -> No
     root = made(tmp_path / "store")
     old = state_folder(root)
     root.rename(tmp_path / "moved")
-    with smp.open(tmp_path / "moved") as memory:
+    with smp_memory.open(tmp_path / "moved") as memory:
         memory.session("s1").erase("DEC-0001")
     assert not (old / "index").exists()
 
@@ -112,7 +112,7 @@ def test_trust_is_listed_and_taken_back(tmp_path: Path, monkeypatch: pytest.Monk
     root = made(tmp_path / ".bmad" / "memory")
     assert trusted_stores() == [str(root)]
     monkeypatch.chdir(tmp_path)
-    with smp.open() as memory:
+    with smp_memory.open() as memory:
         assert memory.is_trusted
         memory.distrust()
         assert not memory.is_trusted
@@ -125,16 +125,16 @@ def test_store_that_was_only_found_is_not_trusted(tmp_path: Path, monkeypatch: p
     root = made(tmp_path / ".bmad" / "memory")
     shutil.rmtree(state_folder(root))
     monkeypatch.chdir(tmp_path)
-    with smp.open() as memory:
+    with smp_memory.open() as memory:
         assert not memory.is_trusted
         assert not memory.was_told_of_trust()
         assert memory.was_told_of_trust()
         memory.session("s1").add_decision("Writing is not trusting")
-    with smp.open() as memory:
+    with smp_memory.open() as memory:
         assert not memory.is_trusted
-    with smp.open(root, trust=False) as memory:
+    with smp_memory.open(root, trust=False) as memory:
         assert not memory.is_trusted
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         assert memory.is_trusted
 
 
@@ -143,13 +143,13 @@ def test_new_store_is_trusted_and_one_that_a_repository_brought_without_settings
 ) -> None:
     (tmp_path / "new" / ".bmad").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "new")
-    with smp.open() as memory:
+    with smp_memory.open() as memory:
         assert memory.is_trusted
     root = made(tmp_path / "brought" / ".bmad" / "memory")
     (root / "config.json").unlink()
     shutil.rmtree(state_folder(root))
     monkeypatch.chdir(tmp_path / "brought")
-    with smp.open() as memory:
+    with smp_memory.open() as memory:
         assert not memory.is_trusted
 
 
@@ -158,7 +158,7 @@ def test_damaged_record_is_no_trust(tmp_path: Path, text: str, monkeypatch: pyte
     root = made(tmp_path / ".bmad" / "memory")
     (state_folder(root) / "store.json").write_text(text)
     monkeypatch.chdir(tmp_path)
-    with smp.open() as memory:
+    with smp_memory.open() as memory:
         assert not memory.is_trusted
         assert memory.query("Postgres")
         memory.trust()

@@ -14,9 +14,9 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from smp.files.codec import CONFLICT, DAMAGED, EDITED, SIGNED, TORN, UNSIGNED, Fields, Piece
-from smp.files.yaml_list import YamlList, load_mapping
-from smp.files.yaml_text import DEPTH_LIMIT, Unreadable, mapping_text, read_value
+from smp_memory.files.codec import CONFLICT, DAMAGED, EDITED, SIGNED, TORN, UNSIGNED, Fields, Piece
+from smp_memory.files.yaml_list import YamlList, load_mapping
+from smp_memory.files.yaml_text import DEPTH_LIMIT, Unreadable, mapping_text, read_value
 
 codec = YamlList("decisions")
 HEADER = codec.header("Decisions of this session")
@@ -308,7 +308,7 @@ def test_a_mapping_as_a_whole_file_comes_back(fields: Fields) -> None:
 
 
 def test_the_python_parser_reads_the_same_when_the_c_one_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    from smp.files import yaml_text
+    from smp_memory.files import yaml_text
 
     expected = fields_of(codec.decode(FILE))
     yaml_text._events.cache_clear()
@@ -322,7 +322,7 @@ def test_the_python_parser_reads_the_same_when_the_c_one_is_missing(monkeypatch:
 
 
 def test_writing_does_not_import_yaml() -> None:
-    code = "import sys; from smp.files.yaml_list import YamlList; YamlList('k').encode({'id': 'a: b'}); sys.exit('yaml' in sys.modules)"
+    code = "import sys; from smp_memory.files.yaml_list import YamlList; YamlList('k').encode({'id': 'a: b'}); sys.exit('yaml' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -11,17 +11,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import smp
-from smp.files.system import RealSystem
-from smp.health.doctor import doctor
-from smp.health.report import Finding, HealthReport
-from smp.index.stored import stored_in
+import smp_memory
+from smp_memory.files.system import RealSystem
+from smp_memory.health.doctor import doctor
+from smp_memory.health.report import HealthIssue, HealthReport
+from smp_memory.index.inspection import stored_in
 
 QUICKLY = {"durability": "os"}
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"  # of the shape of a token, of nobody
 
 
-def fill(memory: smp.Memory) -> smp.SessionMemory:
+def fill(memory: smp_memory.Memory) -> smp_memory.SessionMemory:
     """Memories of every type, a history, a relation, something deleted and restored."""
     session = memory.create_session("review", user="ada", agents=["architect"], project="shop", tags=["checkout"])
     session.add_turn("user", "How do customers log in at the moment?")
@@ -39,9 +39,9 @@ def fill(memory: smp.Memory) -> smp.SessionMemory:
     return session
 
 
-def made(folder: Path, layout: str = "jsonl", **config: Any) -> smp.Memory:
+def made(folder: Path, layout: str = "jsonl", **config: Any) -> smp_memory.Memory:
     """A store on disk that is well: an open session, an archived one, a deleted one, an index that has caught up."""
-    memory = smp.open(folder / "store", layout=layout, config={**QUICKLY, **config})
+    memory = smp_memory.open(folder / "store", layout=layout, config={**QUICKLY, **config})
     fill(memory)
     for name, put_away in (("done", memory.archive_session), ("wrong", memory.delete_session)):
         memory.create_session(name).add_decision(f"Something else in the session {name}")
@@ -53,7 +53,7 @@ def made(folder: Path, layout: str = "jsonl", **config: Any) -> smp.Memory:
     return memory
 
 
-def _index_trusts_what_it_read(memory: smp.Memory) -> bool:
+def _index_trusts_what_it_read(memory: smp_memory.Memory) -> bool:
     """A file that is as new as the look at it may have changed since; the index says so, and doctor then says nothing."""
     index = stored_in(memory.store.indexer.folder)
     assert index is not None
@@ -67,13 +67,13 @@ def looked(
     root: str | os.PathLike[str],
     *,
     now: datetime | None = None,
-    opened: Callable[[], smp.Memory] | None = None,
+    opened: Callable[[], smp_memory.Memory] | None = None,
     **asked: Any,
 ) -> HealthReport:
     """A look at a store from outside, as the command line does it."""
 
-    def open_it() -> smp.Memory:
-        return smp.open(root, config=QUICKLY, create=False)
+    def open_it() -> smp_memory.Memory:
+        return smp_memory.open(root, config=QUICKLY, create=False)
 
     def clock() -> datetime:
         return now or datetime.now(UTC)
@@ -85,7 +85,7 @@ def in_days(days: float) -> datetime:
     return datetime.now(UTC) + timedelta(days=days)
 
 
-def only(report: HealthReport, check: str) -> Finding:
+def only(report: HealthReport, check: str) -> HealthIssue:
     """The one finding that there is, of this check."""
     assert [finding.check for finding in report.findings] == [check], report.findings
     return report.findings[0]
@@ -103,7 +103,7 @@ def digest(root: str | os.PathLike[str]) -> dict[str, Any]:
     return found
 
 
-def memories(memory: smp.Memory) -> dict[str, Any]:
+def memories(memory: smp_memory.Memory) -> dict[str, Any]:
     """All memories with their histories."""
     return {
         record.ref: (record.to_dict(), session.history(record.id))

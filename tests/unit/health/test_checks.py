@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.agents.fence import fence
-from smp.files.disk import Disk
-from smp.files.layouts import NAMES
-from smp.files.lock import SessionLock
-from smp.files.system import RealSystem
-from smp.health.doctor import CHECKS
+import smp_memory
+from smp_memory.files.disk import Disk
+from smp_memory.files.layouts import NAMES
+from smp_memory.files.lock import SessionLock
+from smp_memory.files.system import RealSystem
+from smp_memory.health.doctor import CHECKS
+from smp_memory.privacy.fence import fence
 from tests.unit.health.planted import QUICKLY, TOKEN, aged, fill, in_days, looked, made, only, unchanged
 from tests.user_state import state_folder
 
@@ -30,7 +30,7 @@ def memory(tmp_path: Path) -> Any:
         yield memory
 
 
-def file_of(memory: smp.Memory, name: str, session: str = "review") -> Path:
+def file_of(memory: smp_memory.Memory, name: str, session: str = "review") -> Path:
     return Path(memory.session(session).folder) / name
 
 
@@ -52,18 +52,18 @@ def test_a_store_that_is_well_has_no_findings_and_is_not_touched(tmp_path: Path,
 
 @every_layout
 def test_a_store_in_ram_can_be_looked_at(layout: str) -> None:
-    with smp.open(":memory:", layout=layout) as memory:
+    with smp_memory.open(":memory:", layout=layout) as memory:
         fill(memory)
         assert memory.doctor().findings == []
         assert memory.doctor(fix=True).fixed == []
 
 
 def test_an_empty_store_is_well(tmp_path: Path) -> None:
-    with smp.open(tmp_path / "store") as memory, unchanged(memory.root):
+    with smp_memory.open(tmp_path / "store") as memory, unchanged(memory.root):
         assert memory.doctor().findings == []
 
 
-def test_a_look_does_not_count_as_use(memory: smp.Memory) -> None:
+def test_a_look_does_not_count_as_use(memory: smp_memory.Memory) -> None:
     memory.store.access.flush()
     before = memory.store.access.size_bytes()
     memory.doctor()
@@ -71,7 +71,7 @@ def test_a_look_does_not_count_as_use(memory: smp.Memory) -> None:
     assert memory.store.access.size_bytes() == before
 
 
-def test_a_report_is_plain_json(memory: smp.Memory) -> None:
+def test_a_report_is_plain_json(memory: smp_memory.Memory) -> None:
     memory.session("review").add_finding(f"The token is {TOKEN}")
     os.chmod(file_of(memory, "findings.jsonl"), 0o644)
     told = json.loads(json.dumps(memory.doctor().to_dict()))
@@ -85,7 +85,7 @@ def test_a_report_is_plain_json(memory: smp.Memory) -> None:
 # -- memories
 
 
-def test_what_cannot_be_read_is_named_with_its_line(memory: smp.Memory) -> None:
+def test_what_cannot_be_read_is_named_with_its_line(memory: smp_memory.Memory) -> None:
     path = file_of(memory, "decisions.jsonl")
     path.write_text('{"id": broken\n' + path.read_text())
     finding = only(memory.doctor(), "contents")
@@ -93,7 +93,7 @@ def test_what_cannot_be_read_is_named_with_its_line(memory: smp.Memory) -> None:
     assert "smp repair --session review" in finding.advice
 
 
-def test_many_edits_by_hand_are_one_note(memory: smp.Memory) -> None:
+def test_many_edits_by_hand_are_one_note(memory: smp_memory.Memory) -> None:
     session = memory.session("review")
     session.add_many([("learning", f"Something learned on day {day} of the year") for day in range(30)])
     path = file_of(memory, "learnings.jsonl")
@@ -103,19 +103,19 @@ def test_many_edits_by_hand_are_one_note(memory: smp.Memory) -> None:
     assert memory.doctor().ok
 
 
-def test_a_torn_end_is_told(memory: smp.Memory) -> None:
+def test_a_torn_end_is_told(memory: smp_memory.Memory) -> None:
     with file_of(memory, "findings.jsonl").open("ab") as file:
         file.write(b'{"id":"FIND-0002","finding":"half of')
     finding = only(memory.doctor(), "contents")
     assert (finding.severity, finding.fix) == ("warning", "recovery")
 
 
-def test_a_head_that_cannot_be_read(memory: smp.Memory) -> None:
+def test_a_head_that_cannot_be_read(memory: smp_memory.Memory) -> None:
     file_of(memory, "manifest.json").write_text("{nothing")
     assert only(memory.doctor(), "contents").severity == "problem"
 
 
-def test_a_session_made_by_hand_is_of_an_older_format(memory: smp.Memory) -> None:
+def test_a_session_made_by_hand_is_of_an_older_format(memory: smp_memory.Memory) -> None:
     folder = Path(memory.root, "sessions", "typed")
     folder.mkdir(mode=0o700)
     (folder / "decisions.jsonl").touch(0o600)
@@ -130,7 +130,7 @@ def test_a_session_made_by_hand_is_of_an_older_format(memory: smp.Memory) -> Non
     assert report.of("format")[0].details == ({"session": "typed"},)
 
 
-def test_duplicates(memory: smp.Memory) -> None:
+def test_duplicates(memory: smp_memory.Memory) -> None:
     session = memory.session("review")
     session.add_finding("The login form has no rate limit at all", author="ada")
     finding = only(memory.doctor(), "duplicates")
@@ -138,7 +138,7 @@ def test_duplicates(memory: smp.Memory) -> None:
     assert "smp duplicates --session review" in finding.advice
 
 
-def test_a_transcript_that_was_taken_in_twice(memory: smp.Memory) -> None:
+def test_a_transcript_that_was_taken_in_twice(memory: smp_memory.Memory) -> None:
     session, at = memory.session("review"), "2026-01-31T10:00:00Z"
     for _ in range(2):
         session.add_many([("turn", {"role": "user", "content": f"Line {line}", "created": at}) for line in range(3)])
@@ -147,7 +147,7 @@ def test_a_transcript_that_was_taken_in_twice(memory: smp.Memory) -> None:
     assert (finding.severity, finding.ids) == ("warning", ("TURN-0006", "TURN-0007", "TURN-0008"))
 
 
-def test_copies_in_one_session_and_in_several(memory: smp.Memory) -> None:
+def test_copies_in_one_session_and_in_several(memory: smp_memory.Memory) -> None:
     session, other = memory.session("review"), memory.create_session("other")
     session.add_decision("use  oauth 2.0 for all customers")
     other.add_learning("Reviews find more before lunch")
@@ -156,7 +156,7 @@ def test_copies_in_one_session_and_in_several(memory: smp.Memory) -> None:
     assert across.ids == ("other/LEARN-0001", "review/LEARN-0001")
 
 
-def test_stale_by_four_rules(memory: smp.Memory) -> None:
+def test_stale_by_four_rules(memory: smp_memory.Memory) -> None:
     session = memory.session("review")
     session.add_decision(
         "Use passkeys for all customers instead", relations=[{"kind": "supersedes", "target": "DEC-0001"}]
@@ -174,13 +174,13 @@ def test_stale_by_four_rules(memory: smp.Memory) -> None:
     assert "open" not in [finding.details[0]["rule"] for finding in looked(memory.root, now=in_days(100)).of("stale")]
 
 
-def test_how_long_open_memories_may_wait_is_a_setting(memory: smp.Memory) -> None:
+def test_how_long_open_memories_may_wait_is_a_setting(memory: smp_memory.Memory) -> None:
     memory.set_config("health.stale_days", 1000)
     rules = [finding.details[0]["rule"] for finding in looked(memory.root, now=in_days(100)).of("stale")]
     assert rules == ["faded"]
 
 
-def test_references_to_what_is_not_there(memory: smp.Memory) -> None:
+def test_references_to_what_is_not_there(memory: smp_memory.Memory) -> None:
     session, other = memory.session("review"), memory.create_session("other")
     session.add_decision("Rests on much that is gone", references=["TURN-0404", "docs/plan.md", "https://x.example/a"])
     session.relate("DEC-0002", "FIND-0001", "led_to")
@@ -200,7 +200,7 @@ def test_references_to_what_is_not_there(memory: smp.Memory) -> None:
 
 
 def test_what_was_compacted_is_there(tmp_path: Path) -> None:
-    with smp.open(tmp_path / "store", config=QUICKLY) as memory:
+    with smp_memory.open(tmp_path / "store", config=QUICKLY) as memory:
         session = memory.create_session("old")
         for number in range(30):
             session.add_turn("user", f"Something old {number} " * 20, created="2025-01-01T00:00:00Z")
@@ -232,14 +232,14 @@ def test_secrets_that_slipped_in(tmp_path: Path, layout: str) -> None:
     assert "head" in by_id[""].message
     assert TOKEN not in json.dumps(report.to_dict())
     assert "smp redact --session review" in by_id["FIND-0002"].advice
-    with smp.open(memory.root, config=off) as memory:
+    with smp_memory.open(memory.root, config=off) as memory:
         assert {finding.severity for finding in memory.doctor().of("secrets")} == {"warning"}
-    with smp.open(memory.root) as memory:
+    with smp_memory.open(memory.root) as memory:
         memory.redact()
         assert memory.doctor().of("secrets") == []
 
 
-def test_a_secret_typed_into_a_file(memory: smp.Memory) -> None:
+def test_a_secret_typed_into_a_file(memory: smp_memory.Memory) -> None:
     path = file_of(memory, "findings.jsonl")
     path.write_text(path.read_text().replace("no rate limit", f"the key {TOKEN}"))
     [finding] = memory.doctor().of("secrets")
@@ -247,7 +247,9 @@ def test_a_secret_typed_into_a_file(memory: smp.Memory) -> None:
 
 
 def test_secrets_in_what_was_set_aside_and_in_the_cold_segment(tmp_path: Path) -> None:
-    with smp.open(tmp_path / "store", config={**QUICKLY, "privacy": {"redaction": {"enabled": False}}}) as memory:
+    with smp_memory.open(
+        tmp_path / "store", config={**QUICKLY, "privacy": {"redaction": {"enabled": False}}}
+    ) as memory:
         session = memory.create_session("old")
         for number in range(30):
             session.add_turn(
@@ -264,7 +266,7 @@ def test_secrets_in_what_was_set_aside_and_in_the_cold_segment(tmp_path: Path) -
     assert any("set aside" in message for message in told)
 
 
-def test_recalled_text_that_was_stored_again(memory: smp.Memory) -> None:
+def test_recalled_text_that_was_stored_again(memory: smp_memory.Memory) -> None:
     session = memory.session("review")
     files = memory.store.session("review")
     fenced = fence("DEC-0001 Use OAuth 2.0")
@@ -286,7 +288,7 @@ def test_recalled_text_that_was_stored_again(memory: smp.Memory) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights of files are POSIX's")
-def test_rights_owners_and_links(memory: smp.Memory, tmp_path: Path) -> None:
+def test_rights_owners_and_links(memory: smp_memory.Memory, tmp_path: Path) -> None:
     os.chmod(file_of(memory, "findings.jsonl"), 0o644)
     os.chmod(file_of(memory, ""), 0o755)
     files, folders = memory.doctor().of("permissions")
@@ -298,7 +300,7 @@ def test_rights_owners_and_links(memory: smp.Memory, tmp_path: Path) -> None:
     assert any("is a link" in finding.message for finding in memory.doctor().of("permissions"))
 
 
-def test_files_of_somebody_else_in_the_stores_folder_are_not_judged(memory: smp.Memory) -> None:
+def test_files_of_somebody_else_in_the_stores_folder_are_not_judged(memory: smp_memory.Memory) -> None:
     Path(memory.root, "README.md").write_text("ours")
     os.chmod(Path(memory.root, "README.md"), 0o644)
     assert memory.doctor().findings == []
@@ -309,7 +311,7 @@ def test_files_of_somebody_else_in_the_stores_folder_are_not_judged(memory: smp.
 
 def test_a_session_that_is_nearly_full(tmp_path: Path) -> None:
     settings = {**QUICKLY, "storage": {"max_session_size_mb": 0.05}, "compaction": {"enabled": False}}
-    with smp.open(tmp_path / "store", config=settings) as memory:
+    with smp_memory.open(tmp_path / "store", config=settings) as memory:
         session = memory.create_session("full")
         while session.stats().utilisation < 0.81:
             session.add_turn("user", f"{session.stats().memories} " + "word " * 100)
@@ -324,7 +326,7 @@ def test_a_session_that_is_nearly_full(tmp_path: Path) -> None:
 
 def test_a_session_that_will_be_full_soon(tmp_path: Path) -> None:
     settings = {**QUICKLY, "storage": {"max_session_size_mb": 0.08}, "track_access": False}
-    with smp.open(tmp_path / "store", config=settings) as memory:
+    with smp_memory.open(tmp_path / "store", config=settings) as memory:
         session = memory.create_session("growing")
         for days in range(10, 0, -1):
             session.add_turn("user", f"{days} " + "word " * 800, created=datetime.now(UTC) - timedelta(days=days))
@@ -333,7 +335,7 @@ def test_a_session_that_will_be_full_soon(tmp_path: Path) -> None:
         assert 5 < finding.details[0]["days_to_quota"] < 14
 
 
-def rows_of(memory: smp.Memory) -> sqlite3.Connection:
+def rows_of(memory: smp_memory.Memory) -> sqlite3.Connection:
     memory.store.indexer.close()
     return sqlite3.connect(next(state_folder(memory.root).glob("index/index-*/rows.sqlite")))
 
@@ -349,7 +351,7 @@ def rows_of(memory: smp.Memory) -> sqlite3.Connection:
         "UPDATE memory SET created = 7 WHERE id = 'DEC-0001'",
     ],
 )
-def test_an_index_that_says_something_else_than_the_files(memory: smp.Memory, change: str) -> None:
+def test_an_index_that_says_something_else_than_the_files(memory: smp_memory.Memory, change: str) -> None:
     with rows_of(memory) as database:
         database.executescript(change)
     database.close()
@@ -357,7 +359,7 @@ def test_an_index_that_says_something_else_than_the_files(memory: smp.Memory, ch
     assert (finding.severity, finding.fix, finding.ids) == ("warning", "index", ("DEC-0001",))
 
 
-def test_an_index_of_another_version(memory: smp.Memory) -> None:
+def test_an_index_of_another_version(memory: smp_memory.Memory) -> None:
     with rows_of(memory) as database:
         database.execute("PRAGMA user_version = 1")
     database.close()
@@ -365,7 +367,7 @@ def test_an_index_of_another_version(memory: smp.Memory) -> None:
     assert (finding.severity, finding.fix) == ("note", "index")
 
 
-def test_an_index_whose_rows_are_damaged(memory: smp.Memory) -> None:
+def test_an_index_whose_rows_are_damaged(memory: smp_memory.Memory) -> None:
     rows_of(memory).close()
     path = next(state_folder(memory.root).glob("index/index-*/rows.sqlite"))
     data = bytearray(path.read_bytes())
@@ -377,7 +379,7 @@ def test_an_index_whose_rows_are_damaged(memory: smp.Memory) -> None:
 
 
 def test_an_index_whose_words_are_damaged(tmp_path: Path) -> None:
-    with smp.open(tmp_path / "store", config=QUICKLY) as memory:
+    with smp_memory.open(tmp_path / "store", config=QUICKLY) as memory:
         session = memory.create_session("long")
         session.add_many([("turn", {"role": "user", "content": f"Line number {line}"}) for line in range(1600)])
         memory.query("line")
@@ -398,7 +400,7 @@ def test_an_index_whose_words_are_damaged(tmp_path: Path) -> None:
 
 
 def test_what_was_erased_leaves_a_sound_index(tmp_path: Path) -> None:
-    with smp.open(tmp_path / "store", config=QUICKLY) as memory:
+    with smp_memory.open(tmp_path / "store", config=QUICKLY) as memory:
         for name in ("one", "two"):
             turns = [("turn", {"role": "user", "content": f"Line number {line} of {name}"}) for line in range(1600)]
             memory.create_session(name).add_many(turns)
@@ -409,13 +411,13 @@ def test_what_was_erased_leaves_a_sound_index(tmp_path: Path) -> None:
         assert memory.doctor().findings == []
 
 
-def test_what_holds_in_all_sessions_is_no_duplicate(memory: smp.Memory) -> None:
+def test_what_holds_in_all_sessions_is_no_duplicate(memory: smp_memory.Memory) -> None:
     memory.global_memory.promote("review/LEARN-0001", by="ada")
     memory.global_memory.set_profile("role", "platform engineer")
     assert memory.doctor().findings == []
 
 
-def test_no_index_or_one_that_is_behind_is_no_fault(memory: smp.Memory) -> None:
+def test_no_index_or_one_that_is_behind_is_no_fault(memory: smp_memory.Memory) -> None:
     memory.session("review").add_learning("Something that the index does not know yet")
     with unchanged(memory.root):
         assert memory.doctor().findings == []
@@ -426,7 +428,7 @@ def test_no_index_or_one_that_is_behind_is_no_fault(memory: smp.Memory) -> None:
         assert memory.doctor().findings == []
 
 
-def test_a_lock_that_is_held_for_long(memory: smp.Memory) -> None:
+def test_a_lock_that_is_held_for_long(memory: smp_memory.Memory) -> None:
     lock = SessionLock(Disk(RealSystem()), str(file_of(memory, ".smp")), "session review", "review")
     lock.acquire(1)
     lock.sign("importing a large file")
@@ -446,7 +448,7 @@ def test_a_lock_that_is_held_for_long(memory: smp.Memory) -> None:
     lock.close()
 
 
-def test_a_lock_whose_signer_is_gone(memory: smp.Memory) -> None:
+def test_a_lock_whose_signer_is_gone(memory: smp_memory.Memory) -> None:
     lock = SessionLock(Disk(RealSystem()), str(file_of(memory, ".smp")), "session review", "review")
     lock.acquire(1)
     lock._pid = 2**22 + 1  # larger than any process number of Linux
@@ -460,7 +462,7 @@ def test_a_lock_whose_signer_is_gone(memory: smp.Memory) -> None:
 # -- what is left, put away, or looked after
 
 
-def test_leftovers_of_crashes(memory: smp.Memory) -> None:
+def test_leftovers_of_crashes(memory: smp_memory.Memory) -> None:
     left = [
         file_of(memory, "decisions.jsonl.smp-new"),
         Path(memory.root, ".smp/other-0a1b2c3d.smp-new"),
@@ -475,7 +477,7 @@ def test_leftovers_of_crashes(memory: smp.Memory) -> None:
     assert {detail["path"] for detail in stores.details} == {str(path) for path in left[1:]}
 
 
-def test_what_was_set_aside_is_for_a_person(memory: smp.Memory) -> None:
+def test_what_was_set_aside_is_for_a_person(memory: smp_memory.Memory) -> None:
     with file_of(memory, "findings.jsonl").open("ab") as file:
         file.write(b'{"id":"FIND-0002","finding":"half of')
     memory.session("review").add_finding("Whole, and sets the other one aside")
@@ -484,7 +486,7 @@ def test_what_was_set_aside_is_for_a_person(memory: smp.Memory) -> None:
     assert "quarantine" in str(finding.path)
 
 
-def test_a_conversion_that_was_interrupted(memory: smp.Memory) -> None:
+def test_a_conversion_that_was_interrupted(memory: smp_memory.Memory) -> None:
     config = Path(memory.root, "config.json")
     stored = json.loads(config.read_text())
     config.write_text(json.dumps({**stored, "converting": True}))
@@ -495,7 +497,7 @@ def test_a_conversion_that_was_interrupted(memory: smp.Memory) -> None:
     assert "conversion" in finding.message
 
 
-def test_an_erasure_that_was_interrupted(memory: smp.Memory) -> None:
+def test_an_erasure_that_was_interrupted(memory: smp_memory.Memory) -> None:
     path = Path(state_folder(memory.root), "erasing.json")
     path.touch(0o600)
     path.write_text('{"ids": {"review": []}}\n')
@@ -503,7 +505,7 @@ def test_an_erasure_that_was_interrupted(memory: smp.Memory) -> None:
     assert only(looked(memory.root), "leftovers").fix == "recovery"
 
 
-def test_an_archive_beside_its_session(memory: smp.Memory) -> None:
+def test_an_archive_beside_its_session(memory: smp_memory.Memory) -> None:
     archive = Path(memory.root, "archive/done.tar.gz").read_bytes()
     memory.restore_session("done")
     Path(memory.root, "archive/done.tar.gz").touch(0o600)
@@ -514,7 +516,7 @@ def test_an_archive_beside_its_session(memory: smp.Memory) -> None:
     assert (finding.session, finding.fix) == ("done", "recovery")
 
 
-def test_an_index_that_nobody_uses(memory: smp.Memory) -> None:
+def test_an_index_that_nobody_uses(memory: smp_memory.Memory) -> None:
     old = Path(state_folder(memory.root), "index/gone-0a1b2c3d")
     old.mkdir(mode=0o700)
     aged(old)
@@ -530,7 +532,7 @@ def test_a_session_file_that_was_removed_by_hand(tmp_path: Path) -> None:
         assert finding.fix is None
 
 
-def test_a_damaged_archive(memory: smp.Memory) -> None:
+def test_a_damaged_archive(memory: smp_memory.Memory) -> None:
     path = Path(memory.root, "archive/done.tar.gz")
     data = bytearray(path.read_bytes())
     middle = len(data) // 2
@@ -541,7 +543,7 @@ def test_a_damaged_archive(memory: smp.Memory) -> None:
 
 
 def test_a_damaged_cold_segment(tmp_path: Path) -> None:
-    with smp.open(tmp_path / "store", config=QUICKLY) as memory:
+    with smp_memory.open(tmp_path / "store", config=QUICKLY) as memory:
         session = memory.create_session("old")
         for number in range(30):
             session.add_turn("user", f"Something old {number} " * 20, created="2025-01-01T00:00:00Z")
@@ -555,7 +557,7 @@ def test_a_damaged_cold_segment(tmp_path: Path) -> None:
         assert {finding.severity for finding in found} == {"problem"}
 
 
-def test_what_waits_to_be_purged(memory: smp.Memory) -> None:
+def test_what_waits_to_be_purged(memory: smp_memory.Memory) -> None:
     memory.session("review").delete("TURN-0001")
     assert memory.doctor().of("trash") == []
     told = looked(memory.root, now=in_days(31)).of("trash")
@@ -563,14 +565,14 @@ def test_what_waits_to_be_purged(memory: smp.Memory) -> None:
     assert told[0].ids == ("TURN-0001",)
 
 
-def test_a_clock_that_jumped(memory: smp.Memory) -> None:
+def test_a_clock_that_jumped(memory: smp_memory.Memory) -> None:
     memory.maintain(only=["quota"])
     assert memory.doctor().of("clock") == []
     ahead, back = looked(memory.root, now=in_days(400)), looked(memory.root, now=in_days(-3))
     assert ahead.of("clock")[0].severity == back.of("clock")[0].severity == "warning"
 
 
-def test_maintenance_that_does_not_run(memory: smp.Memory) -> None:
+def test_maintenance_that_does_not_run(memory: smp_memory.Memory) -> None:
     memory.maintain()
     assert memory.doctor().of("maintenance") == []
     [finding] = looked(memory.root, now=in_days(20)).of("maintenance")
@@ -580,13 +582,13 @@ def test_maintenance_that_does_not_run(memory: smp.Memory) -> None:
     assert memory.doctor().of("maintenance")[0].fix == "access"
 
 
-def test_an_audit_log_that_was_changed(memory: smp.Memory) -> None:
+def test_an_audit_log_that_was_changed(memory: smp_memory.Memory) -> None:
     path = Path(memory.root, ".smp/audit.jsonl")
     path.write_text(path.read_text().replace("archive_session", "nothing"))
     assert only(memory.doctor(), "audit").severity == "warning"
 
 
-def test_a_session_that_left_no_memory(memory: smp.Memory) -> None:
+def test_a_session_that_left_no_memory(memory: smp_memory.Memory) -> None:
     path = Path(state_folder(memory.root), "hooks/left-nothing")
     path.parent.mkdir(mode=0o700, parents=True)
     path.touch(0o600)
@@ -599,7 +601,7 @@ def test_a_session_that_left_no_memory(memory: smp.Memory) -> None:
         assert looked(memory.root).of("hooks") == []
 
 
-def test_hooks_that_failed(memory: smp.Memory) -> None:
+def test_hooks_that_failed(memory: smp_memory.Memory) -> None:
     path = Path(state_folder(memory.root), "hooks.log")
     path.touch(0o600)
     at = datetime.now(UTC).isoformat()
@@ -617,7 +619,7 @@ def test_hooks_that_failed(memory: smp.Memory) -> None:
 # -- settings
 
 
-def test_settings_that_nobody_knows_are_all_named(memory: smp.Memory) -> None:
+def test_settings_that_nobody_knows_are_all_named(memory: smp_memory.Memory) -> None:
     path = Path(memory.root, "config.json")
     stored = {**json.loads(path.read_text()), "durabilty": "os", "decay": {"polcy": "smp"}, "track_access": "perhaps"}
     path.write_text(json.dumps(stored))
@@ -641,7 +643,7 @@ def test_a_store_whose_config_is_broken_is_read_all_the_same(tmp_path: Path, lay
     assert layout in finding.advice or text == "[]"
 
 
-def test_a_store_of_a_newer_format_is_left_alone(memory: smp.Memory) -> None:
+def test_a_store_of_a_newer_format_is_left_alone(memory: smp_memory.Memory) -> None:
     path = Path(memory.root, "config.json")
     path.write_text('{"layout": "jsonl", "format": 99}')
     report = looked(memory.root)
@@ -649,7 +651,7 @@ def test_a_store_of_a_newer_format_is_left_alone(memory: smp.Memory) -> None:
     assert report.sessions == 0
 
 
-def test_a_session_with_wrong_settings(memory: smp.Memory) -> None:
+def test_a_session_with_wrong_settings(memory: smp_memory.Memory) -> None:
     path = file_of(memory, "manifest.json")
     head = json.loads(path.read_text())
     path.write_text(json.dumps({**head, "config": {"durability": "perhaps"}}))
@@ -660,22 +662,22 @@ def test_a_session_with_wrong_settings(memory: smp.Memory) -> None:
 # -- how it looks
 
 
-def test_one_session_alone(memory: smp.Memory) -> None:
+def test_one_session_alone(memory: smp_memory.Memory) -> None:
     memory.create_session("other").add_finding(f"Something about {TOKEN}")
     path = file_of(memory, "decisions.jsonl")
     path.write_text("{\n" + path.read_text())
     assert memory.doctor(sessions=["other"]).of("contents") == []
     assert [finding.session for finding in memory.doctor(sessions=["review"]).of("contents")] == ["review"]
-    with pytest.raises(smp.errors.SessionNotFound):
+    with pytest.raises(smp_memory.errors.SessionNotFound):
         memory.doctor(sessions=["nowhere"])
 
 
-def test_a_quick_look_leaves_out_what_takes_long(memory: smp.Memory) -> None:
+def test_a_quick_look_leaves_out_what_takes_long(memory: smp_memory.Memory) -> None:
     report = memory.doctor(quick=True)
     assert [check.name for check in report.checks if check.skipped] == ["archives", "secrets", "duplicates"]
 
 
-def test_progress_is_told(memory: smp.Memory) -> None:
+def test_progress_is_told(memory: smp_memory.Memory) -> None:
     told: list[tuple[str, int, int]] = []
     memory.doctor(progress=lambda *step: told.append(step))
     assert told[0] == ("review", 0, 1)
@@ -683,7 +685,7 @@ def test_progress_is_told(memory: smp.Memory) -> None:
 
 
 def test_a_closed_store_cannot_be_asked(tmp_path: Path) -> None:
-    memory = smp.open(tmp_path / "store")
+    memory = smp_memory.open(tmp_path / "store")
     memory.close()
-    with pytest.raises(smp.errors.StoreClosed):
+    with pytest.raises(smp_memory.errors.StoreClosed):
         memory.doctor()

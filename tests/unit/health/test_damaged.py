@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from smp.files.layouts import NAMES
-from smp.health import contents
-from smp.health.doctor import CHECKS
+from smp_memory.files.layouts import NAMES
+from smp_memory.health import content
+from smp_memory.health.doctor import CHECKS
 from tests.crash.stories import depth
 from tests.unit.health.planted import TOKEN, looked, made, unchanged
 
@@ -122,7 +122,7 @@ def test_a_check_that_fails_is_a_finding_and_the_others_run(tmp_path: Path, monk
         def broken(*_: object) -> None:
             raise ValueError(f"unexpected {TOKEN}")
 
-        monkeypatch.setattr(contents, "validate", broken)
+        monkeypatch.setattr(content, "validate", broken)
         report = memory.doctor()
     assert [(finding.check, finding.severity) for finding in report.findings] == [
         ("contents", "problem"),

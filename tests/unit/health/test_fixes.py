@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.errors import InvalidRecord
-from smp.files.journal import Journal
-from smp.files.layouts import NAMES
+import smp_memory
+from smp_memory.errors import InvalidRecord
+from smp_memory.files.journal import Journal
+from smp_memory.files.layouts import NAMES
 from tests.unit.health.planted import QUICKLY, TOKEN, aged, digest, in_days, looked, made, memories
 from tests.user_state import state_folder
 
@@ -88,7 +88,7 @@ def test_recovery_carries_out_a_committed_plan(tmp_path: Path, monkeypatch: pyte
     plan = Path(memory.root, "sessions/review/.smp/journal.json")
     aged(plan)
     assert [finding.fix for finding in looked(memory.root).of("leftovers")] == ["recovery"]
-    with smp.open(memory.root, config=QUICKLY) as memory:
+    with smp_memory.open(memory.root, config=QUICKLY) as memory:
         before = memories(memory)
         assert "review/DEC-0002" in before
         assert memory.doctor(fix=True).ok
@@ -117,7 +117,7 @@ def test_recovery_of_a_whole_store(tmp_path: Path) -> None:
     aged(config)
     report = looked(memory.root, fix=True)
     assert report.findings == []
-    with smp.open(memory.root) as memory:
+    with smp_memory.open(memory.root) as memory:
         assert memories(memory) == before
 
 
@@ -153,7 +153,7 @@ def test_overdue_maintenance_takes_nothing_away(tmp_path: Path) -> None:
         before = memories(memory)
     report = looked(memory.root, now=in_days(40), fix=["maintenance"])
     assert [(fixed.name, fixed.ok) for fixed in report.fixed] == [("maintenance", True)]
-    with smp.open(memory.root) as memory:
+    with smp_memory.open(memory.root) as memory:
         assert memories(memory) == before
         assert [away.session for away in memory.deleted_sessions()] == ["wrong"]
 

@@ -6,14 +6,14 @@ import random
 import threading
 from pathlib import Path
 
-import smp
+import smp_memory
 from tests.crash.stories import depth
 from tests.unit.health.planted import QUICKLY, looked
 
 
 def test_a_store_that_is_written_to_is_well(tmp_path: Path) -> None:
     root, enough = tmp_path / "store", threading.Event()
-    with smp.open(root, config=QUICKLY) as memory:
+    with smp_memory.open(root, config=QUICKLY) as memory:
         for name in ("one", "two"):
             memory.create_session(name)
         writers = [threading.Thread(target=write, args=(root, number, enough)) for number in range(2)]
@@ -32,7 +32,7 @@ def test_a_store_that_is_written_to_is_well(tmp_path: Path) -> None:
 def write(root: Path, number: int, enough: threading.Event) -> None:
     """All that one may do with a store, again and again, with a store of one's own."""
     chance = random.Random(number)
-    with smp.open(root, config=QUICKLY) as memory:
+    with smp_memory.open(root, config=QUICKLY) as memory:
         turn = 0
         while not enough.is_set():
             turn += 1

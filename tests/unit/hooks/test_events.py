@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from smp.hooks import events
-from smp.hooks.answers import answer, takes_context
+from smp_memory.integrations.hooks import events
+from smp_memory.integrations.hooks.events import answer, takes_context
 
 
-def read(payload: Any, client: str = "auto", **environ: str) -> events.Event | None:
+def read(payload: Any, client: str = "auto", **environ: str) -> events.HookEvent | None:
     return events.read(json.dumps(payload).encode(), client, environ)
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from smp.cli.main import main
-from smp.hooks.install.commands import command_here, environment_of
+from smp_memory.cli.main import main
+from smp_memory.integrations.hooks.install.file_edit import command_here, environment_of
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="programs are files that may be run")
 
@@ -50,7 +50,7 @@ def test_virtual_environment_that_is_not_active_gives_the_absolute_path(
 def test_virtual_environment_without_the_program_gives_its_python(venv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (venv / "bin" / "smp").unlink()
     monkeypatch.setenv("PATH", "/usr/bin")
-    assert shlex.split(command_here()) == [str(venv / "bin" / "python"), "-m", "smp"]
+    assert shlex.split(command_here()) == [str(venv / "bin" / "python"), "-m", "smp_memory"]
     assert environment_of(command_here()) == str(venv)
 
 

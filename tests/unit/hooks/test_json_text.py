@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smp.hooks.install import json_text
-from smp.hooks.install.json_text import NotPlain
+from smp_memory.integrations.hooks.install import json_edit
+from smp_memory.integrations.hooks.install.json_edit import NotPlain
 
 NAMES = st.text(st.sampled_from('ab"\\é\n{}[],: 😀'), max_size=4)
 VALUES = st.recursive(
@@ -39,22 +39,22 @@ def value_of(text: str) -> Any:
 @given(styled(), VALUES)
 def test_a_member_comes_in_and_goes_and_nothing_else_changes(text: str, value: Any) -> None:
     before = value_of(text)
-    after = json_text.add(text, ("new section", "list"), None, value)
+    after = json_edit.add(text, ("new section", "list"), None, value)
     assert value_of(after) == {**before, "new section": {"list": [value]}}
     assert list(value_of(after)) == [*before, "new section"]
-    last = max((part.end for _, _, part in json_text.read(text).parts), default=0)
+    last = max((part.end for _, _, part in json_edit.read(text).parts), default=0)
     assert after.startswith(text[:last])  # all that was there stands there, byte for byte
-    assert value_of(json_text.remove(after, ("new section",))) == before
+    assert value_of(json_edit.remove(after, ("new section",))) == before
 
 
 @given(styled(), st.lists(VALUES, min_size=1, max_size=4), st.data())
 def test_items_of_a_list_come_and_go(text: str, items: list[Any], data: st.DataObject) -> None:
     before = value_of(text)
     for item in items:
-        text = json_text.add(text, ("new list",), None, item)
+        text = json_edit.add(text, ("new list",), None, item)
     assert value_of(text) == {**before, "new list": items}
     place = data.draw(st.integers(0, len(items) - 1))
-    left = json_text.remove(text, ("new list", place))
+    left = json_edit.remove(text, ("new list", place))
     assert value_of(left) == {**before, "new list": items[:place] + items[place + 1 :]}
 
 
@@ -64,17 +64,17 @@ def test_items_of_a_list_come_and_go(text: str, items: list[Any], data: st.DataO
 )  # fmt: skip
 def test_what_is_not_plain_json_is_refused(text: str) -> None:
     with pytest.raises(NotPlain):
-        json_text.add(text, ("hooks",), "x", 1)
+        json_edit.add(text, ("hooks",), "x", 1)
 
 
 @pytest.mark.parametrize("text", ['{"hooks": []}', '{"hooks": "x"}', '{"hooks": {"Stop": {}}}', '{"hooks": null}'])
 def test_what_stands_in_the_way_is_refused(text: str) -> None:
     with pytest.raises(NotPlain):
-        json_text.add(text, ("hooks", "Stop"), None, 1)
+        json_edit.add(text, ("hooks", "Stop"), None, 1)
 
 
 def test_what_is_added_looks_like_its_neighbours() -> None:
     text = '{\n\t"a": {\n\t\t"b": [\n\t\t\t1\n\t\t]\n\t}\n}\n'
-    assert json_text.add(text, ("a", "b"), None, 2) == '{\n\t"a": {\n\t\t"b": [\n\t\t\t1,\n\t\t\t2\n\t\t]\n\t}\n}\n'
-    assert json_text.add('{"a": [1]}', ("a",), None, {"b": 2}) == '{"a": [1, {"b": 2}]}'
-    assert json_text.add("{}\r\n", ("a",), "b", 1) == '{\r\n  "a": {\r\n    "b": 1\r\n  }\r\n}\r\n'
+    assert json_edit.add(text, ("a", "b"), None, 2) == '{\n\t"a": {\n\t\t"b": [\n\t\t\t1,\n\t\t\t2\n\t\t]\n\t}\n}\n'
+    assert json_edit.add('{"a": [1]}', ("a",), None, {"b": 2}) == '{"a": [1, {"b": 2}]}'
+    assert json_edit.add("{}\r\n", ("a",), "b", 1) == '{\r\n  "a": {\r\n    "b": 1\r\n  }\r\n}\r\n'

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from smp.errors import InvalidRecord
-from smp.files.disk import Disk
-from smp.files.system import RealSystem
-from smp.files.user_state import UserState, state_of
-from smp.hooks import note as notes
-from smp.hooks.failures import FILE, LIMIT_BYTES, note_failure
+from smp_memory.errors import InvalidRecord
+from smp_memory.files.disk import Disk
+from smp_memory.files.system import RealSystem
+from smp_memory.files.user_state import UserState, state_of
+from smp_memory.integrations.hooks import session_state as notes
+from smp_memory.integrations.hooks.failures import FILE, LIMIT_BYTES, note_failure
 
 
 def state(root: Path) -> UserState:
     return state_of(str(root), Disk(RealSystem(str(root))))
 
 
-def kept(root: Path) -> notes.Notes:
-    return notes.Notes(state(root), 1.0)
+def kept(root: Path) -> notes.SessionStates:
+    return notes.SessionStates(state(root), 1.0)
 
 
 def test_a_note_comes_back_as_it_was_kept(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_damaged_note_counts_as_empty(tmp_path: Path, content: bytes) -> None:
 
 
 def test_what_an_event_said_is_taken_once_from_the_transcript() -> None:
-    note = notes.Note()
+    note = notes.HookSession()
     note.expect("user", "continue", "k1")
     note.expect("user", "continue", "k2")
     note.expect("assistant", "It is\n done.", "k3")
@@ -59,7 +59,7 @@ def test_what_an_event_said_is_taken_once_from_the_transcript() -> None:
 
 
 def test_a_host_may_put_things_behind_a_prompt() -> None:
-    note = notes.Note()
+    note = notes.HookSession()
     prompt = "Look at the login of the shop and tell me what is wrong with it"
     note.expect("user", prompt, "k1")
     assert note.take("user", prompt + "\n\n[Pasted text #1]") == "k1"

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from smp.cli.commands import COMMANDS
-from smp.hooks.install.claude_code import hooks
-from smp.hooks.install.commands import server
+from smp_memory.cli.commands import COMMANDS
+from smp_memory.integrations.hooks.install.claude_code import hooks
+from smp_memory.integrations.hooks.install.file_edit import server
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PLUGIN = REPOSITORY / "plugin"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from smp.agents.fence import fence
-from smp.hooks import claude_transcript, codex_transcript
-from smp.hooks.transcript import lines_from, size_of
+from smp_memory.integrations.hooks import claude_transcript, codex_transcript
+from smp_memory.integrations.hooks.transcripts import lines_from, size_of
+from smp_memory.privacy.fence import fence
 
 
 def user(uuid: str, parent: str | None, content: Any, **more: Any) -> dict[str, Any]:

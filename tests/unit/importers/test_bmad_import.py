@@ -12,24 +12,24 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.agents.fence import fence
-from smp.bmad.project import find_project
-from smp.importers.bmad_files import holders
-from smp.importers.markdown_items import items
-from smp.importers.sprint_status import action_key
-from smp.importers.taking_in import SESSION, Taken, take_in
-from smp.memory import Memory
+import smp_memory
+from smp_memory.importers.bmad_files import holders
+from smp_memory.importers.bmad_sprint_status import action_key
+from smp_memory.importers.ingest import SESSION, IngestReport, take_in
+from smp_memory.importers.markdown_items import items
+from smp_memory.integrations.bmad.project import find_project
+from smp_memory.memory import Memory
+from smp_memory.privacy.fence import fence
 from tests.unit.bmad import trees
 
 
 @pytest.fixture
 def memory() -> Iterator[Memory]:
-    with smp.open(":memory:") as opened:
+    with smp_memory.open(":memory:") as opened:
         yield opened
 
 
-def imported(memory: Memory, root: Path, **options: Any) -> Taken:
+def imported(memory: Memory, root: Path, **options: Any) -> IngestReport:
     project = find_project(str(root))
     assert project is not None
     return take_in(memory, holders(project), "bmad", **options)
@@ -241,7 +241,7 @@ def test_git_knows_when_a_line_was_written(memory: Memory, tmp_path: Path) -> No
 
 def test_a_dry_run_leaves_an_archived_session_in_its_archive(tmp_path: Path) -> None:
     root = trees.skills(tmp_path / "shop")
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         imported(memory, root)
         memory.archive_session(SESSION)
         before = {path: path.stat().st_mtime_ns for path in (tmp_path / "store").rglob("*")}
@@ -257,7 +257,7 @@ def test_what_was_compacted_since_counts_as_known_and_not_as_added(tmp_path: Pat
     root = trees.skills(tmp_path / "shop")
     events = "".join(f"- (event) step {number} of a long morning\n" for number in range(300))
     (root / "long.memlog.md").write_text(f"---\ntopic: x\nupdated: 2024-06-07T14:22\n---\n\n{events}")
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         added = imported(memory, root).count
         session = memory.session(SESSION)
         assert session.compact(50_000).freed_bytes > 0

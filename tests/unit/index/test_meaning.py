@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import smp
-from smp.index import meaning
+import smp_memory
+from smp_memory.index import embeddings
 from tests.user_state import state_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 numpy: Any = pytest.importorskip("numpy", reason="smp[semantic] is not installed: no numpy")
-IS_HERE = meaning.available()  # before a fixture hides it
+IS_HERE = embeddings.available()  # before a fixture hides it
 pytestmark = pytest.mark.skipif(not IS_HERE, reason="smp[semantic] is not installed: no wordllama")
 
 
 @pytest.fixture
 def with_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meaning, "available", lambda: True)
+    monkeypatch.setattr(embeddings, "available", lambda: True)
 
 
 def cosine(one: str, other: str) -> float:
-    a, b = meaning.embed([one, other]).astype(float)
+    a, b = embeddings.embed([one, other]).astype(float)
     return float(a @ b / (numpy.linalg.norm(a) * numpy.linalg.norm(b)))
 
 
@@ -39,31 +39,31 @@ def test_what_means_the_same_is_near() -> None:
 
 def test_a_text_has_one_vector_whatever_it_is_embedded_with() -> None:
     texts = ["one", "", "two words", "日本語のテスト", "🙂", "x" * 100_000, "\ud800 alone", " \n "]
-    together = meaning.embed(texts * 40)
+    together = embeddings.embed(texts * 40)
     for place, text in enumerate(texts):
-        assert (together[place] == meaning.embed([text])[0]).all()
+        assert (together[place] == embeddings.embed([text])[0]).all()
     assert not together[1].any()
     assert together[3].any()
-    assert together.shape == (320, meaning.DIMENSIONS)
-    assert meaning.embed([]).shape == (0, meaning.DIMENSIONS)
+    assert together.shape == (320, embeddings.DIMENSIONS)
+    assert embeddings.embed([]).shape == (0, embeddings.DIMENSIONS)
 
 
 def test_only_the_first_words_count() -> None:
-    text = "word " * meaning.WORDS
-    assert (meaning.embed([text])[0] == meaning.embed([text + "another end"])[0]).all()
+    text = "word " * embeddings.WORDS
+    assert (embeddings.embed([text])[0] == embeddings.embed([text + "another end"])[0]).all()
 
 
 def test_pieces_are_those_of_the_models_own_tokenizer() -> None:
     tokenizers: Any = pytest.importorskip("tokenizers")
-    own = tokenizers.Tokenizer.from_file(f"{meaning._folder()}/{meaning._PIECES}")
+    own = tokenizers.Tokenizer.from_file(f"{embeddings._folder()}/{embeddings._PIECES}")
     text = "Where did Caroline's auth_service.py go? naïve 你好世界 🙂 3.14159 getUserName() -- ÄÖÜ ﬁ สวัสดี"
     for word in text.split():
-        assert meaning._model()._numbers_of(word) == own.encode(word, add_special_tokens=False).ids
+        assert embeddings._model()._numbers_of(word) == own.encode(word, add_special_tokens=False).ids
 
 
 @pytest.mark.usefixtures("with_model")
 def test_meaning_counts_only_among_the_best(tmp_path: Path) -> None:
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         memory.create_session("shop").add_finding("Users cannot sign in")
         assert memory.query("login failed for customers")
         assert not memory.query("login failed for customers", sort="newest")
@@ -71,13 +71,13 @@ def test_meaning_counts_only_among_the_best(tmp_path: Path) -> None:
 
 
 def test_files_of_another_form_are_unavailable(tmp_path: Path) -> None:
-    with pytest.raises(meaning.Unavailable):
-        meaning._Model(str(tmp_path))
+    with pytest.raises(embeddings.ModelUnavailable):
+        embeddings._Model(str(tmp_path))
 
 
 @pytest.mark.usefixtures("with_model")
 def test_a_question_finds_a_memory_that_has_none_of_its_words(tmp_path: Path) -> None:
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         session = memory.create_session("shop")
         session.add_finding("Users cannot sign in after the update")
         session.add_decision("The cat sleeps on the sofa")
@@ -94,7 +94,7 @@ def test_a_question_finds_a_memory_that_has_none_of_its_words(tmp_path: Path) ->
 
 @pytest.mark.usefixtures("with_model")
 def test_filters_hold_for_what_is_found_by_meaning(tmp_path: Path) -> None:
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         session = memory.create_session("shop")
         session.add_finding("Users cannot sign in", tags=["auth"])
         session.add_decision("Users cannot sign in", tags=["other"])
@@ -110,14 +110,14 @@ def test_filters_hold_for_what_is_found_by_meaning(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("with_model")
 def test_switched_off_words_alone_count_and_switched_on_again_all_is_known(tmp_path: Path) -> None:
     asked = "login failed for customers"
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         memory.create_session("shop").add_finding("Users cannot sign in")
         assert len(memory.query(asked)) == 1
-    with smp.open(tmp_path, config={"search": {"semantic": "off"}}) as memory:
+    with smp_memory.open(tmp_path, config={"search": {"semantic": "off"}}) as memory:
         assert not memory.query(asked)
         memory.session("shop").add_finding("Nobody is able to log in")
         assert len(memory.query(asked)) == 0
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         assert len(memory.query(asked)) == 2
 
 
@@ -126,18 +126,18 @@ def test_switched_off_words_alone_count_and_switched_on_again_all_is_known(tmp_p
 def test_damaged_vectors_are_made_again_and_never_fail_a_question(
     tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         memory.create_session("shop").add_finding("Users cannot sign in")
         assert len(memory.query("login failed for customers")) == 1
     (files,) = state_folder(tmp_path).glob("index/index-*/meaning-*")
     if damage == "unusable":
-        monkeypatch.setattr(meaning, "embed", lambda texts: (_ for _ in ()).throw(meaning.Unavailable("no")))
+        monkeypatch.setattr(embeddings, "embed", lambda texts: (_ for _ in ()).throw(embeddings.ModelUnavailable("no")))
     for path in files.iterdir():
         if damage == "gone":
             path.unlink()
         elif damage in ("short", "empty"):
             path.write_bytes(path.read_bytes()[:5] if damage == "short" else b"")
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         assert len(memory.query("users failed to sign in")) == 1
         assert len(memory.query("login failed for customers")) == (0 if damage == "unusable" else 1)
         memory.session("shop").add_finding("Nobody is able to log in")
@@ -146,7 +146,7 @@ def test_damaged_vectors_are_made_again_and_never_fail_a_question(
 
 def test_without_a_question_nothing_heavy_is_loaded(tmp_path: Path) -> None:
     story = (
-        "import smp, sys; m = smp.open(sys.argv[1]); s = m.create_session('a'); s.add_finding('it is slow');"
+        "import smp, sys; m = smp_memory.open(sys.argv[1]); s = m.create_session('a'); s.add_finding('it is slow');"
         "assert m.query('slow'); assert m.query(types='finding'); print('numpy' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", story, str(tmp_path)], capture_output=True, text=True, check=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.index.text import TAIL_LIMIT
+import smp_memory
+from smp_memory.index.text import TAIL_LIMIT
 
 REFUSE = """
 import sys
@@ -32,7 +32,7 @@ def run(names: set[str], code: str, *arguments: str) -> subprocess.CompletedProc
 
 ASK = """
 import smp
-with smp.open(sys.argv[1]) as memory:
+with smp_memory.open(sys.argv[1]) as memory:
     print([hit.record.decision for hit in memory.query("zebra")])
     memory.session("s1").add_decision("A second zebra")
     print(len(memory.query("zebra")), len(memory.query(types="decision", limit=1)))
@@ -42,7 +42,7 @@ with smp.open(sys.argv[1]) as memory:
 @pytest.fixture(params=[3, TAIL_LIMIT + 100], ids=["few", "many"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A store with an index on disk that was made with all libraries; `many` are in tantivy."""
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         session = memory.create_session("s1")
         session.add_many([("learning", f"Number {number}") for number in range(request.param)])
         session.add_decision("A zebra crossing")
@@ -59,12 +59,12 @@ def test_queries_answer_from_the_files_without_a_native_library(store: Path, nam
     assert "Traceback" not in told.stderr
     for name in names & {"Stemmer"}:
         assert told.stderr.count("PyStemmer cannot be loaded") == 1, name
-    with smp.open(store) as memory:  # the index on disk is whole
+    with smp_memory.open(store) as memory:  # the index on disk is whole
         assert len(memory.query("zebras")) == 2
 
 
 def test_index_on_disk_is_not_discarded_by_a_process_without_a_library(store: Path) -> None:
-    with smp.open(store) as memory:
+    with smp_memory.open(store) as memory:
         folder = Path(memory.store.indexer.folder)
         before = sorted(path.name for path in folder.iterdir())
     assert run({"Stemmer", "tantivy"}, ASK, str(store)).returncode == 0
@@ -72,7 +72,7 @@ def test_index_on_disk_is_not_discarded_by_a_process_without_a_library(store: Pa
 
 
 def test_command_line_answers_without_native_libraries(store: Path) -> None:
-    code = "from smp.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    code = "from smp_memory.cli.main import main; sys.exit(main(sys.argv[1:]))"
     told = run({"Stemmer", "tantivy"}, code, "--root", str(store), "query", "zebra")
     assert told.returncode == 0
     assert "A zebra crossing" in told.stdout
@@ -80,27 +80,27 @@ def test_command_line_answers_without_native_libraries(store: Path) -> None:
 
 
 def test_markdown_store_without_yaml_gives_one_clear_error(tmp_path: Path) -> None:
-    with smp.open(tmp_path / "store", layout="markdown") as memory:
+    with smp_memory.open(tmp_path / "store", layout="markdown") as memory:
         memory.create_session("s1").add_decision("kept")
-    code = "from smp.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    code = "from smp_memory.cli.main import main; sys.exit(main(sys.argv[1:]))"
     told = run({"yaml", "_yaml"}, code, "--root", str(tmp_path / "store"), "list")
     assert told.returncode == 50
     assert "pip install PyYAML" in told.stderr
     assert "Traceback" not in told.stderr + told.stdout
     repaired = run({"yaml", "_yaml"}, code, "--root", str(tmp_path / "store"), "repair")
     assert repaired.returncode != 0
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         assert [record.decision for record in memory.session("s1").records()] == ["kept"]
 
 
 def test_yaml_without_its_c_parser_reads_the_same(tmp_path: Path) -> None:
-    with smp.open(tmp_path / "store", layout="markdown") as memory:
+    with smp_memory.open(tmp_path / "store", layout="markdown") as memory:
         memory.create_session("s1").add_decision("kept")
     code = """
 import yaml
 assert not hasattr(yaml, "CSafeLoader")
 import smp
-print([record.decision for record in smp.open(sys.argv[1]).session("s1").records()])
+print([record.decision for record in smp_memory.open(sys.argv[1]).session("s1").records()])
 """
     told = run({"_yaml"}, "sys.modules['yaml._yaml'] = None" + code, str(tmp_path / "store"))
     assert told.stdout.strip() == "['kept']", told.stderr

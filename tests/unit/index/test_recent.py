@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from smp.index import recent
-from smp.index.rows import Rows
+from smp_memory.index import unindexed
+from smp_memory.index.rows import Rows
 
 Document = tuple[int, str, str, int, int]
 
@@ -27,49 +27,51 @@ def rows() -> Iterator[Rows]:
 def test_what_was_put_is_handed_out_by_version(rows: Rows, generation: int) -> None:
     rows.set_meta("generation", generation)
     first = [document(1), document(2, '北京 größe \ud800 \u2028 {"a": 1}'), document(3, "x" * 5000)]
-    recent.put(rows, first, 1)
-    recent.put(rows, [document(9)], 2)
-    recent.put(rows, [], 3)
-    assert list(recent.since(rows, -1)) == [*first, document(9)]
-    assert list(recent.since(rows, 1)) == [document(9)]
-    assert list(recent.since(rows, 2)) == []
-    assert (recent.count(rows), recent.docs(rows)) == (4, {1, 2, 3, 9})
+    unindexed.put(rows, first, 1)
+    unindexed.put(rows, [document(9)], 2)
+    unindexed.put(rows, [], 3)
+    assert list(unindexed.since(rows, -1)) == [*first, document(9)]
+    assert list(unindexed.since(rows, 1)) == [document(9)]
+    assert list(unindexed.since(rows, 2)) == []
+    assert (unindexed.count(rows), unindexed.docs(rows)) == (4, {1, 2, 3, 9})
 
 
 def test_a_line_end_parts_words_like_a_blank(rows: Rows) -> None:
-    recent.put(rows, [document(1, "one\ntwo"), document(2)], 1)
-    assert list(recent.since(rows, -1)) == [document(1, "one two"), document(2)]
+    unindexed.put(rows, [document(1, "one\ntwo"), document(2)], 1)
+    assert list(unindexed.since(rows, -1)) == [document(1, "one two"), document(2)]
 
 
 def test_a_later_state_replaces_an_earlier_one(rows: Rows) -> None:
-    recent.put(rows, [document(1, "old"), document(2)], 1)
-    recent.put(rows, [document(1, "new")], 2)
-    assert list(recent.since(rows, -1)) == [document(2), document(1, "new")]
-    assert recent.count(rows) == 2
+    unindexed.put(rows, [document(1, "old"), document(2)], 1)
+    unindexed.put(rows, [document(1, "new")], 2)
+    assert list(unindexed.since(rows, -1)) == [document(2), document(1, "new")]
+    assert unindexed.count(rows) == 2
 
 
 def test_what_was_taken_out_does_not_come_back(rows: Rows) -> None:
-    recent.put(rows, [document(1), document(2)], 1)
-    recent.take_out(rows, [1, 77])
-    assert list(recent.since(rows, -1)) == [document(2)]
-    recent.put(rows, [document(1, "again")], 2)
-    assert list(recent.since(rows, -1)) == [document(2), document(1, "again")]
-    recent.clear(rows)
-    assert (list(recent.since(rows, -1)), recent.count(rows)) == ([], 0)
+    unindexed.put(rows, [document(1), document(2)], 1)
+    unindexed.take_out(rows, [1, 77])
+    assert list(unindexed.since(rows, -1)) == [document(2)]
+    unindexed.put(rows, [document(1, "again")], 2)
+    assert list(unindexed.since(rows, -1)) == [document(2), document(1, "again")]
+    unindexed.clear(rows)
+    assert (list(unindexed.since(rows, -1)), unindexed.count(rows)) == ([], 0)
 
 
 def test_after_scrubbing_no_block_tells_of_it(rows: Rows) -> None:
-    recent.put(rows, [document(1, "secret"), document(2, "stays")], 1)
-    recent.put(rows, [document(3, "secret")], 2)
-    recent.put(rows, [document(4, "secret before"), document(5)], 3)
-    recent.put(rows, [document(4, "changed")], 4)
-    recent.take_out(rows, [1, 3])
-    recent.scrub(rows)
+    unindexed.put(rows, [document(1, "secret"), document(2, "stays")], 1)
+    unindexed.put(rows, [document(3, "secret")], 2)
+    unindexed.put(rows, [document(4, "secret before"), document(5)], 3)
+    unindexed.put(rows, [document(4, "changed")], 4)
+    unindexed.take_out(rows, [1, 3])
+    unindexed.scrub(rows)
     held = [
-        each for (packed,) in rows.all("SELECT data FROM block ORDER BY version") for each in recent._unpacked(packed)
+        each
+        for (packed,) in rows.all("SELECT data FROM block ORDER BY version")
+        for each in unindexed._unpacked(packed)
     ]
     assert held == [document(2, "stays"), document(5), document(4, "changed")]
-    assert list(recent.since(rows, -1)) == held
+    assert list(unindexed.since(rows, -1)) == held
     assert rows.one("SELECT count(*) FROM block") == 3
 
 
@@ -77,17 +79,19 @@ def test_many_small_blocks_are_joined(rows: Rows) -> None:
     expected: dict[int, Document] = {}
     for version in range(1, 500):
         new = document(version % 190, f"state {version}")
-        recent.put(rows, [new], version)
+        unindexed.put(rows, [new], version)
         expected[new[0]] = new
         if version % 7 == 0:
-            recent.take_out(rows, [version % 5])
+            unindexed.take_out(rows, [version % 5])
             expected.pop(version % 5, None)
         if version == 300:
             seen = dict(expected)
-    assert {each[0]: each for each in recent.since(rows, -1)} == expected
-    assert recent.count(rows) == len(expected)
-    assert rows.one("SELECT count(*) FROM block") < 2 * recent._SMALL
-    later = {each[0]: each for each in recent.since(rows, 300)}  # one who has seen some: all that is new, perhaps more
+    assert {each[0]: each for each in unindexed.since(rows, -1)} == expected
+    assert unindexed.count(rows) == len(expected)
+    assert rows.one("SELECT count(*) FROM block") < 2 * unindexed._SMALL
+    later = {
+        each[0]: each for each in unindexed.since(rows, 300)
+    }  # one who has seen some: all that is new, perhaps more
     assert {doc: each for doc, each in {**seen, **later}.items() if doc in expected} == expected
-    recent.scrub(rows)
-    assert {each[0]: each for each in recent.since(rows, -1)} == expected
+    unindexed.scrub(rows)
+    assert {each[0]: each for each in unindexed.since(rows, -1)} == expected

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.index import rows as rows_module
-from smp.index.rows import NULL, Rows
+import smp_memory
+from smp_memory.index import rows as rows_module
+from smp_memory.index.rows import NULL, Rows
 
 ALWAYS = {"memory_id", "memory_created"}
 
@@ -60,7 +60,7 @@ def test_with_few_or_all_indexes_the_answers_are_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
     monkeypatch.setattr(rows_module, "FEW", few)
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         session = memory.create_session("s")
         for number in range(12):
             session.add_decision(f"alpha {number}", tags=["a.b" if number % 2 else "c"], author=f"ann{number % 3}")

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.index import recent
-from smp.index.engine import Engine
-from smp.index.index import current_folder
-from smp.index.rows import Rows
-from smp.memory import Memory
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.index import unindexed
+from smp_memory.index.engine import TantivyEngine
+from smp_memory.index.index import current_folder
+from smp_memory.index.rows import Rows
+from smp_memory.memory import Memory
+from smp_memory.testing import FrozenClock
 from tests.user_state import state_folder
 
 NEEDLE = "zyxwombat"
@@ -25,8 +25,8 @@ WORDS = ["bicycle", "harbour", "lantern", "meadow", "orchard", "pebble", "quarry
 
 @pytest.fixture(params=("jsonl", "markdown"))
 def memory(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Memory]:
-    monkeypatch.setattr("smp.index.text.TAIL_LIMIT", 20)  # so that there are several segments
-    with smp.open(tmp_path / "store", layout=request.param, clock=FrozenClock()) as memory:
+    monkeypatch.setattr("smp_memory.index.text.TAIL_LIMIT", 20)  # so that there are several segments
+    with smp_memory.open(tmp_path / "store", layout=request.param, clock=FrozenClock()) as memory:
         for number in range(4):
             session = memory.create_session(f"s{number}")
             texts = [f"{WORDS[at % 8]} {WORDS[at % 5]} number{number}x{at}" for at in range(30)]
@@ -44,12 +44,12 @@ def vocabulary(memory: Memory) -> set[str]:
     memory.store.indexer.close()
     rows = Rows(os.path.join(folder_of(memory), "rows.sqlite"))
     try:
-        blocks = [recent._unpacked(packed) for (packed,) in rows.all("SELECT data FROM block")]
+        blocks = [unindexed._unpacked(packed) for (packed,) in rows.all("SELECT data FROM block")]
         tail = {term for block in blocks for document in block for term in document[1].split()}
         text = os.path.join(folder_of(memory), str(rows.meta("text_folder")))
     finally:
         rows.close()
-    engine = Engine(text, create=False)
+    engine = TantivyEngine(text, create=False)
     engine.reload()
     return tail | set(engine.terms_from(""))
 
@@ -122,7 +122,7 @@ def _text_folder(memory: Memory) -> str:
 
 
 def test_another_process_goes_on_with_the_copy(memory: Memory) -> None:
-    with smp.open(memory.root, clock=FrozenClock()) as other:
+    with smp_memory.open(memory.root, clock=FrozenClock()) as other:
         before = answers(other)
         memory.session("s3").erase("DEC-0002")
         expected = {word: [id for id in ids if id] for word, ids in answers(memory).items() if word != "tag"}

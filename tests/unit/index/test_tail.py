@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smp.index.tail import Tail
-from smp.index.wanted import Wanted, Weights
+from smp_memory.index.text_query import TextQuery, Weights
+from smp_memory.index.unindexed import UnindexedText
 
 WORDS = st.sampled_from(["a", "b", "bb", "auth", "auth_service.py", "x"])
 ROWS = st.dictionaries(
@@ -16,8 +16,8 @@ ROWS = st.dictionaries(
 )
 
 
-def tail_of(rows: dict[int, tuple[list[str], str]], *, posted: bool) -> Tail:
-    tail = Tail()
+def tail_of(rows: dict[int, tuple[list[str], str]], *, posted: bool) -> UnindexedText:
+    tail = UnindexedText()
     tail.put({doc: (" ".join(words), labels, doc, doc) for doc, (words, labels) in rows.items()})
     if posted:
         tail.post()
@@ -27,7 +27,7 @@ def tail_of(rows: dict[int, tuple[list[str], str]], *, posted: bool) -> Tail:
     return tail
 
 
-def found(tail: Tail, wanted: Wanted, weights: Weights) -> list[tuple[int, float]]:
+def found(tail: UnindexedText, wanted: TextQuery, weights: Weights) -> list[tuple[int, float]]:
     return sorted((each.doc, round(each.match, 9)) for each in tail.search(wanted, weights, 3.0))
 
 
@@ -36,7 +36,7 @@ def found(tail: Tail, wanted: Wanted, weights: Weights) -> list[tuple[int, float
 def test_posted_or_not_the_answer_is_the_same(
     rows: dict[int, tuple[list[str], str]], terms: list[str], excluded: list[str], narrow: bool
 ) -> None:
-    wanted = Wanted(terms, excluded=[[word] for word in excluded], labels=[["t1"]] if narrow else [])
+    wanted = TextQuery(terms, excluded=[[word] for word in excluded], labels=[["t1"]] if narrow else [])
     weights = Weights(dict.fromkeys(terms, 1.5), [], excluded)
     quick, slow = tail_of(rows, posted=True), tail_of(rows, posted=False)
     assert [quick.frequency(term) for term in terms] == [slow.frequency(term) for term in terms]

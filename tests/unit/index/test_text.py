@@ -10,10 +10,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from smp.index import text as text_module
-from smp.index.rows import Rows, Unusable
-from smp.index.text import Found, Text, Wanted
-from smp.index.words import joined_terms, parse
+from smp_memory.index import text as text_module
+from smp_memory.index.rows import IndexUnusable, Rows
+from smp_memory.index.text import Found, TextIndex, Wanted
+from smp_memory.index.tokens import joined_terms, parse
 from tests.crash.stories import depth
 
 DOCUMENTS = {
@@ -41,10 +41,10 @@ class Both:
 
     def __init__(self, documents: dict[int, str], patch: pytest.MonkeyPatch, folder: Path | None = None) -> None:
         rows = rows_of(documents)
-        self.all: list[Text] = []
+        self.all: list[TextIndex] = []
         for limit, parts in ((10**9, [rows]), (-1, [rows]), (-1, [rows[:3], rows[3:]]), (len(rows) // 2, [rows[: len(rows) // 2 + 1], rows[len(rows) // 2 + 1 :]])):  # fmt: skip
             patch.setattr(text_module, "TAIL_LIMIT", limit)
-            index = Text(Rows(":memory:"), None)
+            index = TextIndex(Rows(":memory:"), None)
             for part in parts:
                 index.add(part, [])
                 index.refresh()
@@ -185,7 +185,7 @@ def test_a_limit_leaves_the_best(both: Both) -> None:
 
 def test_a_score_does_not_depend_on_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_module, "TAIL_LIMIT", 20)
-    index = Text(Rows(":memory:"), None)
+    index = TextIndex(Rows(":memory:"), None)
     texts = ["login", "login slow " + "and more " * 30, "slow slow slow", "another thing", "login again and again"]
     for start in (0, 100):
         index.add([(start + n, joined_terms(text), "", 0, 0) for n, text in enumerate(texts * 3)], [])
@@ -267,7 +267,7 @@ def test_any_texts_and_questions(documents: list[str], questions: list[str]) -> 
 def test_a_changed_memory_is_not_found_by_its_old_words(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
     """tantivy-py 0.27 deletes nothing by a term that is a number: the old state stayed and was found for ever."""
     monkeypatch.setattr(text_module, "TAIL_LIMIT", limit)
-    index = Text(Rows(":memory:"), None)
+    index = TextIndex(Rows(":memory:"), None)
 
     def put(doc: int, text: str) -> None:
         index.add([(doc, joined_terms(text), "t1", 0, 0)], [doc])
@@ -293,7 +293,7 @@ def test_a_changed_memory_is_not_found_by_its_old_words(monkeypatch: pytest.Monk
 
 def test_another_object_sees_what_was_merged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(text_module, "TAIL_LIMIT", 2)
-    one, other = (Text(Rows(str(tmp_path / "rows.sqlite")), str(tmp_path)) for _ in range(2))
+    one, other = (TextIndex(Rows(str(tmp_path / "rows.sqlite")), str(tmp_path)) for _ in range(2))
     for number in range(1, 9):
         writer, reader = (one, other) if number % 2 else (other, one)
         writer._rows.begin()
@@ -310,17 +310,17 @@ def test_another_object_sees_what_was_merged(monkeypatch: pytest.MonkeyPatch, tm
 def test_a_merge_that_died_before_its_rows_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Otherwise a memory that was changed, and changed back by hand, would be found by words that it never kept."""
     monkeypatch.setattr(text_module, "TAIL_LIMIT", 0)
-    index = Text(Rows(str(tmp_path / "rows.sqlite")), str(tmp_path))
+    index = TextIndex(Rows(str(tmp_path / "rows.sqlite")), str(tmp_path))
     index._rows.begin()
     index.add([(1, joined_terms("alpha"), "", 0, 0)], [])
     index._rows.commit()
     index._rows.begin()
     index.add([(1, joined_terms("beta"), "", 0, 0)], [1])
     index._rows.close()  # as if killed: tantivy has committed, SQLite has not
-    again = Text(Rows(str(tmp_path / "rows.sqlite")), str(tmp_path))
+    again = TextIndex(Rows(str(tmp_path / "rows.sqlite")), str(tmp_path))
     again.refresh()
     again._rows.begin()
-    with pytest.raises(Unusable):
+    with pytest.raises(IndexUnusable):
         again.add([(2, joined_terms("gamma"), "", 0, 0)], [])
     again._rows.close()
 
@@ -328,7 +328,7 @@ def test_a_merge_that_died_before_its_rows_is_noticed(monkeypatch: pytest.Monkey
 def test_a_merge_that_was_rolled_back_counts_for_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """tantivy has committed, SQLite has not; the next attempt begins anew."""
     monkeypatch.setattr(text_module, "TAIL_LIMIT", 1)
-    index = Text(Rows(str(tmp_path / "rows.sqlite")), str(tmp_path))
+    index = TextIndex(Rows(str(tmp_path / "rows.sqlite")), str(tmp_path))
     for attempt in range(2):
         index._rows.begin()
         index.add([(1, joined_terms("alpha"), "", 0, 0), (2, joined_terms("beta"), "", 0, 0)], [])
@@ -342,7 +342,7 @@ def test_a_merge_that_was_rolled_back_counts_for_nothing(monkeypatch: pytest.Mon
     index._rows.close()
 
 
-def found_by(text: Text, *words: str) -> dict[str, list[int]]:
+def found_by(text: TextIndex, *words: str) -> dict[str, list[int]]:
     return {word: sorted(found.doc for found in text.search(wanted_for(word), 100)) for word in words}
 
 
@@ -352,7 +352,7 @@ def test_what_is_fed_in_parts_counts_in_its_order(
 ) -> None:
     monkeypatch.setattr(text_module, "TAIL_LIMIT", 5)
     rows = Rows(":memory:")
-    text = Text(rows, str(tmp_path) if folder else None)
+    text = TextIndex(rows, str(tmp_path) if folder else None)
     text.add(rows_of({number: f"first n{number}x" for number in range(8)}), [])  # in tantivy
     text.add(rows_of({number: f"tail n{number}x" for number in range(8, 11)}), [])  # in the tail
     text.add(rows_of({3: "changed in the tail"}), [3])
@@ -377,7 +377,7 @@ def test_what_is_fed_in_parts_counts_in_its_order(
 def test_what_was_fed_and_rolled_back_counts_for_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(text_module, "TAIL_LIMIT", 2)
     rows = Rows(str(tmp_path / "rows"))
-    text = Text(rows, str(tmp_path))
+    text = TextIndex(rows, str(tmp_path))
     rows.begin()
     text.add(rows_of({number: f"first n{number}x" for number in range(4)}), [])
     rows.commit()

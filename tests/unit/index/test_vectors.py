@@ -8,9 +8,12 @@ import pytest
 
 numpy: Any = pytest.importorskip("numpy", reason="smp[semantic] is not installed: no numpy")
 
-from smp.index.rows import Rows  # noqa: E402
-from smp.index.vector_files import PREFIX  # noqa: E402
-from smp.index.vectors import _EXACTLY, Vectors  # noqa: E402
+from smp_memory.index.rows import Rows  # noqa: E402
+from smp_memory.index.vectors import (  # noqa: E402
+    _EXACTLY,
+    PREFIX,
+    Vectors,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

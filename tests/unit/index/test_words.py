@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from smp.index import words
-from smp.index.patterns import beginning, matcher
-from smp.index.words import STOP_WORDS, TextQuery, bag_of_terms, joined_terms, parse, plain, terms
+from smp_memory.index import tokens
+from smp_memory.index.tokens import STOP_WORDS, ParsedText, bag_of_terms, joined_terms, parse, plain, terms
+from smp_memory.index.wildcards import beginning, matcher
 
 
 @pytest.mark.parametrize(
@@ -123,29 +123,29 @@ def test_long_texts_are_not_cut() -> None:
 
 def test_a_long_word_is_found_in_pieces_and_no_term_is_too_long_for_an_engine() -> None:
     found = terms("x" * 1_000_000 + " " + "ы" * 1_000_000 + " " + "a/" * 1000 + " " + "漢" * 1000)
-    assert max(map(len, found)) == words.LONGEST_WORD
+    assert max(map(len, found)) == tokens.LONGEST_WORD
     assert found.count("漢漢") == 999
 
 
 def test_the_memo_is_bounded() -> None:
     for start in range(0, 200_000, 20_000):
         terms(" ".join(f"w{number}x" for number in range(start, start + 20_000)))
-        assert len(words._memo) * 100 <= words.MEMO_CHARACTERS + 20_000 * 120
+        assert len(tokens._memo) * 100 <= tokens.MEMO_CHARACTERS + 20_000 * 120
 
 
 def test_a_full_memo_hands_on_what_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(words, "MEMO_CHARACTERS", 3000)
-    monkeypatch.setattr(words, "_memo", words._Memo())
+    monkeypatch.setattr(tokens, "MEMO_CHARACTERS", 3000)
+    monkeypatch.setattr(tokens, "_memo", tokens._Memo())
     expected = terms("common auth_service.py")
     analysed: list[str] = []
-    analyse = words._analyse
-    monkeypatch.setattr(words, "_analyse", lambda piece: analysed.append(piece) or analyse(piece))
+    analyse = tokens._analyse
+    monkeypatch.setattr(tokens, "_analyse", lambda piece: analysed.append(piece) or analyse(piece))
     for number in range(200):
         assert terms(f"common w{number}x auth_service.py")[0] == expected[0]
         assert terms("common auth_service.py") == expected
         assert bag_of_terms("auth_service.py common").split() == [*expected[1:], expected[0]]
     assert sorted(analysed) == sorted(f"w{number}x" for number in range(200))
-    older = words._memo.older
+    older = tokens._memo.older
     assert older is not None
     assert older.older is None
 
@@ -168,7 +168,7 @@ def test_any_text_has_terms_that_an_engine_can_hold(text: str) -> None:
     for term in found:
         assert term.encode()
         assert not re.search(r"\s", term)
-        assert 0 < len(term) <= words.LONGEST_WHOLE
+        assert 0 < len(term) <= tokens.LONGEST_WHOLE
 
 
 @given(st.text(alphabet=st.characters(categories=["L", "N", "M"]), min_size=1))
@@ -197,40 +197,40 @@ def test_any_part_of_a_run_is_found(run: str, data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", TextQuery()),
-        ("what did Caroline research?", TextQuery(("carolin", "research"))),
-        ("go go Go", TextQuery(("go",))),
-        ("tea tea milk", TextQuery(("tea", "milk"))),
-        ("the who", TextQuery(("the", "who"))),
-        ('the "old plan"', TextQuery((), (("old", "plan"),))),
-        ('say "to be, or not" now', TextQuery(("say", "now"), (("to", "be", "or", "not"),))),
-        ("“smart quotes”", TextQuery((), (("smart", "quot"),))),
-        ('"unbalanced quote', TextQuery(("unbalanc", "quot"))),
-        ('five" pipe', TextQuery(("five", "pipe"))),
-        ('"" x', TextQuery(("x",))),
-        ('"…" x', TextQuery(("x",))),
-        ("plan -draft", TextQuery(("plan",), excluded=(("draft",),))),
-        ('plan -"first draft"', TextQuery(("plan",), excluded=(("first", "draft"),))),
-        ("plan -first-draft", TextQuery(("plan",), excluded=(("first", "draft"),))),
-        ("plan -draft*", TextQuery(("plan",), excluded_patterns=("draft*",))),
-        ("plan - b --force -v -5", TextQuery(("plan", "b", "forc", "v", "5"))),
-        ("well-known", TextQuery(("well", "known", "well-known"))),
-        ("auth*", TextQuery(patterns=("auth*",))),
-        ("a*b, src/a* FIND-*", TextQuery(patterns=("a*b", "src/a*", "find-*"))),
-        ("**bold** * ***", TextQuery(("bold",))),
-        ("OAuth2", TextQuery(("oauth", "2", "oauth2"))),
-        ("数据库", TextQuery(("数据", "据库"))),
-        ("库", TextQuery(characters=("库*",))),
-        ("왜 auth* 数据", TextQuery(("数据",), patterns=("auth*",), characters=("왜*",))),
-        ('"库"', TextQuery(patterns=("库*",))),
-        ('"数据库 plan"', TextQuery((), (("数据", "据库", "库", "plan"),))),
-        ('"数据库"', TextQuery((), (("数据", "据库"),))),
-        ("数据*", TextQuery((), (("数据",),))),
-        ("-数据", TextQuery(excluded=(("数据",),))),
-        ("-库", TextQuery(excluded_patterns=("库*",))),
+        ("", ParsedText()),
+        ("what did Caroline research?", ParsedText(("carolin", "research"))),
+        ("go go Go", ParsedText(("go",))),
+        ("tea tea milk", ParsedText(("tea", "milk"))),
+        ("the who", ParsedText(("the", "who"))),
+        ('the "old plan"', ParsedText((), (("old", "plan"),))),
+        ('say "to be, or not" now', ParsedText(("say", "now"), (("to", "be", "or", "not"),))),
+        ("“smart quotes”", ParsedText((), (("smart", "quot"),))),
+        ('"unbalanced quote', ParsedText(("unbalanc", "quot"))),
+        ('five" pipe', ParsedText(("five", "pipe"))),
+        ('"" x', ParsedText(("x",))),
+        ('"…" x', ParsedText(("x",))),
+        ("plan -draft", ParsedText(("plan",), excluded=(("draft",),))),
+        ('plan -"first draft"', ParsedText(("plan",), excluded=(("first", "draft"),))),
+        ("plan -first-draft", ParsedText(("plan",), excluded=(("first", "draft"),))),
+        ("plan -draft*", ParsedText(("plan",), excluded_patterns=("draft*",))),
+        ("plan - b --force -v -5", ParsedText(("plan", "b", "forc", "v", "5"))),
+        ("well-known", ParsedText(("well", "known", "well-known"))),
+        ("auth*", ParsedText(patterns=("auth*",))),
+        ("a*b, src/a* FIND-*", ParsedText(patterns=("a*b", "src/a*", "find-*"))),
+        ("**bold** * ***", ParsedText(("bold",))),
+        ("OAuth2", ParsedText(("oauth", "2", "oauth2"))),
+        ("数据库", ParsedText(("数据", "据库"))),
+        ("库", ParsedText(characters=("库*",))),
+        ("왜 auth* 数据", ParsedText(("数据",), patterns=("auth*",), characters=("왜*",))),
+        ('"库"', ParsedText(patterns=("库*",))),
+        ('"数据库 plan"', ParsedText((), (("数据", "据库", "库", "plan"),))),
+        ('"数据库"', ParsedText((), (("数据", "据库"),))),
+        ("数据*", ParsedText((), (("数据",),))),
+        ("-数据", ParsedText(excluded=(("数据",),))),
+        ("-库", ParsedText(excluded_patterns=("库*",))),
     ],
 )
-def test_questions(text: str, expected: TextQuery) -> None:
+def test_questions(text: str, expected: ParsedText) -> None:
     assert parse(text) == expected
 
 
@@ -264,7 +264,9 @@ def test_patterns_mean_nothing_else(pattern: str, other: str) -> None:
 
 
 def test_in_a_plain_text_nothing_is_syntax() -> None:
-    assert plain('- item -draft "a plan" auth* 库') == TextQuery(("item", "draft", "plan", "auth"), characters=("库*",))
+    assert plain('- item -draft "a plan" auth* 库') == ParsedText(
+        ("item", "draft", "plan", "auth"), characters=("库*",)
+    )
 
 
 @given(st.text(alphabet=st.sampled_from('ab -"*\\()[]^$|?+.{}数“”\0\ud800\n')))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from smp.lifecycle.preserving import Weighed
-from smp.model.entry import CHANGE, DELETE, PUT, Entry
-from smp.model.fold import Trail
-from smp.model.record import Record
-from smp.model.time import to_text
+from smp_memory.model.entry import CHANGE, DELETE, PUT, Entry
+from smp_memory.model.history import RecordHistory
+from smp_memory.model.record import Record
+from smp_memory.model.times import to_text
+from smp_memory.policies.preservation import WeighedMemory
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 _PREFIXES = {"conversation": "TURN", "decision": "DEC", "finding": "FIND", "preference": "PREF", "agent_state": "STATE"}
@@ -32,7 +32,7 @@ def record(
 ) -> Record:
     """A memory written so many days ago, and changed or deleted later."""
     name = id or f"{_PREFIXES.get(type, type[:3].upper())}-{number:04d}"
-    trail = Trail(Entry(PUT, type, name, to_text(ago(days)), data, seq=number))
+    trail = RecordHistory(Entry(PUT, type, name, to_text(ago(days)), data, seq=number))
     if changed_days is not None:
         trail.append(Entry(CHANGE, type, name, to_text(ago(changed_days)), {"note": "x"}, seq=number, revision=2))
     if deleted_days is not None:
@@ -44,5 +44,5 @@ def record(
 
 def weighed(
     made: Record, size: int = 1000, priority: float = 0.5, *, used_days: float | None = None, history: int = 0
-) -> Weighed:
-    return Weighed(made, size, priority, None if used_days is None else ago(used_days), history)
+) -> WeighedMemory:
+    return WeighedMemory(made, size, priority, None if used_days is None else ago(used_days), history)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from smp.lifecycle import preserving
-from smp.lifecycle.compaction import CompactionPlan, estimate_gain, plan
-from smp.lifecycle.preserving import Rules, Weighed, preserved
-from smp.lifecycle.turn_groups import MOST_TURNS, groups, runs, summaries
+from smp_memory.policies import preservation
+from smp_memory.policies.compaction_plan import CompactionPlan, estimate_gain, plan
+from smp_memory.policies.preservation import PreservationRules, WeighedMemory, preserved
+from smp_memory.policies.turn_summaries import MOST_TURNS, groups, runs, summaries
 from tests.unit.lifecycle.records import NOW, record, weighed
 
 EVERYTHING = 1 << 60
@@ -24,7 +24,7 @@ def removed(found: CompactionPlan) -> list[str]:
     return [removal.id for removal in found.removed]
 
 
-def turn(number: int, days: float, *, priority: float = 0.5, size: int = 1000, **data: Any) -> Weighed:
+def turn(number: int, days: float, *, priority: float = 0.5, size: int = 1000, **data: Any) -> WeighedMemory:
     return weighed(
         record("conversation", number, days, content=f"Turn {number} about the database.", **data), size, priority
     )
@@ -36,18 +36,18 @@ def turn(number: int, days: float, *, priority: float = 0.5, size: int = 1000, *
 @pytest.mark.parametrize(
     ("type", "data", "why"),
     [
-        ("decision", {"decision": "x"}, preserving.ACTIVE_DECISION),
-        ("decision", {"decision": "x", "status": "pending"}, preserving.ACTIVE_DECISION),
-        ("decision", {"decision": "x", "status": "a word nobody knows"}, preserving.ACTIVE_DECISION),
-        ("finding", {"finding": "x"}, preserving.OPEN_FINDING),
-        ("finding", {"finding": "x", "resolution": {"status": "open"}}, preserving.OPEN_FINDING),
-        ("preference", {"preference": "x"}, preserving.EXPLICIT_PREFERENCE),
-        ("preference", {"preference": "x", "confidence": "explicit"}, preserving.EXPLICIT_PREFERENCE),
-        ("preference", {"preference": "x", "source": "user_statement"}, preserving.EXPLICIT_PREFERENCE),
-        ("conversation", {"content": "x", "pinned": True}, preserving.PINNED),
-        ("conversation", {"content": "x", "importance": 0.95}, preserving.IMPORTANT),
-        ("agent_state", {"agent": "a", "state": {}}, preserving.CURRENT_STATE),
-        ("summary", {"summary": "x"}, preserving.SUMMARY),
+        ("decision", {"decision": "x"}, preservation.ACTIVE_DECISION),
+        ("decision", {"decision": "x", "status": "pending"}, preservation.ACTIVE_DECISION),
+        ("decision", {"decision": "x", "status": "a word nobody knows"}, preservation.ACTIVE_DECISION),
+        ("finding", {"finding": "x"}, preservation.OPEN_FINDING),
+        ("finding", {"finding": "x", "resolution": {"status": "open"}}, preservation.OPEN_FINDING),
+        ("preference", {"preference": "x"}, preservation.EXPLICIT_PREFERENCE),
+        ("preference", {"preference": "x", "confidence": "explicit"}, preservation.EXPLICIT_PREFERENCE),
+        ("preference", {"preference": "x", "source": "user_statement"}, preservation.EXPLICIT_PREFERENCE),
+        ("conversation", {"content": "x", "pinned": True}, preservation.PINNED),
+        ("conversation", {"content": "x", "importance": 0.95}, preservation.IMPORTANT),
+        ("agent_state", {"agent": "a", "state": {}}, preservation.CURRENT_STATE),
+        ("summary", {"summary": "x"}, preservation.SUMMARY),
     ],
 )
 def test_seed_003_9_3_what_is_never_removed(type: str, data: dict[str, Any], why: str) -> None:
@@ -60,23 +60,23 @@ def test_seed_003_9_3_what_is_never_removed(type: str, data: dict[str, Any], why
 
 def test_seed_003_9_3_the_last_24_hours_of_conversation_stay() -> None:
     found = plan([turn(1, 0.9, priority=0.1), turn(2, 3, priority=0.1)], EVERYTHING, NOW)
-    assert found.kept == {"TURN-0001": preserving.RECENT_TURN}
+    assert found.kept == {"TURN-0001": preservation.RECENT_TURN}
     assert removed(found) == ["TURN-0002"]
 
 
 def test_seed_003_9_3_what_was_used_in_the_last_48_hours_stays() -> None:
     old = record("conversation", 1, 50)
-    assert preserved([weighed(old, priority=0.1, used_days=1.9)], NOW) == {"TURN-0001": preserving.RECENTLY_USED}
+    assert preserved([weighed(old, priority=0.1, used_days=1.9)], NOW) == {"TURN-0001": preservation.RECENTLY_USED}
     assert preserved([weighed(old, priority=0.1, used_days=2.1)], NOW) == {}
 
 
 def test_a_change_counts_as_use() -> None:
     changed = record("artifact", 1, 90, changed_days=1, name="x")
-    assert preserved([weighed(changed, priority=0.1)], NOW) == {"ART-0001": preserving.RECENTLY_USED}
+    assert preserved([weighed(changed, priority=0.1)], NOW) == {"ART-0001": preservation.RECENTLY_USED}
 
 
 def test_seed_003_9_3_a_priority_above_0_7_stays() -> None:
-    assert preserved([turn(1, 50, priority=0.71)], NOW) == {"TURN-0001": preserving.HIGH_PRIORITY}
+    assert preserved([turn(1, 50, priority=0.71)], NOW) == {"TURN-0001": preservation.HIGH_PRIORITY}
     assert preserved([turn(1, 50, priority=0.7)], NOW) == {}
 
 
@@ -93,10 +93,10 @@ def test_evidence_of_what_stands_stays() -> None:
         *(turn(number, 40, priority=0.1) for number in range(1, 7)),
     ]
     reasons = preserved(memories, NOW)
-    assert [id for id, why in reasons.items() if why == preserving.EVIDENCE] == [
+    assert [id for id, why in reasons.items() if why == preservation.EVIDENCE] == [
         "TURN-0001", "TURN-0002", "TURN-0004", "TURN-0005",
     ]  # fmt: skip
-    assert "TURN-0001" not in preserved(memories, NOW, Rules(keep_referenced=False))
+    assert "TURN-0001" not in preserved(memories, NOW, PreservationRules(keep_referenced=False))
 
 
 def test_what_only_other_old_turns_refer_to_may_go() -> None:
@@ -123,7 +123,7 @@ def test_a_superseded_decision_is_not_active() -> None:
 
 def test_what_is_in_the_trash_is_left_to_its_purge() -> None:
     found = plan([weighed(record("conversation", 1, 90, deleted_days=9), priority=0.1)], EVERYTHING, NOW)
-    assert found.kept == {"TURN-0001": preserving.IN_TRASH}
+    assert found.kept == {"TURN-0001": preservation.IN_TRASH}
 
 
 def test_memories_from_the_future_stay() -> None:
@@ -155,7 +155,7 @@ def test_fields_of_any_shape_are_survived() -> None:
 # -- the order
 
 
-def every_stage() -> list[Weighed]:
+def every_stage() -> list[WeighedMemory]:
     return [
         weighed(record("finding", 1, 60, finding="x", status="resolved"), 500, 0.4),
         weighed(record("agent_state", 2, 60, id="STATE-a", agent="a", state={}), 900, 0.6, history=800),
@@ -198,10 +198,10 @@ def test_the_history_of_a_pinned_state_stays() -> None:
 
 
 def test_rules_come_from_the_settings() -> None:
-    assert Rules.of({}) == Rules()
-    rules = Rules.of({"faded_below": 0.05, "old_turns_days": 20, "keep_priority": 0.9})
+    assert PreservationRules.of({}) == PreservationRules()
+    rules = PreservationRules.of({"faded_below": 0.05, "old_turns_days": 20, "keep_priority": 0.9})
     assert (rules.faded, rules.old_turns, rules.preserved_priority) == (0.05, timedelta(days=20), 0.9)
-    assert removed(plan([turn(1, 10)], 1, NOW, Rules(old_turns=timedelta(days=20)))) == []
+    assert removed(plan([turn(1, 10)], 1, NOW, PreservationRules(old_turns=timedelta(days=20)))) == []
 
 
 def test_a_session_that_is_all_pinned_frees_nothing_and_says_so() -> None:
@@ -265,7 +265,7 @@ def test_whatever_the_memories_a_plan_keeps_its_promises(rows: list[Any], target
 # -- summaries in place of turns
 
 
-def talk(count: int, *, days: float = 60, pause_after: int | None = None, size: int = 400) -> list[Weighed]:
+def talk(count: int, *, days: float = 60, pause_after: int | None = None, size: int = 400) -> list[WeighedMemory]:
     made = []
     for number in range(1, count + 1):
         gone = 2.0 if pause_after is not None and number > pause_after else 0.0

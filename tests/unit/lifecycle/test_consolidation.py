@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from smp.lifecycle.consolidation import TYPES, Duplicates, find_duplicates, merged
-from smp.lifecycle.likeness import THRESHOLD, alike, likeness, shingles_of
-from smp.model.record import Record
+from smp_memory.model.record import Record
+from smp_memory.policies.consolidation import TYPES, Duplicates, find_duplicates, merged
+from smp_memory.policies.similarity import THRESHOLD, alike, likeness, shingles_of
 from tests.unit.lifecycle.records import record
 
 SAME = [

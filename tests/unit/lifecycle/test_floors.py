@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.decay.facts import Facts
-from smp.decay.policies import POLICIES, Unfading, policy_of
-from smp.errors import SizeLimitExceeded
-from smp.files.layouts import NAMES
-from smp.lifecycle.compaction import FADED, SETTLED, plan
-from smp.testing import MachineClock
+import smp_memory
+from smp_memory.decay.inputs import DecayInputs
+from smp_memory.decay.policies import POLICIES, NoDecayPolicy, policy_of
+from smp_memory.errors import SizeLimitExceeded
+from smp_memory.files.layouts import NAMES
+from smp_memory.policies.compaction_plan import FADED, SETTLED, plan
+from smp_memory.testing import MachineClock
 from tests.unit.lifecycle.records import NOW, record, weighed
 
 TEXT = "The reasons at the time. " * 40
@@ -71,7 +71,7 @@ def test_a_session_full_of_memories_with_a_floor_is_compacted_instead_of_refusin
 ) -> None:
     clock = MachineClock(datetime(2026, 1, 1, tzinfo=UTC))
     config = {"durability": "os", **QUOTA}
-    with smp.open(tmp_path, layout=layout, clock=clock, config=config) as memory:
+    with smp_memory.open(tmp_path, layout=layout, clock=clock, config=config) as memory:
         session = memory.create_session("s1")
         stays = keep(session)
         fill(session, kind)
@@ -87,7 +87,7 @@ def test_a_session_full_of_memories_with_a_floor_is_compacted_instead_of_refusin
 
 def test_recent_settled_decisions_still_stay(tmp_path: Path) -> None:
     clock = MachineClock(datetime(2026, 1, 1, tzinfo=UTC))
-    with smp.open(tmp_path, clock=clock, config={"durability": "os", **QUOTA}) as memory:
+    with smp_memory.open(tmp_path, clock=clock, config={"durability": "os", **QUOTA}) as memory:
         session = memory.create_session("s1")
         fill(session, "settled decisions")
         clock.advance(days=1)
@@ -115,15 +115,15 @@ def test_a_superseded_decision_goes_and_the_one_that_supersedes_it_stays() -> No
     assert [removal.id for removal in made.removed] == ["DEC-0001"]
 
 
-@pytest.mark.parametrize("policy", [*(policy_of({"policy": name}) for name in POLICIES), Unfading()])
+@pytest.mark.parametrize("policy", [*(policy_of({"policy": name}) for name in POLICIES), NoDecayPolicy()])
 def test_without_a_floor_a_priority_is_never_larger_and_differs_only_below_the_floor(policy: Any) -> None:
     day = 86_400_000_000
     for kind in ("conversation", "decision", "finding", "preference", "agent_state", "artifact", "learning"):
         for pinned in (False, True):
-            facts = Facts(kind, 0, pinned=pinned, confidence="inferred", access_count=2, last_access=3 * day)
+            facts = DecayInputs(kind, 0, pinned=pinned, confidence="inferred", access_count=2, last_access=3 * day)
             for days in (0, 5, 30, 400, 4000):
                 with_floor = policy.priority(facts, days * day)
                 assert 0 <= policy.without_floor(facts, days * day) <= with_floor <= 1
                 assert not pinned or policy.without_floor(facts, days * day) == 1
-    fresh = Facts("decision", 0)
+    fresh = DecayInputs("decision", 0)
     assert policy.without_floor(fresh, 0) == policy.priority(fresh, 0)

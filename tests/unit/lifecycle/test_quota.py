@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from smp.lifecycle.quota import (
+from smp_memory.policies.quota import (
     Thresholds,
     compaction_target,
     days_to_quota,

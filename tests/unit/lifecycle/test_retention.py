@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from smp.lifecycle.clock import Evidence
-from smp.lifecycle.retention import days_of, due, upcoming
+from smp_memory.policies.clock_trust import Evidence
+from smp_memory.policies.retention import days_of, due, upcoming
 from tests.unit.lifecycle.records import NOW, ago, record
 
 

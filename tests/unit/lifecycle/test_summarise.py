@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from smp.lifecycle.archive_summary import archive_summary
-from smp.lifecycle.sentences import LONGEST, sentences, shortened
-from smp.lifecycle.summarise import quotes, summarise
-from smp.model.session_info import SessionInfo
+from smp_memory.model.session_info import SessionInfo
+from smp_memory.policies.summaries import LONGEST, archive_summary, quotes, sentences, shortened, summarise
 from tests.unit.lifecycle.records import record
 
 TALK = [

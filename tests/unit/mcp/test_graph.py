@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.agents.fence import fence
-from smp.files.layouts import NAMES
-from smp.mcp.graph import SESSION, KnowledgeGraph, UnknownEntity
-from smp.mcp.graph_file import export_file, import_file, import_once, parse, text_of
+import smp_memory
+from smp_memory.files.layouts import NAMES
+from smp_memory.integrations.mcp.graph import SESSION, KnowledgeGraph, UnknownEntity
+from smp_memory.integrations.mcp.graph_file import export_file, import_file, import_once, parse, text_of
+from smp_memory.privacy.fence import fence
 
 
 @pytest.fixture
 def memory() -> Any:
-    with smp.open(":memory:") as memory:
+    with smp_memory.open(":memory:") as memory:
         yield memory
 
 
@@ -125,7 +125,7 @@ def test_what_was_recalled_from_memory_is_no_new_observation(memory: Any) -> Non
 
 @pytest.mark.parametrize("layout", NAMES)
 def test_threads_that_create_the_same_make_it_once_and_lose_nothing(tmp_path: Path, layout: str) -> None:
-    with smp.open(tmp_path, layout=layout) as memory:
+    with smp_memory.open(tmp_path, layout=layout) as memory:
         created: list[Any] = []
 
         def work(number: int) -> None:
@@ -179,7 +179,7 @@ def test_a_file_comes_in_once_and_goes_out_equal(tmp_path: Path) -> None:
     ]
     source, target = tmp_path / "memory.jsonl", tmp_path / "out.jsonl"
     source.write_text("\n".join(lines))
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         first = import_file(memory, str(source))
         assert first.counts == {"entities": 2, "observations": 4, "relations": 1}
         assert import_file(memory, str(source)).counts == {"entities": 0, "observations": 0, "relations": 0}
@@ -200,7 +200,7 @@ def test_lines_that_are_not_understood_are_named_and_the_rest_comes_in() -> None
 def test_a_server_takes_a_file_in_once_so_that_what_was_deleted_stays_so(tmp_path: Path) -> None:
     source = tmp_path / "memory.jsonl"
     source.write_text('{"type":"entity","name":"Ada","entityType":"person","observations":[]}')
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         graph = KnowledgeGraph(memory)
         assert import_once(graph, str(source)) == ({"entities": 1, "observations": 0, "relations": 0}, [])
         graph.delete_entities(["Ada"])

@@ -12,24 +12,24 @@ pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
 
 import jsonschema
 
-import smp
-from smp.errors import InvalidRecord, UserError
-from smp.mcp.desk import Caller, Desk
-from smp.mcp.schema import schema_of
-from smp.mcp.toolset import TOOLS, tools_for
-from smp.model.types import KINDS
-from smp.testing_clocks import FrozenClock
+import smp_memory
+from smp_memory.errors import InvalidRecord, UserError
+from smp_memory.integrations.mcp.arguments import schema_of
+from smp_memory.integrations.mcp.request_context import Caller, RequestContext
+from smp_memory.integrations.mcp.tools import TOOLS, tools_for
+from smp_memory.model.types import KINDS
+from smp_memory.testing.clocks import FrozenClock
 
 
 @pytest.fixture
 def memory() -> Any:
-    with smp.open(":memory:") as memory:
+    with smp_memory.open(":memory:") as memory:
         yield memory
 
 
 @pytest.fixture
 def caller(memory: Any) -> Caller:
-    return Desk(memory).caller("tester")
+    return RequestContext(memory).caller("tester")
 
 
 def call(caller: Caller, name: str, /, **given: Any) -> dict[str, Any]:
@@ -73,14 +73,16 @@ def test_every_type_is_defined_in_the_schema() -> None:
 
 
 def test_erase_is_offered_only_by_a_server_that_may_erase(memory: Any) -> None:
-    without = tools_for(Desk(memory))["forget"]
-    allowed = tools_for(Desk(memory, may_erase=True))["forget"]
+    without = tools_for(RequestContext(memory))["forget"]
+    allowed = tools_for(RequestContext(memory, may_erase=True))["forget"]
     assert "erase" not in json.dumps(without.definition("forget").model_dump(exclude_none=True, by_alias=True))
     assert "erase" in allowed.definition("forget").input_schema["properties"]["action"]["enum"]
-    stored = call(Desk(memory).caller("tester"), "remember", type="finding", text="Out")
+    stored = call(RequestContext(memory).caller("tester"), "remember", type="finding", text="Out")
     with pytest.raises(UserError, match="--allow-erase"):
-        without.call(Desk(memory).caller("tester"), {"action": "erase", "ids": [stored["id"]]})
-    done = allowed.call(Desk(memory, may_erase=True).caller("tester"), {"action": "erase", "ids": [stored["id"]]})
+        without.call(RequestContext(memory).caller("tester"), {"action": "erase", "ids": [stored["id"]]})
+    done = allowed.call(
+        RequestContext(memory, may_erase=True).caller("tester"), {"action": "erase", "ids": [stored["id"]]}
+    )
     assert done.data["done"].startswith("erased")
 
 
@@ -166,8 +168,8 @@ def test_finding_that_was_resolved_or_deleted_is_stored_again(caller: Caller) ->
 
 def test_duplicate_of_an_older_memory_is_stored() -> None:
     clock = FrozenClock()
-    with smp.open(":memory:", clock=clock) as memory:
-        caller = Desk(memory).caller("tester")
+    with smp_memory.open(":memory:", clock=clock) as memory:
+        caller = RequestContext(memory).caller("tester")
         call(caller, "remember", type="finding", text="The build is red")
         clock.advance(59 * 60)
         assert call(caller, "remember", type="finding", text="The build is red")["done"] == "known already"
@@ -183,9 +185,9 @@ def test_duplicate_with_a_secret_is_recognised_after_redaction(caller: Caller) -
 
 
 def test_identical_calls_at_once_store_one_memory(tmp_path: Any) -> None:
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         memory.create_session("shop")
-        caller = Desk(memory, session="shop").caller("tester")
+        caller = RequestContext(memory, session="shop").caller("tester")
         ready = threading.Barrier(8)
 
         def remember() -> None:

@@ -9,21 +9,21 @@ import pytest
 
 pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
 
-import smp
-from smp.agents.fence import fence, inside
-from smp.errors import InvalidRecord, MemoryNotFound, NotAllowed, SessionArchived, SMPError
-from smp.mcp import resources
-from smp.mcp.desk import Caller, Desk
-from smp.mcp.graph import KnowledgeGraph
-from smp.mcp.toolset import TOOLS
-from smp.model.time import to_text
+import smp_memory
+from smp_memory.errors import InvalidRecord, MemoryNotFound, NotAllowed, SessionArchived, SMPError
+from smp_memory.integrations.mcp import resources
+from smp_memory.integrations.mcp.graph import KnowledgeGraph
+from smp_memory.integrations.mcp.request_context import Caller, RequestContext
+from smp_memory.integrations.mcp.tools import TOOLS
+from smp_memory.model.times import to_text
+from smp_memory.privacy.fence import fence, inside
 
 SECRET = "zebrafish"
 
 
 @pytest.fixture
 def memory() -> Any:
-    with smp.open(":memory:", config={"track_access": False}) as memory:
+    with smp_memory.open(":memory:", config={"track_access": False}) as memory:
         session = memory.create_session("shop")
         session.update_agent_state("architect", {"task": "review"})
         session.update_agent_state("tester", {"task": "test"}, visibility="shared")
@@ -36,7 +36,7 @@ def memory() -> Any:
 
 @pytest.fixture
 def dev(memory: Any) -> Caller:
-    return Desk(memory, author="dev", may_erase=True).caller("some client")
+    return RequestContext(memory, author="dev", may_erase=True).caller("some client")
 
 
 def call(caller: Caller, name: str, **given: Any) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def test_criteria_leave_out_what_the_caller_may_not_delete(dev: Caller, memory: 
 
 
 def test_a_client_without_a_fixed_author_acts_as_whom_it_names(memory: Any) -> None:
-    client = Desk(memory).caller("some-client")
+    client = RequestContext(memory).caller("some-client")
     assert memory.get(call(client, "remember", type="finding", text="x", author="veritas")["id"]).author == "veritas"
     state = call(client, "remember", type="agent_state", text="busy", fields={"agent": "veritas"}, author="veritas")
     assert memory.get(state["id"]).agent == "veritas"
@@ -127,7 +127,7 @@ def test_a_client_without_a_fixed_author_acts_as_whom_it_names(memory: Any) -> N
 
 
 def test_a_client_without_a_name_writes_without_an_author(memory: Any) -> None:
-    nobody = Desk(memory).caller(None)
+    nobody = RequestContext(memory).caller(None)
     assert memory.get(call(nobody, "remember", type="finding", text="x")["id"]).author is None
     with pytest.raises(SMPError, match="agent"):
         call(nobody, "remember", type="agent_state", text="x", fields={"agent": "architect"})
@@ -140,7 +140,7 @@ def test_a_client_without_a_name_writes_without_an_author(memory: Any) -> None:
 
 def test_counts_hold_only_what_the_caller_may_see(memory: Any) -> None:
     """Writing, changing or deleting a hidden memory changes no figure that another agent is told."""
-    session, dev = memory.session("shop"), Desk(memory, author="dev").caller(None)
+    session, dev = memory.session("shop"), RequestContext(memory, author="dev").caller(None)
 
     def told() -> list[Any]:
         shown = call(dev, "sessions", action="show", id="shop")["sessions"][0]

@@ -13,9 +13,8 @@ pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
 
 import jsonschema
 
-import smp
-from smp.agents.fence import MARK, closing, find, opening, strip
-from smp.errors import (
+import smp_memory
+from smp_memory.errors import (
     InvalidRecord,
     MemoryNotFound,
     NotAllowed,
@@ -24,22 +23,23 @@ from smp.errors import (
     StoreNotFound,
     UserError,
 )
-from smp.mcp.answers import Reply
-from smp.mcp.desk import Caller, Desk
-from smp.mcp.recalling import tokens_of
-from smp.mcp.schema import schema_of
-from smp.mcp.toolset import INSTRUCTIONS, TOOLS
+from smp_memory.integrations.mcp.answers import Reply
+from smp_memory.integrations.mcp.arguments import schema_of
+from smp_memory.integrations.mcp.read_tools import tokens_of
+from smp_memory.integrations.mcp.request_context import Caller, RequestContext
+from smp_memory.integrations.mcp.tools import INSTRUCTIONS, TOOLS
+from smp_memory.privacy.fence import MARK, closing, find, opening, strip
 
 
 @pytest.fixture
 def memory() -> Any:
-    with smp.open(":memory:") as memory:
+    with smp_memory.open(":memory:") as memory:
         yield memory
 
 
 @pytest.fixture
 def caller(memory: Any) -> Caller:
-    return Desk(memory).caller("tester")
+    return RequestContext(memory).caller("tester")
 
 
 def call(caller: Caller, name: str, **given: Any) -> dict[str, Any]:
@@ -299,7 +299,7 @@ def test_filters_narrow_and_nothing_found_is_no_error(caller: Caller) -> None:
 def test_a_server_of_one_session_asks_that_one_unless_told_otherwise(memory: Any) -> None:
     memory.create_session("a").add_finding("Login in a")
     memory.create_session("b").add_finding("Login in b")
-    caller = Desk(memory, session="a").caller(None)
+    caller = RequestContext(memory, session="a").caller(None)
     assert [item["id"] for item in call(caller, "recall", query="login")["items"]] == ["a/FIND-0001"]
     assert len(call(caller, "recall", query="login", session="*")["items"]) == 2
     assert call(caller, "remember", type="finding", text="x")["session"] == "a"
@@ -308,7 +308,7 @@ def test_a_server_of_one_session_asks_that_one_unless_told_otherwise(memory: Any
 
 
 def test_a_server_whose_session_is_missing_makes_it_with_the_first_memory(memory: Any) -> None:
-    caller = Desk(memory, session="new").caller(None)
+    caller = RequestContext(memory, session="new").caller(None)
     with pytest.raises(SessionNotFound):
         call(caller, "overview")
     assert call(caller, "remember", type="finding", text="x")["id"] == "new/FIND-0001"
@@ -369,7 +369,7 @@ def test_answers_without_a_fence_hold_nothing_that_others_wrote(caller: Caller) 
 
 
 def test_errors_stand_on_one_line_and_hold_no_mark() -> None:
-    from smp.mcp.server import explained
+    from smp_memory.integrations.mcp.server import explained
 
     said = explained(InvalidRecord(f"id: {ATTACK} is none."), "a tool")
     assert "\n" not in said
@@ -414,7 +414,7 @@ def test_update_changes_resolves_pins_and_relates(caller: Caller) -> None:
     other.add_finding("Elsewhere")
     call(caller, "update", action="relate", id="shop/DEC-0001", target="other/FIND-0001", kind="causes")
     assert session.get("DEC-0001").relations == [{"kind": "causes", "target": "other/FIND-0001"}]
-    with pytest.raises(smp.errors.Conflict):
+    with pytest.raises(smp_memory.errors.Conflict):
         call(caller, "update", action="change", id="shop/FIND-0001", changes={"severity": "low"}, expected_revision=1)
 
 
@@ -437,8 +437,8 @@ def test_forgetting_goes_to_the_trash_and_back_by_id_or_by_criteria(caller: Call
 def test_erasing_wants_a_server_that_allows_it(memory: Any) -> None:
     memory.create_session("shop").add_finding("Something private")
     with pytest.raises(UserError, match="--allow-erase"):
-        call(Desk(memory).caller("t"), "forget", action="erase", ids=["FIND-0001"])
-    allowed = Desk(memory, may_erase=True).caller("t")
+        call(RequestContext(memory).caller("t"), "forget", action="erase", ids=["FIND-0001"])
+    allowed = RequestContext(memory, may_erase=True).caller("t")
     with pytest.raises(InvalidRecord, match="ids"):
         call(allowed, "forget", action="erase", query="private")
     assert call(allowed, "forget", action="erase", ids=["FIND-0001"])["done"] == "erased"
@@ -459,7 +459,7 @@ def test_sessions_are_made_listed_in_pages_and_shown(caller: Caller) -> None:
     assert "next_offset" not in rest
     caller.memory.session("a").add_finding("x")
     assert call(caller, "sessions", action="show", id="a")["sessions"][0]["by_type"] == {"finding": 1}
-    with pytest.raises(smp.errors.SessionExists):
+    with pytest.raises(smp_memory.errors.SessionExists):
         call(caller, "sessions", action="create", id="a")
 
 
@@ -488,7 +488,10 @@ def test_what_is_private_to_another_is_not_shown_found_counted_or_told_apart(mem
     session = memory.create_session("shop")
     session.add_finding("Secret plan of veritas", author="veritas", visibility="private", topic="plans")
     session.add_finding("Open plan", author="veritas", topic="open")
-    other, own = Desk(memory).caller("architect"), Desk(memory, author="veritas").caller("architect")
+    other, own = (
+        RequestContext(memory).caller("architect"),
+        RequestContext(memory, author="veritas").caller("architect"),
+    )
     assert len(call(own, "recall", query="plan")["items"]) == 2
     assert [item["text"] for item in call(other, "recall", query="plan")["items"]] == ["Open plan"]
     assert call(own, "get", ids=["FIND-0001"])["memories"]
@@ -512,19 +515,19 @@ def test_what_is_private_to_another_is_not_shown_found_counted_or_told_apart(mem
 def test_a_server_for_one_agent_brings_no_context_of_another(memory: Any) -> None:
     session = memory.create_session("shop")
     session.update_agent_state("veritas", {"task": "secret audit"})
-    assert "secret audit" not in call(Desk(memory, author="architect").caller(None), "context")["text"]
+    assert "secret audit" not in call(RequestContext(memory, author="architect").caller(None), "context")["text"]
     with pytest.raises(NotAllowed, match="started for architect"):
-        call(Desk(memory, author="architect").caller(None), "context", agent="veritas")
-    assert "secret audit" in call(Desk(memory, author="veritas").caller(None), "context")["text"]
+        call(RequestContext(memory, author="architect").caller(None), "context", agent="veritas")
+    assert "secret audit" in call(RequestContext(memory, author="veritas").caller(None), "context")["text"]
 
 
 def test_a_store_that_was_moved_away_meanwhile_takes_nothing(tmp_path: Path) -> None:
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         os.rename(tmp_path / "store", tmp_path / "moved")
         with pytest.raises(StoreNotFound, match="moved or removed"):
-            call(Desk(memory).caller("a"), "remember", type="learning", text="said to nobody")
+            call(RequestContext(memory).caller("a"), "remember", type="learning", text="said to nobody")
     assert not (tmp_path / "store" / "sessions").exists()
-    with smp.open(tmp_path / "moved") as memory:
+    with smp_memory.open(tmp_path / "moved") as memory:
         assert memory.sessions() == []
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from smp.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, transaction_mark, transaction_range
-from smp.model.fold import Fold, Trail, after
+from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, transaction_mark, transaction_range
+from smp_memory.model.history import Fold, RecordHistory, after
 
 
 def put(seq: int, id: str = "DEC-0001", type: str = "decision", **data: Any) -> Entry:
@@ -158,6 +158,6 @@ def test_later_is_later(time: str, other: str) -> None:
 
 
 def test_a_copy_of_a_trail_is_its_own() -> None:
-    trail = Trail(put(1))
+    trail = RecordHistory(put(1))
     trail.copy().entries.append(amend(DELETE, 2))
     assert trail.deletion is None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import permutations
 from typing import Any
 
-from smp.model.entry import CHANGE, PUT, Entry
-from smp.model.fold import Fold
-from smp.store.check import _reference_problems
+from smp_memory.model.entry import CHANGE, PUT, Entry
+from smp_memory.model.history import Fold
+from smp_memory.store.verification import _reference_problems
 
 
 def put(seq: int, uid: str, second: int, id: str = "FIND-0002", **data: Any) -> Entry:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from smp.model.entry import CHANGE, PUT, Entry
-from smp.model.fold import Fold
+from smp_memory.model.entry import CHANGE, PUT, Entry
+from smp_memory.model.history import Fold
 
 
 def test_rename_is_neither_a_revision_nor_a_step_of_the_history() -> None:

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from smp.errors import InvalidRecord
-from smp.model import ids
-from smp.model.entry import PUT, Entry
-from smp.model.ledger import Ledger
-from smp.model.record import CLASSES, copied, same
-from smp.model.report import Problem, Report, Stats
-from smp.model.session_info import SessionInfo
-from smp.model.time import EPOCH, parse, system_clock, system_text, to_moment, to_text
-from smp.model.types import KINDS, PREFIXES, kind_of
+from smp_memory.errors import InvalidRecord
+from smp_memory.model import ids
+from smp_memory.model.entry import PUT, Entry
+from smp_memory.model.id_allocator import IdAllocator
+from smp_memory.model.record import CLASSES, copied, same
+from smp_memory.model.reports import Problem, Report, Stats
+from smp_memory.model.session_info import SessionInfo
+from smp_memory.model.times import EPOCH, parse, system_clock, system_text, to_moment, to_text
+from smp_memory.model.types import KINDS, PREFIXES, kind_of
 
 
 @pytest.mark.parametrize("good", ["a", "A-1", "_x", "0", "DEC-0001", "x" * 64, "console", "com10", "a--b", "nul_"])
@@ -149,7 +149,7 @@ def test_a_record_of_each_type_has_its_fields_as_attributes() -> None:
 
 
 def test_ledgers_only_grow() -> None:
-    ledger = Ledger(5, {"DEC": 3})
+    ledger = IdAllocator(5, {"DEC": 3})
     ledger.raise_to(4, {"DEC": 2, "FIND": 9})
     assert (ledger.next_seq(), ledger.next_number("DEC"), ledger.next_number("FIND"), ledger.next_number("ART")) == (
         6,
@@ -198,6 +198,6 @@ def test_the_systems_time_as_text_is_that_of_its_clock(monkeypatch: pytest.Monke
         1_794_830_400_000_500_000,
         253_402_300_799_999_999_999,
     ):
-        monkeypatch.setattr("smp.model.time.time_ns", lambda nanoseconds=nanoseconds: nanoseconds)
+        monkeypatch.setattr("smp_memory.model.times.time_ns", lambda nanoseconds=nanoseconds: nanoseconds)
         moment = EPOCH + timedelta(microseconds=nanoseconds // 1000)
         assert system_text() == system_text() == to_text(moment)

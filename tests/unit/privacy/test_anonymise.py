@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from smp.errors import InvalidFormat
-from smp.model import ids
-from smp.privacy.anonymise import Anonymiser
-from smp.privacy.placeholders import Placeholders
+from smp_memory.errors import InvalidFormat
+from smp_memory.model import ids
+from smp_memory.privacy.anonymisation import Anonymiser, Placeholders
 
 HEAD = {
     "id": "checkout-review",

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from smp.files.disk import Disk
-from smp.files.memory_system import MemorySystem
-from smp.files.system import RealSystem
-from smp.privacy.audit import FILE, LAST, Audit
+from smp_memory.files.disk import Disk
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.files.system import RealSystem
+from smp_memory.privacy.audit import FILE, LAST, Audit
 
 AT = "2026-01-31T14:30:05Z"
 

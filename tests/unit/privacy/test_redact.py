@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from smp.errors import InvalidConfig
-from smp.model import ids
-from smp.privacy import plausible
-from smp.privacy.assignments import strength_of
-from smp.privacy.redact import GROUPS, Redactor, Removal, _small
+from smp_memory.errors import InvalidConfig
+from smp_memory.model import ids
+from smp_memory.privacy import validators
+from smp_memory.privacy.key_value_rules import strength_of
+from smp_memory.privacy.redaction import GROUPS, RedactedSpan, Redactor, _small
 from tests.privacy_hostile import GENERATORS, every_rule
 from tests.privacy_samples import Positive, fake, negatives, positives, uuid
 
@@ -72,7 +72,7 @@ def test_text_that_grows_in_small_letters_keeps_its_places() -> None:
 
 def test_a_removal_never_shows_what_was_there() -> None:
     _, (removal,) = redactor.redact("password = hunter2")
-    assert removal == Removal("password", 7)
+    assert removal == RedactedSpan("password", 7)
     assert "hunter2" not in repr(removal) + str(removal.to_dict()) + repr(pickle.dumps(removal.to_dict()))
 
 
@@ -113,7 +113,7 @@ def test_secrets_at_any_depth_go_and_the_given_data_stay() -> None:
     given_data = {"state": {"list": ["ok", {"deep": "mail ada@example.org"}]}, "n": 3}
     data, (removal,) = redactor.redact_fields(given_data)
     assert data == {"state": {"list": ["ok", {"deep": "mail [REDACTED:email]"}]}, "n": 3}
-    assert removal == Removal("email", 15, "state.list[1].deep")
+    assert removal == RedactedSpan("email", 15, "state.list[1].deep")
     assert "ada@example.org" in str(given_data)
     assert redactor.redact_fields(data) == (data, [])
 
@@ -232,10 +232,10 @@ def test_a_possessive_repeat_makes_a_pattern_good() -> None:
 
 
 def test_check_digits() -> None:
-    assert plausible.passes_luhn("4111111111111111")
-    assert not plausible.passes_luhn("4111111111111112")
-    assert plausible.passes_mod_97("GB82WEST12345698765432")
-    assert not plausible.passes_mod_97("GB83WEST12345698765432")
+    assert validators.passes_luhn("4111111111111111")
+    assert not validators.passes_luhn("4111111111111112")
+    assert validators.passes_mod_97("GB82WEST12345698765432")
+    assert not validators.passes_mod_97("GB83WEST12345698765432")
 
 
 @pytest.mark.parametrize(

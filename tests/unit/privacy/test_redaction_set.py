@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from smp.privacy import assignments
-from smp.privacy.redact import Redactor, _small
-from smp.privacy.sieve import NAMES, glance
+from smp_memory.privacy import key_value_rules
+from smp_memory.privacy.prefilter import NAMES, glance
+from smp_memory.privacy.redaction import Redactor, _small
 from tests.redaction_set import Sample, harmless, secrets
 
 PARTS = ["first", "held_back", "last", "second"]
@@ -52,7 +52,7 @@ def test_prefilter_passes_every_sample_that_a_rule_finds(part: str) -> None:
         found, seen = bool(REDACTOR.redact(sample.text)[1]), glance(sample.text)
         assert seen or not found, sample.place
         if seen == NAMES:
-            assert found == bool(list(assignments.spans(sample.text, _small(sample.text)))), sample.place
+            assert found == bool(list(key_value_rules.spans(sample.text, _small(sample.text)))), sample.place
 
 
 def test_redaction_leaves_the_words_around_a_secret() -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smp.privacy import assignments
-from smp.privacy.redact import Redactor, _small
-from smp.privacy.sieve import NAMES, NOTHING, glance
+from smp_memory.privacy import key_value_rules
+from smp_memory.privacy.prefilter import NAMES, NOTHING, glance
+from smp_memory.privacy.redaction import Redactor, _small
 from tests.privacy_hostile import GENERATORS
 from tests.privacy_samples import hard_negatives, hard_positives, negatives, positives
 
@@ -78,7 +78,7 @@ def test_no_rule_finds_anything_where_the_sieve_says_no(parts: list[str], joint:
     text = joint.join(parts)
     assert glance(text) or not finds(text)
     if glance(text) == NAMES:
-        assert finds(text) == bool(list(assignments.spans(text, _small(text))))
+        assert finds(text) == bool(list(key_value_rules.spans(text, _small(text))))
 
 
 @settings(max_examples=60, deadline=None)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.privacy.redact import Redactor
-from smp.privacy.structures import cut, is_arguments, item_name, value_name
+import smp_memory
+from smp_memory.privacy.redaction import Redactor
+from smp_memory.privacy.structured_values import cut, is_arguments, item_name, value_name
 
 REDACTOR = Redactor()
 GONE = "[REDACTED:password]"
@@ -60,7 +60,7 @@ def test_harmless_structured_field_is_kept(data: Any) -> None:
 
 
 def test_value_of_a_preference_is_redacted_by_its_key() -> None:
-    session = smp.open(":memory:").create_session("s")
+    session = smp_memory.open(":memory:").create_session("s")
     assert session.add_preference("wifi_password", "lampoil77!").value == GONE
     assert session.add_preference("api_key", {"v": "abc123def456ghi789jkl"}).value == {"v": "[REDACTED:secret]"}
     assert session.add_preference("response_style", "concise").value == "concise"

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.testing import FrozenClock
 from tests.conformance.places import by_hand, decisions_file, opened
 
 
-def new_session(**options: Any) -> smp.SessionMemory:
-    return smp.open(":memory:", clock=FrozenClock(), **options).create_session("s1")
+def new_session(**options: Any) -> smp_memory.SessionMemory:
+    return smp_memory.open(":memory:", clock=FrozenClock(), **options).create_session("s1")
 
 
-def with_line(root: Path, layout: str, **fields: str) -> smp.SessionMemory:
+def with_line(root: Path, layout: str, **fields: str) -> smp_memory.SessionMemory:
     """A session with one decision of SMP's and one that a person typed."""
-    with smp.open(root, layout=layout, clock=FrozenClock()) as memory:
+    with smp_memory.open(root, layout=layout, clock=FrozenClock()) as memory:
         memory.create_session("s1").add_decision("alpha by SMP")
         memory.query("alpha")
     with decisions_file(root, layout).open("a") as file:
@@ -83,7 +83,7 @@ def test_topics_mean_the_same_with_and_without_words() -> None:
 
 @pytest.mark.parametrize("how", [{"related_to": "DEC-0001", "depth": 2}, {"include_related": True}])
 def test_relations_through_other_sessions_are_caught_up(tmp_path: Path, how: dict[str, Any]) -> None:
-    with smp.open(tmp_path / "store") as memory, smp.open(tmp_path / "store") as other:
+    with smp_memory.open(tmp_path / "store") as memory, smp_memory.open(tmp_path / "store") as other:
         session = memory.create_session("s1")
         session.add_decision("alpha")
         session.add_decision("beta")
@@ -101,7 +101,7 @@ def test_relations_through_other_sessions_are_caught_up(tmp_path: Path, how: dic
 @pytest.mark.parametrize("tail", [10, 10**6])
 def test_pages_of_very_many_hits_overlap_nowhere(monkeypatch: pytest.MonkeyPatch, tail: int) -> None:
     """More than are judged at first, with very different priorities: a later page must not shift the earlier ones."""
-    monkeypatch.setattr("smp.index.text.TAIL_LIMIT", tail)
+    monkeypatch.setattr("smp_memory.index.text.TAIL_LIMIT", tail)
     session = new_session()
     session.add_many(
         [
@@ -124,7 +124,7 @@ def test_pages_of_very_many_hits_overlap_nowhere(monkeypatch: pytest.MonkeyPatch
 
 def test_since_with_words_in_tantivy(monkeypatch: pytest.MonkeyPatch) -> None:
     """tantivy-py refuses an open end that is not included, and the index was thrown away for it."""
-    monkeypatch.setattr("smp.index.text.TAIL_LIMIT", 0)
+    monkeypatch.setattr("smp_memory.index.text.TAIL_LIMIT", 0)
     session = new_session()
     session.add_decision("alpha")
     session.query("alpha")
@@ -135,8 +135,8 @@ def test_since_with_words_in_tantivy(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_session_whose_folder_was_there_before_its_first_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smp.store.indexer._ALWAYS_LOOK_SECONDS", 1e9)
-    with smp.open(tmp_path / "store") as memory:
+    monkeypatch.setattr("smp_memory.store.indexer._ALWAYS_LOOK_SECONDS", 1e9)
+    with smp_memory.open(tmp_path / "store") as memory:
         memory.create_session("s1").add_decision("alpha")
         folder = tmp_path / "store/sessions/by-hand"
         folder.mkdir()
@@ -160,7 +160,7 @@ def test_a_word_of_one_syllable_does_not_hide_all_that_lack_it() -> None:
 def test_a_question_about_another_time_is_a_use_of_today() -> None:
     """With `at=` in the future the use was noted there: the memory did not fade till then, and no later use counted."""
     clock = FrozenClock()
-    memory = smp.open(":memory:", clock=clock)
+    memory = smp_memory.open(":memory:", clock=clock)
     session = memory.create_session("s1")
     session.add_turn("user", "alpha")
     session.query("alpha", at="2036-01-01")
@@ -169,7 +169,7 @@ def test_a_question_about_another_time_is_a_use_of_today() -> None:
 
 
 def test_getting_a_memory_is_a_use_of_it() -> None:
-    memory = smp.open(":memory:", clock=FrozenClock())
+    memory = smp_memory.open(":memory:", clock=FrozenClock())
     session = memory.create_session("s1")
     session.add_decision("alpha", author="architect")
     session.find("DEC-0001")
@@ -181,14 +181,14 @@ def test_getting_a_memory_is_a_use_of_it() -> None:
 
 
 def test_getting_a_memory_is_no_use_where_uses_are_not_counted() -> None:
-    memory = smp.open(":memory:", clock=FrozenClock(), config={"track_access": False})
+    memory = smp_memory.open(":memory:", clock=FrozenClock(), config={"track_access": False})
     session = memory.create_session("s1")
     session.add_decision("alpha")
     session.get("DEC-0001")
     assert noted(memory) == []
 
 
-def noted(memory: smp.Memory) -> list[tuple[str, int]]:
+def noted(memory: smp_memory.Memory) -> list[tuple[str, int]]:
     """Which memories the access log knows, and when they were used."""
     memory.store.access.flush()
     return memory.store.access.read(0)[0]
@@ -237,7 +237,7 @@ def test_signs_in_a_text_are_no_syntax_where_it_is_no_question(text: str) -> Non
 def test_what_is_related_meets_the_rest_of_the_question() -> None:
     """`find_related(id, min_priority=…)`, as one of the designs has it, took every part and looked at none."""
     clock = FrozenClock()
-    session = smp.open(":memory:", clock=clock).create_session("s1")
+    session = smp_memory.open(":memory:", clock=clock).create_session("s1")
     session.add_finding("old", created="2020-01-01")
     session.add_decision("new", references=["FIND-0001"])
     session.add_turn("user", "old and gone", created="2020-01-01")
@@ -281,7 +281,7 @@ def test_a_field_of_its_own_that_is_called_priority() -> None:
 
 def test_uses_are_a_field_that_can_be_asked_for() -> None:
     clock = FrozenClock()
-    memory = smp.open(":memory:", clock=clock)
+    memory = smp_memory.open(":memory:", clock=clock)
     session = memory.create_session("s1")
     session.add_decision("alpha")
     session.add_decision("beta")
@@ -298,12 +298,12 @@ def test_uses_are_a_field_that_can_be_asked_for() -> None:
 )
 def test_an_order_that_there_is_not_is_refused(sort: dict[str, str]) -> None:
     """The direction was passed over in silence."""
-    with pytest.raises(smp.errors.InvalidQuery, match="sort"):
+    with pytest.raises(smp_memory.errors.InvalidQuery, match="sort"):
         new_session().query(sort=sort)
 
 
 def test_since_after_until_is_refused_as_a_range_that_ends_before_it_begins_is() -> None:
-    with pytest.raises(smp.errors.InvalidQuery, match="ends before it begins"):
+    with pytest.raises(smp_memory.errors.InvalidQuery, match="ends before it begins"):
         new_session().query(since="2026-05", until="2026-01")
 
 
@@ -311,19 +311,19 @@ def test_topics_are_understood_and_never_suggested_instead_of_themselves() -> No
     session = new_session()
     session.add_decision("alpha", topic="db")
     assert session.query(topics="db").ids == ["DEC-0001"]
-    with pytest.raises(smp.errors.InvalidQuery, match=r"Did you mean topic\?"):
+    with pytest.raises(smp_memory.errors.InvalidQuery, match=r"Did you mean topic\?"):
         session.query(topicz="db")
 
 
 def test_the_priority_of_a_memory_without_its_session() -> None:
-    with pytest.raises(smp.errors.InvalidQuery, match="session/DEC-0001"):
+    with pytest.raises(smp_memory.errors.InvalidQuery, match="session/DEC-0001"):
         new_session().memory.priority("DEC-0001")
 
 
 @pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
 def test_a_watcher_sees_what_came_when_others_left_for_good(tmp_path: Path, layout: str) -> None:
     """Positions shift when bytes go: as many memories as before looked like nothing new."""
-    with smp.open(tmp_path / "store", layout=layout, clock=FrozenClock()) as memory:
+    with smp_memory.open(tmp_path / "store", layout=layout, clock=FrozenClock()) as memory:
         session = memory.create_session("s1")
         for number in range(4):
             session.add_finding(f"alpha {number}")
@@ -340,7 +340,7 @@ def test_a_watcher_sees_what_came_when_others_left_for_good(tmp_path: Path, layo
 def test_a_watcher_sees_the_memory_that_a_person_typed(tmp_path: Path, layout: str) -> None:
     """It stands before what was written later into another file: the last one of these was yielded again instead."""
     root = tmp_path / "store"
-    with smp.open(root, layout=layout, clock=FrozenClock()) as memory:
+    with smp_memory.open(root, layout=layout, clock=FrozenClock()) as memory:
         session = memory.create_session("s1")
         session.add_decision("alpha by SMP")
         session.add_finding("alpha and later")
@@ -409,7 +409,7 @@ def test_what_has_faded_can_be_left_out(policy: str) -> None:
 def test_a_session_that_another_process_indexed_and_somebody_removed_by_hand(tmp_path: Path) -> None:
     """The index forgets it, so no answer says that it was left out."""
     root = tmp_path / "store"
-    with smp.open(root) as one, smp.open(root) as two:
+    with smp_memory.open(root) as one, smp_memory.open(root) as two:
         one.create_session("s1").add_decision("alpha of one")
         one.create_session("s2").add_decision("alpha of two")
         one.session("s1").query("alpha")  # indexes only s1

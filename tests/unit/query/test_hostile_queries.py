@@ -10,10 +10,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-import smp
-from smp.errors import InvalidQuery, MemoryNotFound, SMPError
-from smp.query.question import MOST
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.errors import InvalidQuery, MemoryNotFound, SMPError
+from smp_memory.search.query import MOST
+from smp_memory.testing import FrozenClock
 
 # Each holds the innocent word `kiwi`, which one memory has; nothing in them asks to leave it out.
 HOSTILE = [
@@ -54,9 +54,9 @@ INSISTING = [
 
 
 @pytest.fixture(scope="module", params=["tail", "tantivy"])
-def session(request: pytest.FixtureRequest) -> Iterator[smp.SessionMemory]:
-    with pytest.MonkeyPatch.context() as patch, smp.open(":memory:", clock=FrozenClock()) as memory:
-        patch.setattr("smp.index.text.TAIL_LIMIT", 0 if request.param == "tantivy" else 1000)
+def session(request: pytest.FixtureRequest) -> Iterator[smp_memory.SessionMemory]:
+    with pytest.MonkeyPatch.context() as patch, smp_memory.open(":memory:", clock=FrozenClock()) as memory:
+        patch.setattr("smp_memory.index.text.TAIL_LIMIT", 0 if request.param == "tantivy" else 1000)
         session = memory.create_session("s1")
         session.add_decision("One says kiwi", author="ada", tags=["fruit.green"], topic="fruit")
         session.add_finding("Another says nothing of the kind", severity="low")
@@ -70,19 +70,19 @@ def test_there_are_enough() -> None:
     assert len(set(HOSTILE)) + len(set(INSISTING)) >= 200
 
 
-def test_innocent_words_are_found(session: smp.SessionMemory) -> None:
+def test_innocent_words_are_found(session: smp_memory.SessionMemory) -> None:
     lost = [text[:80] for text in HOSTILE if "DEC-0001" not in session.query(text).ids]
     assert not lost
 
 
-def test_everything_is_answered(session: smp.SessionMemory) -> None:
+def test_everything_is_answered(session: smp_memory.SessionMemory) -> None:
     for text in INSISTING:
         hits = session.query(text, limit=10_000)
         assert len(hits.ids) == len(set(hits.ids))
         session.query(text, tags="fruit", types="decision", time="2026", count_by="type", where={"topic": "fruit"})
 
 
-def test_nothing_similar_is_no_failure(session: smp.SessionMemory) -> None:
+def test_nothing_similar_is_no_failure(session: smp_memory.SessionMemory) -> None:
     for text in (*HOSTILE, *INSISTING):
         session.find_similar(text)
         session.memory.find_similar(text, limit=1)
@@ -91,7 +91,7 @@ def test_nothing_similar_is_no_failure(session: smp.SessionMemory) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=60), st.sampled_from(["", "kiwi ", ' "kiwi" ']))
 def test_any_text(text: str, innocent: str) -> None:
-    with smp.open(":memory:", clock=FrozenClock()) as memory:
+    with smp_memory.open(":memory:", clock=FrozenClock()) as memory:
         session = memory.create_session("s1")
         session.add_decision("One says kiwi")
         session.query(innocent + text)
@@ -101,7 +101,7 @@ def test_any_text(text: str, innocent: str) -> None:
 def test_own_words_are_found_whatever_they_are() -> None:
     """What was stored is found by its own words."""
     off = {"privacy": {"redaction": {"enabled": False}}}  # an address is to be found as it is
-    with smp.open(":memory:", clock=FrozenClock(), config=off) as memory:
+    with smp_memory.open(":memory:", clock=FrozenClock(), config=off) as memory:
         session = memory.create_session("s1")
         session.add_decision("filler")
         for number, text in enumerate(text for text in HOSTILE if len(text) < 100):
@@ -155,7 +155,7 @@ WRONG: list[tuple[str, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "values"), WRONG, ids=[name for name, _ in WRONG])
-def test_a_wrong_argument_is_named(session: smp.SessionMemory, name: str, values: list[Any]) -> None:
+def test_a_wrong_argument_is_named(session: smp_memory.SessionMemory, name: str, values: list[Any]) -> None:
     for value in values:
         for ask in (session.query, session.memory.query):
             try:
@@ -168,7 +168,7 @@ def test_a_wrong_argument_is_named(session: smp.SessionMemory, name: str, values
                 raise AssertionError(f"{name}={value!r} was taken")
 
 
-def test_a_wrong_argument_in_a_dictionary_is_named(session: smp.SessionMemory) -> None:
+def test_a_wrong_argument_in_a_dictionary_is_named(session: smp_memory.SessionMemory) -> None:
     for asked in (
         {"limit": "x"},
         {"tags": 5},
@@ -182,7 +182,7 @@ def test_a_wrong_argument_in_a_dictionary_is_named(session: smp.SessionMemory) -
             session.query(asked)  # type: ignore[arg-type]
 
 
-def test_too_many_of_something(session: smp.SessionMemory) -> None:
+def test_too_many_of_something(session: smp_memory.SessionMemory) -> None:
     for name in ("tags", "all_tags", "not_tags", "agents", "topic", "references", "related_to", "kinds"):
         few, many = [f"t{n}" for n in range(MOST)], [f"t{n}" for n in range(MOST + 1)]
         session.query(**{name: few})
@@ -192,7 +192,7 @@ def test_too_many_of_something(session: smp.SessionMemory) -> None:
         assert name in str(caught.value)
 
 
-def test_unknown_things_are_no_error_but_an_unknown_session_is(session: smp.SessionMemory) -> None:
+def test_unknown_things_are_no_error_but_an_unknown_session_is(session: smp_memory.SessionMemory) -> None:
     for asked in ({"tags": "x'; --"}, {"agents": '"'}, {"topic": "%"}, {"references": "a/b/c"}, {"related_to": "///"}, {"kinds": "x", "related_to": "DEC-0001"}, {"tags": "."}, {"topic": "..."}):  # fmt: skip
         assert session.query(**asked).ids == []
         assert session.query("kiwi", **asked).ids == []
@@ -200,7 +200,7 @@ def test_unknown_things_are_no_error_but_an_unknown_session_is(session: smp.Sess
         session.memory.query(sessions=["nobody"])
 
 
-def test_wrong_starts_of_relations(session: smp.SessionMemory) -> None:
+def test_wrong_starts_of_relations(session: smp_memory.SessionMemory) -> None:
     for wrong in ("nothing", "s9/DEC-0001", "DEC-0001/", "/", "a/b/c", "DEC-0099"):
         with pytest.raises(MemoryNotFound):
             session.find_related(wrong)
@@ -217,7 +217,7 @@ def test_wrong_starts_of_relations(session: smp.SessionMemory) -> None:
             session.priority(wrong)
 
 
-def test_edges_of_time_are_no_error(session: smp.SessionMemory) -> None:
+def test_edges_of_time_are_no_error(session: smp_memory.SessionMemory) -> None:
     for time in (
         "0001",
         "9999",

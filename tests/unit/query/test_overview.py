@@ -12,17 +12,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as some
 
-from smp.errors import InvalidQuery
-from smp.files.yaml_text import DEPTH_LIMIT
-from smp.model.entry import DELETE, PUT, Entry
-from smp.model.record import CLASSES, Record
-from smp.model.session_info import SessionInfo
-from smp.model.time import to_text
-from smp.model.types import KINDS
-from smp.query.overview import agents, summarize, timeline, topics
-from smp.query.seen import all_seen, topics_above
-from smp.query.short_form import brief, small
-from smp.store.overview_files import to_yaml
+from smp_memory.errors import InvalidQuery
+from smp_memory.files.yaml_text import DEPTH_LIMIT
+from smp_memory.model.entry import DELETE, PUT, Entry
+from smp_memory.model.record import CLASSES, Record
+from smp_memory.model.session_info import SessionInfo
+from smp_memory.model.times import to_text
+from smp_memory.model.types import KINDS
+from smp_memory.overview import agents, summarize, timeline, topics
+from smp_memory.overview.items import brief, overview_items, small, topics_above
+from smp_memory.store.overview_files import to_yaml
 
 _numbers = iter(range(1, 1_000_000))
 
@@ -468,13 +467,13 @@ def test_topics_are_consistent(records: list[Record]) -> None:
         assert set(topic.subtopics) <= set(names) - {topic.name}
         assert not any(topic.name in found[name].subtopics for name in topic.subtopics)
     assert sorted(names, key=lambda name: -found[name].weight) == names
-    about_something = {each.ref for each in all_seen(records) if each.topics}
+    about_something = {each.ref for each in overview_items(records) if each.topics}
     assert {ref for topic in found for refs in topic.ids.values() for ref in refs} == about_something
 
 
 @given(_records)
 def test_every_memory_is_in_the_timeline_and_someones(records: list[Record]) -> None:
-    refs = sorted(each.ref for each in all_seen(records))
+    refs = sorted(each.ref for each in overview_items(records))
     assert sorted(event.id for event in timeline(records)) == refs
     assert sorted(ref for ids in timeline(records).buckets.values() for ref in ids) == refs
     assert sorted(ref for agent in agents(records) for ids in agent.ids.values() for ref in ids) == refs

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import smp
-import smp.index.text
+import smp_memory
+import smp_memory.index.text
 
 if TYPE_CHECKING:
-    from smp.session import SessionMemory
+    from smp_memory.session import SessionMemory
 
 TEXTS = (
     "The login is slow, very slow indeed",
@@ -22,8 +22,8 @@ TEXTS = (
 
 @pytest.fixture(params=[2, 1000], ids=["merged", "in the tail"])
 def session(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SessionMemory:
-    monkeypatch.setattr(smp.index.text, "TAIL_LIMIT", request.param)
-    session = smp.open(":memory:").create_session("phrases")
+    monkeypatch.setattr(smp_memory.index.text, "TAIL_LIMIT", request.param)
+    session = smp_memory.open(":memory:").create_session("phrases")
     session.add_many([("learning", text) for text in TEXTS])
     return session
 

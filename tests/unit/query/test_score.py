@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smp.index.memories import ROLES, facts_number
-from smp.index.wanted import Found, inverse_frequency
-from smp.query import score
-from smp.query.score import Judgement
+from smp_memory.index.documents import ROLES, facts_number
+from smp_memory.index.text_query import Found, inverse_frequency
+from smp_memory.search import scoring
+from smp_memory.search.scoring import Judgement
 
 AUTHORS = [None, "joe", "ann", "eve"]
 
@@ -38,42 +38,44 @@ class Candidate:
         return Found(self.doc, self.match, self.created, facts_number(0, role, self.words, AUTHORS.index(self.author)))
 
 
-def Asked(full_match: float = 0.0, authors: Iterable[str] = (), *others: Any, **more: Any) -> score.Asked:
-    return score.Asked(full_match, map(AUTHORS.index, authors), *others, **more)
+def Asked(full_match: float = 0.0, authors: Iterable[str] = (), *others: Any, **more: Any) -> scoring.QueryTerms:
+    return scoring.QueryTerms(full_match, map(AUTHORS.index, authors), *others, **more)
 
 
 def doc(session: int, position: int) -> int:
-    return session << score.SESSION_SHIFT | position
+    return session << scoring.SESSION_SHIFT | position
 
 
-def judge(candidates: list[Candidate], asked: score.Asked) -> list[Judgement]:
+def judge(candidates: list[Candidate], asked: scoring.QueryTerms) -> list[Judgement]:
     meanings = {each.doc: each.meaning for each in candidates}
-    return list(score.judge([each.found for each in candidates], asked, meanings))
+    return list(scoring.judge([each.found for each in candidates], asked, meanings))
 
 
 def neighbours(candidates: list[Candidate]) -> list[int]:
     meanings = {each.doc: each.meaning for each in candidates}
-    return score.neighbours([each.found for each in candidates], meanings.keys(), meanings)
+    return scoring.neighbours([each.found for each in candidates], meanings.keys(), meanings)
 
 
-def order(candidates: list[Candidate], asked: score.Asked | None = None) -> list[int]:
+def order(candidates: list[Candidate], asked: scoring.QueryTerms | None = None) -> list[int]:
     return [each.candidate.doc for each in judge(candidates, asked or Asked())]
 
 
-def by_doc(candidates: list[Candidate], asked: score.Asked | None = None) -> dict[int, Judgement]:
+def by_doc(candidates: list[Candidate], asked: scoring.QueryTerms | None = None) -> dict[int, Judgement]:
     return {each.candidate.doc: each for each in judge(candidates, asked or Asked())}
 
 
 def test_nothing_found() -> None:
     assert judge([], Asked()) == []
-    assert score.neighbours([], []) == []
+    assert scoring.neighbours([], []) == []
 
 
 def test_a_full_match_alone_in_its_session_has_almost_all_there_is() -> None:
     (found,) = judge([Candidate(doc(1, 0), 8.0, 0)], Asked(8.0))
     assert found.strength == found.worth == 1.0
     assert found.parts[1] == found.parts[3] == found.parts[4] == 0.0
-    assert found.relevance == pytest.approx((score.TEXT + score.SESSION) / (score.TEXT + score.CONTEXT + score.SESSION))
+    assert found.relevance == pytest.approx(
+        (scoring.TEXT + scoring.SESSION) / (scoring.TEXT + scoring.CONTEXT + scoring.SESSION)
+    )
 
 
 def test_a_better_text_comes_first() -> None:
@@ -106,7 +108,7 @@ def test_what_came_before_explains_more_than_what_follows() -> None:
 
 
 def test_another_session_is_no_neighbour() -> None:
-    last, first = doc(1, (1 << score.SESSION_SHIFT) - 9), doc(2, 0)
+    last, first = doc(1, (1 << scoring.SESSION_SHIFT) - 9), doc(2, 0)
     found = by_doc([Candidate(last, 9.0, 0, words=5), Candidate(first, 1.0, 0, words=5)])
     assert found[first].parts[1] == 0.0
 
@@ -142,8 +144,8 @@ def test_when_is_asked_for(start: int | None, end: int | None, expected: float) 
     """In days. A day or two beside it counts half."""
     asked = Asked(ranges=[(start and start * DAY, end and end * DAY), (1000 * DAY, None)])
     (found,) = judge([Candidate(doc(1, 0), 3.0, 10 * DAY)], asked)
-    whole = score.TEXT + score.CONTEXT + score.SESSION + score.TIME
-    assert found.parts[4] == pytest.approx(score.TIME / whole * expected)
+    whole = scoring.TEXT + scoring.CONTEXT + scoring.SESSION + scoring.TIME
+    assert found.parts[4] == pytest.approx(scoring.TIME / whole * expected)
 
 
 def test_a_time_that_is_asked_for_is_no_filter() -> None:
@@ -155,7 +157,7 @@ def test_a_machines_turn_steps_back_unless_it_is_asked_for() -> None:
     two = [Candidate(doc(1, 0), 3.0, 0, role="user"), Candidate(doc(2, 0), 3.3, 0, role="assistant")]
     assert order(two) == [doc(1, 0), doc(2, 0)]
     assert order(two, Asked(of_machine=True)) == [doc(2, 0), doc(1, 0)]
-    assert by_doc(two)[doc(2, 0)].worth == score.BY_MACHINE
+    assert by_doc(two)[doc(2, 0)].worth == scoring.BY_MACHINE
 
 
 def test_a_turn_of_a_few_words_is_worth_less() -> None:
@@ -175,7 +177,7 @@ def test_neighbours_of_the_best_that_are_not_known() -> None:
     found = [Candidate(doc(1, 5), 9.0, 0), Candidate(doc(1, 6), 8.0, 0), Candidate(doc(2, 0), 7.0, 0)]
     assert neighbours(found) == [doc(1, 4), doc(1, 7), doc(2, 1)]
     many = [Candidate(doc(number, 5), 100.0 - number, 0) for number in range(1, 60)]
-    assert len(neighbours(many)) == 2 * score.EXPANDED
+    assert len(neighbours(many)) == 2 * scoring.EXPANDED
 
 
 def test_a_neighbour_without_any_word_can_be_the_answer() -> None:
@@ -192,10 +194,10 @@ def test_candidates_that_all_match_nothing() -> None:
 
 
 def test_fading_moves_but_never_hides() -> None:
-    assert score.faded(0.8, 1.0) == 0.8
-    assert score.faded(0.8, 0.0) == pytest.approx(0.8 * (1 - score.FADING))
-    assert score.faded(0.8, -1.0) == score.faded(0.8, 0.0)
-    assert score.faded(0.8, 7.0) == 0.8
+    assert scoring.faded(0.8, 1.0) == 0.8
+    assert scoring.faded(0.8, 0.0) == pytest.approx(0.8 * (1 - scoring.FADING))
+    assert scoring.faded(0.8, -1.0) == scoring.faded(0.8, 0.0)
+    assert scoring.faded(0.8, 7.0) == 0.8
 
 
 def test_an_explanation_adds_up() -> None:
@@ -205,7 +207,7 @@ def test_an_explanation_adds_up() -> None:
     for each in found.values():
         parts = each.explain()
         factors = parts.pop("strength") * parts.pop("worth")
-        assert (*parts, "meaning") == score.PARTS
+        assert (*parts, "meaning") == scoring.PARTS
         assert sum(parts.values()) * factors == pytest.approx(each.relevance)
 
 
@@ -214,7 +216,7 @@ def test_an_explanation_with_meaning_adds_up() -> None:
     for each in judge(near, Asked(20.0)):
         parts = each.explain()
         factors = parts.pop("strength") * parts.pop("worth")
-        assert tuple(parts) == score.PARTS
+        assert tuple(parts) == scoring.PARTS
         assert sum(parts.values()) * factors == pytest.approx(each.relevance)
 
 
@@ -242,7 +244,7 @@ def test_an_answer_by_meaning_alone_is_as_strong_as_it_is_near() -> None:
 
 
 def test_neighbours_of_the_nearest_are_asked_for_too() -> None:
-    many = [Candidate(doc(session, 5), 9.0, 0) for session in range(score.EXPANDED)]
+    many = [Candidate(doc(session, 5), 9.0, 0) for session in range(scoring.EXPANDED)]
     near = Candidate(doc(900, 5), 0.0, 0, meaning=0.4)
     assert doc(900, 6) in neighbours([*many, near])
     assert doc(900, 6) not in neighbours([*many, Candidate(doc(900, 5), 0.0, 0)])
@@ -273,7 +275,7 @@ questions = st.builds(
 
 @given(candidates, questions, st.randoms())
 def test_bounded_and_independent_of_the_order(
-    found: list[Candidate], asked: score.Asked, shuffle: random.Random
+    found: list[Candidate], asked: scoring.QueryTerms, shuffle: random.Random
 ) -> None:
     judged = judge(found, asked)
     assert len(judged) == len(found)
@@ -287,37 +289,37 @@ def test_bounded_and_independent_of_the_order(
 
 
 @given(candidates.filter(len), questions)
-def test_a_better_text_never_lowers_a_memory(found: list[Candidate], asked: score.Asked) -> None:
+def test_a_better_text_never_lowers_a_memory(found: list[Candidate], asked: scoring.QueryTerms) -> None:
     first = found[0]
     before = by_doc(found, asked)[first.doc].relevance
     better = Candidate(
         first.doc, first.match + 5.0, first.created, first.author, first.role, first.words, first.meaning
     )
     after = by_doc([better, *found[1:]], asked)[first.doc].relevance
-    if all(each.doc >> score.SESSION_SHIFT != first.doc >> score.SESSION_SHIFT for each in found[1:]):
+    if all(each.doc >> scoring.SESSION_SHIFT != first.doc >> scoring.SESSION_SHIFT for each in found[1:]):
         assert after >= before - 1e-9
 
 
 def test_rare_words_count_for_more() -> None:
     rare, common = inverse_frequency(10_000, 3), inverse_frequency(10_000, 4_000)
     assert rare == pytest.approx(math.log(1 + 9997.5 / 3.5))
-    assert score.boost(rare) > score.boost(common)
-    assert score.full_match([rare, common]) == pytest.approx(rare**1.3 + common**1.3)
-    assert score.full_match([]) == 0.0
+    assert scoring.boost(rare) > scoring.boost(common)
+    assert scoring.full_match([rare, common]) == pytest.approx(rare**1.3 + common**1.3)
+    assert scoring.full_match([]) == 0.0
     assert inverse_frequency(5, 9) > 0
 
 
 def test_the_match_of_a_text() -> None:
-    assert score.text_match(2.0, 8.0) == 0.25
-    assert score.text_match(9.0, 8.0) == 1.0
-    assert score.text_match(9.0, 0.0) == 0.0
+    assert scoring.text_match(2.0, 8.0) == 0.25
+    assert scoring.text_match(9.0, 8.0) == 1.0
+    assert scoring.text_match(9.0, 0.0) == 0.0
 
 
 def test_authors_are_named_by_their_first_name() -> None:
-    assert score.is_named(["carolin"], {"carolin", "support"})
-    assert score.is_named(["mary", "ann", "smith"], ("mary", "dog"))
-    assert not score.is_named(["mary", "smith"], {"smith"})
-    assert not score.is_named([], {"smith"})
+    assert scoring.is_named(["carolin"], {"carolin", "support"})
+    assert scoring.is_named(["mary", "ann", "smith"], ("mary", "dog"))
+    assert not scoring.is_named(["mary", "smith"], {"smith"})
+    assert not scoring.is_named([], {"smith"})
 
 
 @pytest.mark.parametrize(
@@ -334,19 +336,19 @@ def test_authors_are_named_by_their_first_name() -> None:
     ],
 )
 def test_questions_about_what_the_assistant_said(question: str, expected: bool) -> None:
-    assert score.asks_of_machine(question) is expected
+    assert scoring.asks_of_machine(question) is expected
 
 
 def test_the_weighted_mode_of_001() -> None:
-    new = score.weighted(1.0, 0.0, 1.0, 0.0)
+    new = scoring.weighted(1.0, 0.0, 1.0, 0.0)
     assert new == {"text": 0.4, "time": 0.3, "importance": 0.2, "access": 0.1}
-    old = score.weighted(0.5, 10.0, 0.5, None)
+    old = scoring.weighted(0.5, 10.0, 0.5, None)
     assert old == pytest.approx({"text": 0.2, "time": 0.3 * math.exp(-1), "importance": 0.1, "access": 0.05})
-    assert score.weighted(0, 0, 0, 20.0)["access"] == pytest.approx(0.1 * math.exp(-1))
-    assert score.weighted(0, -5, 0, -5) == score.weighted(0, 0, 0, 0)
+    assert scoring.weighted(0, 0, 0, 20.0)["access"] == pytest.approx(0.1 * math.exp(-1))
+    assert scoring.weighted(0, -5, 0, -5) == scoring.weighted(0, 0, 0, 0)
 
 
 def test_the_product_mode_of_004() -> None:
-    assert score.product(0.5, 0.8, 0.9, 30.0) == {"importance": 0.9, "decay": 0.8, "recency": 1.0, "text": 0.5}
-    assert score.product(0.5, 0.8, 0.9, 23.0)["recency"] == 1.5
-    assert score.product(0.5, 0.01, 0.9, 23.0)["decay"] == 0.1
+    assert scoring.product(0.5, 0.8, 0.9, 30.0) == {"importance": 0.9, "decay": 0.8, "recency": 1.0, "text": 0.5}
+    assert scoring.product(0.5, 0.8, 0.9, 23.0)["recency"] == 1.5
+    assert scoring.product(0.5, 0.01, 0.9, 23.0)["decay"] == 0.1

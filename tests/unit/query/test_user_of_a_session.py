@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import smp
+import smp_memory
 
 
 def _fill(session: Any) -> None:
@@ -20,7 +20,7 @@ def _fill(session: Any) -> None:
 
 @pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
 def test_agents_lists_the_user_of_a_session_under_one_name(tmp_path: Path, layout: str) -> None:
-    with smp.open(tmp_path / "store", layout=layout) as memory:
+    with smp_memory.open(tmp_path / "store", layout=layout) as memory:
         session = memory.create_session("shop", user="ada")
         _fill(session)
         found = {agent.name: (agent.kind, agent.memories) for agent in session.agents()}
@@ -32,7 +32,7 @@ def test_agents_lists_the_user_of_a_session_under_one_name(tmp_path: Path, layou
 
 
 def test_agents_of_a_store_names_the_user_of_each_session() -> None:
-    with smp.open(":memory:") as memory:
+    with smp_memory.open(":memory:") as memory:
         for name in ("ada", "bob", None):
             session = memory.create_session(f"of-{name or 'nobody'}".lower(), user=name)
             session.add_turn("user", "Hello")
@@ -43,7 +43,7 @@ def test_agents_of_a_store_names_the_user_of_each_session() -> None:
 
 
 def test_user_who_is_named_later_is_one_participant() -> None:
-    with smp.open(":memory:") as memory:
+    with smp_memory.open(":memory:") as memory:
         session = memory.create_session("shop")
         session.add_turn("user", "Hello")
         session.change_info(user="ada")
@@ -52,7 +52,7 @@ def test_user_who_is_named_later_is_one_participant() -> None:
 
 
 def test_state_of_an_agent_called_user_stays_its_own() -> None:
-    with smp.open(":memory:") as memory:
+    with smp_memory.open(":memory:") as memory:
         session = memory.create_session("shop", user="ada")
         session.update_agent_state("user", {"step": 1})
         session.add_learning("Tests first", author="user", author_kind="agent")

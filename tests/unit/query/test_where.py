@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from smp.errors import InvalidQuery
-from smp.query.where import OPERATORS, Condition, Filter, compile_filter
+from smp_memory.errors import InvalidQuery
+from smp_memory.search.filters import OPERATORS, Condition, FieldFilter, compile_filter
 
 FINDING: dict[str, Any] = {
     "id": "FIND-0001",
@@ -400,7 +400,7 @@ def test_matching_never_raises(record: dict[str, Any], value: Any, operator: str
 def test_not_is_the_opposite(record: dict[str, Any], value: Any) -> None:
     for operator in ("equals", "in", "contains"):
         try:
-            found, opposite = (Filter([*compile_filter({"x": {name: value}}).conditions]) for name in (operator, "not_" + operator))  # fmt: skip
+            found, opposite = (FieldFilter([*compile_filter({"x": {name: value}}).conditions]) for name in (operator, "not_" + operator))  # fmt: skip
         except InvalidQuery:
             continue
         assert found.matches(record) is not opposite.matches(record)

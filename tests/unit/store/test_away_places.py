@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-import smp
-from smp.files.layouts import NAMES
+import smp_memory
+from smp_memory.files.layouts import NAMES
 from tests.put_away_files import archive_files
 
 FILES = {
@@ -24,15 +24,15 @@ layouts = pytest.mark.parametrize("layout", NAMES)
 ways = pytest.mark.parametrize(("before", "after"), [(one, other) for one in NAMES for other in NAMES if one != other])
 
 
-def made(root: Path, layout: str) -> smp.Memory:
-    memory = smp.open(root, layout=layout, config={"durability": "os"})
+def made(root: Path, layout: str) -> smp_memory.Memory:
+    memory = smp_memory.open(root, layout=layout, config={"durability": "os"})
     session = memory.create_session("s1", user="ada")
     session.add_decision("Keep totals in cents: no rounding", rationale="tab\there, 'quotes' and: colons")
     session.add_finding("The unicorn totals differ", severity="high")
     return memory
 
 
-def texts(memory: smp.Memory, session: str = "s1") -> list[str]:
+def texts(memory: smp_memory.Memory, session: str = "s1") -> list[str]:
     return [record.text for record in memory.session(session).records()]
 
 
@@ -77,9 +77,9 @@ def test_archive_is_found_after_a_conversion(tmp_path: Path, before: str, after:
     with made(tmp_path, before) as memory:
         memory.archive_session("s1", "done")
         memory.create_session("other").add_decision("Stays")
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         memory.convert(after).close()
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         assert [(away.session, away.reason) for away in memory.archived_sessions()] == [("s1", "done")]
         assert memory.store.archived_count() == 1
         assert memory.query("unicorn", include_archived=True).ids == ["FIND-0001"]
@@ -98,9 +98,9 @@ def test_deleted_session_is_found_after_a_conversion(tmp_path: Path, before: str
     with made(tmp_path, before) as memory:
         memory.delete_session("s1", "old")
         memory.create_session("other").add_decision("Stays")
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         memory.convert(after).close()
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         assert [(away.session, away.reason) for away in memory.deleted_sessions()] == [("s1", "old")]
         assert memory.erase("s1/FIND-0001").verified
         memory.undelete_session("s1")
@@ -124,7 +124,7 @@ def test_second_archive_in_another_form_is_not_lost(tmp_path: Path) -> None:
     with made(made_elsewhere, "markdown") as memory:
         memory.archive_session("s1")
     shutil.copy(made_elsewhere / "archived/s1/archive.tar.gz", tmp_path / "archived/s1.tar.gz")
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         memory.archive_session("s1")
         assert [path.name.partition(".kept-")[0] for path in archive_files(tmp_path)] == [
             "archive.tar.gz",
@@ -165,7 +165,7 @@ def test_summary_of_another_program_without_an_archive_is_kept(tmp_path: Path, l
 
 @layouts
 def test_count_of_archived_sessions_follows_every_step(tmp_path: Path, layout: str) -> None:
-    with made(tmp_path, layout) as memory, smp.open(tmp_path) as reader:
+    with made(tmp_path, layout) as memory, smp_memory.open(tmp_path) as reader:
         counts = []
         for step in ("archive_session", "delete_session", "undelete_session", "restore_session"):
             getattr(memory, step)("s1")

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.lifecycle.clock import distrust
-from smp.store import clock_notes
-from smp.testing import MachineClock
+import smp_memory
+from smp_memory.policies.clock_trust import distrust
+from smp_memory.store import clock_state
+from smp_memory.testing import MachineClock
 from tests.user_state import state_folder
 
 HOUR, DAY = 3600, 86400
@@ -27,7 +27,7 @@ class Machine:
         self.clock = MachineClock(datetime.now(UTC))  # the files have the times of the real clock
         self.config = {"durability": "os", **config}
         self.root = folder / "store"
-        self.memory = smp.open(self.root, clock=self.clock, config=self.config)
+        self.memory = smp_memory.open(self.root, clock=self.clock, config=self.config)
         session = self.memory.create_session("used")
         session.add_turn("user", "hello")
         session.add_decision("kept")
@@ -166,7 +166,7 @@ def test_notes_of_an_older_version_are_read(machine: Machine) -> None:
     noted = json.loads(path.read_text())
     path.write_text(json.dumps({name: noted[name] for name in ("seen", "boot", "uptime_seconds")}))
     machine.clock.advance(HOUR)
-    known = clock_notes.evidence(machine.memory.store)
+    known = clock_state.evidence(machine.memory.store)
     assert known.elapsed == timedelta(hours=1)
     assert distrust(machine.clock(), known) == ""
 

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.errors import MemoryNotFound
-from smp.files import cold_segment
-from smp.files.cold_block import ColdEntry
-from smp.memory import Memory
-from smp.session import SessionMemory
-from smp.store.rewriting import Edit, entries_of, private_name, rewrite
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.errors import MemoryNotFound
+from smp_memory.files import cold_segment
+from smp_memory.files.cold_format import ColdEntry
+from smp_memory.memory import Memory
+from smp_memory.session import SessionMemory
+from smp_memory.store.rewrite import SessionEdit, entries_of, private_name, rewrite
+from smp_memory.testing import FrozenClock
 from tests.put_away_files import archive_of, fields_of, summary_of
 from tests.user_state import state_folder
 
@@ -39,7 +39,7 @@ NEEDLES = (
 
 @pytest.fixture(params=LAYOUTS)
 def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Memory]:
-    memory = smp.open(str(tmp_path / "store"), layout=request.param, clock=FrozenClock())
+    memory = smp_memory.open(str(tmp_path / "store"), layout=request.param, clock=FrozenClock())
     yield memory
     memory.close()
 
@@ -117,7 +117,7 @@ def test_erased_text_is_nowhere(memory: Memory, session: SessionMemory) -> None:
     for name in (*MEANT, *fillers):
         del before[name]
     assert everything(session) == before
-    assert everything(smp.open(memory.root).session("s")) == before
+    assert everything(smp_memory.open(memory.root).session("s")) == before
     assert memory.store.audit.problems() == []
     assert [line.get("reason") for line in memory.store.audit.entries()] == [None, "asked to"]
     assert receipt.complete, receipt.to_dict()
@@ -204,8 +204,8 @@ def test_a_damaged_copy_goes_too(memory: Memory, session: SessionMemory) -> None
 
 
 def put_into_cold(session: SessionMemory, *ids: str) -> None:
-    def edit(reader: Any) -> Edit:
-        wanted, cold = Edit(), []
+    def edit(reader: Any) -> SessionEdit:
+        wanted, cold = SessionEdit(), []
         for entry in entries_of(reader, ids):
             wanted.remove(entry)
             name = os.path.relpath(entry.file, reader.folder)
@@ -360,7 +360,7 @@ def test_a_process_that_died_in_between(memory: Memory, session: SessionMemory) 
     index = Path(state_folder(memory.root), "index")
     memory.store.access.flush()
     assert list(index.iterdir())
-    with smp.open(memory.root) as again:
+    with smp_memory.open(memory.root) as again:
         assert not intent.exists()
         assert not list(index.iterdir())
         assert b"/TURN-0002\n" not in Path(again.store.access.path).read_bytes()

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.digest import write_digest
-from smp.errors import MemoryNotFound, StorageError
-from smp.files.layouts import NAMES
+import smp_memory
+from smp_memory.context.digest import write_digest
+from smp_memory.errors import MemoryNotFound, StorageError
+from smp_memory.files.layouts import NAMES
 
 SECRET = "The launch code of the blue rocket is seven"
 LAYOUTS = pytest.mark.parametrize("layout", NAMES)
 
 
 def store_with_secret(folder: Path, layout: str = "jsonl") -> Any:
-    memory = smp.open(folder / "store", layout=layout)
+    memory = smp_memory.open(folder / "store", layout=layout)
     session = memory.create_session("s")
     session.add_decision(SECRET)
     session.add_decision("Something else entirely")
@@ -50,7 +50,7 @@ def test_digest_that_cannot_be_renewed_is_named(tmp_path: Path, monkeypatch: pyt
     def refuse(*_: object, **__: object) -> None:
         raise StorageError("no")
 
-    monkeypatch.setattr("smp.digest._replace", refuse)
+    monkeypatch.setattr("smp_memory.context.digest._replace", refuse)
     receipt = memory.erase("s/DEC-0001")
     assert not receipt.verified
     assert not receipt.complete
@@ -81,17 +81,17 @@ def test_digest_is_renewed_when_an_interrupted_erasure_is_finished(
         raise Died
 
     with monkeypatch.context() as patch:
-        patch.setattr("smp.store.erasing._clean_up", die)
+        patch.setattr("smp_memory.store.erasure._clean_up", die)
         with pytest.raises(Died):
             memory.erase("s/DEC-0001")
     memory.close()
-    smp.open(tmp_path / "store").close()
+    smp_memory.open(tmp_path / "store").close()
     assert files_with_secret(tmp_path) == []
 
 
 def test_intent_file_is_not_reported_as_left(tmp_path: Path) -> None:
     """Ids that a merge made long were found in SMP's own erasing.json."""
-    memory = smp.open(tmp_path / "store")
+    memory = smp_memory.open(tmp_path / "store")
     session = memory.create_session("s")
     session.add("decision", {"id": "the-blue-rocket-launch-code", "decision": "the-blue-rocket-launch-code is a name"})
     receipt = session.erase("the-blue-rocket-launch-code")
@@ -107,7 +107,7 @@ def test_what_repair_set_aside_can_be_erased(tmp_path: Path, layout: str) -> Non
     memory.close()
     data = path.read_bytes()
     path.write_bytes(damaged(data))
-    memory = smp.open(tmp_path / "store")
+    memory = smp_memory.open(tmp_path / "store")
     session = memory.session("s")
     session.repair()
     if session.find("DEC-0001") is not None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import smp
-from smp.errors import Conflict
+import smp_memory
+from smp_memory.errors import Conflict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ def after_the_first_look(session: Any, meanwhile: Callable[[], Any]) -> list[int
 
 @pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
 def test_another_process_was_quicker_after_the_first_look(tmp_path: Path, layout: str) -> None:
-    with smp.open(tmp_path, layout=layout) as memory, smp.open(tmp_path) as other:
+    with smp_memory.open(tmp_path, layout=layout) as memory, smp_memory.open(tmp_path) as other:
         session = memory.create_session("s")
         record = session.add_decision("Use OAuth")
         after_the_first_look(session, lambda: other.session("s").update(record.id, status="rejected"))
@@ -42,7 +42,7 @@ def test_another_process_was_quicker_after_the_first_look(tmp_path: Path, layout
 
 
 def test_the_same_process_was_quicker_after_the_first_look(tmp_path: Path) -> None:
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         session = memory.create_session("s")
         record = session.add_decision("Use OAuth")
         after_the_first_look(session, lambda: session.update(record.id, status="rejected"))
@@ -51,7 +51,7 @@ def test_the_same_process_was_quicker_after_the_first_look(tmp_path: Path) -> No
 
 
 def test_one_look_is_enough_if_nobody_wrote(tmp_path: Path) -> None:
-    with smp.open(tmp_path) as memory:
+    with smp_memory.open(tmp_path) as memory:
         session = memory.create_session("s")
         record = session.add_decision("Use OAuth")
         looks = after_the_first_look(session, lambda: None)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from smp.errors import Conflict, StorageError
-from smp.store.group_commit import GroupCommit, _Ticket
+from smp_memory.errors import Conflict, StorageError
+from smp_memory.store.group_commit import GroupCommit, _Ticket
 
 WAIT_SECONDS = 10.0
 

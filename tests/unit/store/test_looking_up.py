@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.store import looking_up
-from smp.store.file_session import FileSession
-from smp.store.looking_up import trail_of
+import smp_memory
+from smp_memory.store import history_lookup
+from smp_memory.store.file_session import FileSession
+from smp_memory.store.history_lookup import trail_of
 
 LAYOUTS = pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
 
 
 @pytest.fixture(autouse=True)
 def _every_session_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking_up, "_LARGE_BYTES", 1)
+    monkeypatch.setattr(history_lookup, "_LARGE_BYTES", 1)
 
 
 def filled(root: Path, layout: str) -> None:
-    with smp.open(root, layout=layout, config={"durability": "os"}) as memory:
+    with smp_memory.open(root, layout=layout, config={"durability": "os"}) as memory:
         session = memory.create_session("s")
         session.add_many([("turn", {"role": "user", "content": f"turn {number}"}) for number in range(20)])
         session.add_decision("Use files", rationale="they last")
@@ -40,11 +40,11 @@ def told(trail: Any) -> Any:
 @LAYOUTS
 def test_it_is_what_reading_everything_gives(tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(tmp_path / "store", layout)
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         memory.query("turn", limit=1)
         known = memory.store.session("s").view(lambda fold: {name: told(trail) for name, trail in fold.trails.items()})
     assert len(known) > 22
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         files = memory.store.session("s")
         with monkeypatch.context() as patched:
             patched.setattr(FileSession, "view", None)  # nobody reads the session for it
@@ -55,7 +55,7 @@ def test_it_is_what_reading_everything_gives(tmp_path: Path, layout: str, monkey
 @LAYOUTS
 def test_it_holds_what_others_wrote_since_the_index_was_made(tmp_path: Path, layout: str) -> None:
     filled(tmp_path / "store", layout)
-    with smp.open(tmp_path / "store") as memory, smp.open(tmp_path / "store") as other:
+    with smp_memory.open(tmp_path / "store") as memory, smp_memory.open(tmp_path / "store") as other:
         memory.query("turn", limit=1)
         other.session("s").update("DEC-0001", rationale="another")
         other.session("s").add_decision("New")
@@ -68,11 +68,11 @@ def test_it_holds_what_others_wrote_since_the_index_was_made(tmp_path: Path, lay
 
 def test_an_edit_by_hand_is_seen(tmp_path: Path) -> None:
     filled(tmp_path / "store", "jsonl")
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         memory.query("turn", limit=1)
     path = next((tmp_path / "store").rglob("decisions.jsonl"))
     path.write_bytes(path.read_bytes().replace(b"Use files", b"Use paper"))
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         trail = trail_of(memory.store.session("s"), "DEC-0001")
         assert trail is not None
         assert (trail.data()["decision"], trail.first.state) == ("Use paper", "edited")
@@ -80,6 +80,6 @@ def test_an_edit_by_hand_is_seen(tmp_path: Path) -> None:
 
 def test_no_index_is_made_for_it(tmp_path: Path) -> None:
     filled(tmp_path / "store", "jsonl")
-    with smp.open(tmp_path / "store") as memory:
+    with smp_memory.open(tmp_path / "store") as memory:
         assert trail_of(memory.store.session("s"), "DEC-0001") is not None
         assert not Path(memory.store.indexer.folder).exists()

@@ -9,27 +9,27 @@ from pathlib import Path
 import pytest
 import yaml
 
-import smp
-from smp.files.disk import TEMPORARY, Disk
-from smp.files.memory_system import MemorySystem
-from smp.files.system import RealSystem
-from smp.query.overview import agents, timeline, topics
-from smp.store.overview_files import FILES, FOLDER, NOTICE, to_yaml, write_overviews
-from smp.testing import FaultySystem
+import smp_memory
+from smp_memory.files.disk import TEMPORARY, Disk
+from smp_memory.files.memory_system import MemorySystem
+from smp_memory.files.system import RealSystem
+from smp_memory.overview import agents, timeline, topics
+from smp_memory.store.overview_files import FILES, FOLDER, NOTICE, to_yaml, write_overviews
+from smp_memory.testing import FaultySystem
 
 
-def told(system: MemorySystem) -> smp.SessionMemory:
-    session = smp.open(":memory:", layout="markdown", system=system).create_session("s", user="ada")
+def told(system: MemorySystem) -> smp_memory.SessionMemory:
+    session = smp_memory.open(":memory:", layout="markdown", system=system).create_session("s", user="ada")
     session.add_turn("user", "How do customers log in?")
     session.add_decision("Use OAuth 2.0", author="architect", tags=["auth", "security.login"])
     return session
 
 
-def write(system: MemorySystem, session: smp.SessionMemory) -> list[str]:
+def write(system: MemorySystem, session: smp_memory.SessionMemory) -> list[str]:
     return write_overviews(Disk(system), session.folder, session.records())
 
 
-def content(system: MemorySystem, session: smp.SessionMemory, name: str) -> str:
+def content(system: MemorySystem, session: smp_memory.SessionMemory, name: str) -> str:
     return Disk(system).read(os.path.join(session.folder, FOLDER, name)).decode()
 
 
@@ -68,14 +68,14 @@ def test_readers_checks_and_conversions_do_not_mind_the_files() -> None:
     before = session.records()
     write(system, session)
     Disk(system).replace(os.path.join(session.folder, FOLDER, "topics.yaml"), b"- id: DEC-0009\n  broken: [\n")
-    with smp.open(":memory:", system=system) as memory:
+    with smp_memory.open(":memory:", system=system) as memory:
         again = memory.session("s")
         assert again.records() == before
         assert [problem.code for problem in again.validate().problems] == []
         assert again.repair().actions == []
         memory.convert("jsonl")
     for layout in ("markdown", "log"):
-        with smp.open(":memory:", system=system) as memory:
+        with smp_memory.open(":memory:", system=system) as memory:
             assert [each.id for each in memory.sessions()] == ["s"]
             assert memory.session("s").records() == before
             memory.convert(layout)
@@ -126,7 +126,7 @@ def test_a_session_that_is_gone_is_not_brought_back() -> None:
 
 
 def test_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
-    memory = smp.open(str(tmp_path / "store"), layout="markdown")
+    memory = smp_memory.open(str(tmp_path / "store"), layout="markdown")
     session = memory.create_session("s")
     session.add_decision("Use OAuth 2.0", tags=["auth"])
     victim = tmp_path / "victim"

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.errors import SessionCorrupt
-from smp.files.session_reader import SessionReader
-from smp.memory import Memory
-from smp.session import SessionMemory
-from smp.store.rewriting import Edit, Rewritten, copy_of, entries_of, private_name, rewrite
+import smp_memory
+from smp_memory.errors import SessionCorrupt
+from smp_memory.files.reader import SessionReader
+from smp_memory.memory import Memory
+from smp_memory.session import SessionMemory
+from smp_memory.store.rewrite import Rewritten, SessionEdit, copy_of, entries_of, private_name, rewrite
 
 LAYOUTS = ("jsonl", "markdown", "single", "log")
 
 
 @pytest.fixture(params=LAYOUTS)
 def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Memory:
-    return smp.open(str(tmp_path / "store"), layout=request.param)
+    return smp_memory.open(str(tmp_path / "store"), layout=request.param)
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ def session(memory: Memory) -> SessionMemory:
 
 
 def take_out(session: SessionMemory, *ids: str) -> Rewritten:
-    def edit(reader: SessionReader) -> Edit:
-        wanted = Edit()
+    def edit(reader: SessionReader) -> SessionEdit:
+        wanted = SessionEdit()
         for entry in entries_of(reader, ids):
             wanted.remove(entry)
         return wanted
@@ -71,7 +71,7 @@ def test_what_is_taken_out_is_gone_and_the_rest_is_as_it_was(memory: Memory, ses
     for gone in ("DEC-0002", "DEC-0003", "ART-0001"):
         del before[gone]
     assert everything(session) == before
-    assert everything(smp.open(memory.root).session("s")) == before
+    assert everything(smp_memory.open(memory.root).session("s")) == before
     assert done.removed == 5
     assert done.bytes_after < done.bytes_before
     assert done.names
@@ -85,7 +85,7 @@ def test_no_number_is_given_out_again(memory: Memory, session: SessionMemory) ->
         for name in names:
             if name == "lock":
                 os.unlink(os.path.join(folder, name))  # the notes are only a cache
-    fresh = smp.open(memory.root).session("s")
+    fresh = smp_memory.open(memory.root).session("s")
     assert everything(fresh) == {}
     assert fresh.add_decision("new").id == "DEC-0005"
     assert fresh.add_turn("user", "new").id == "TURN-0003"
@@ -97,8 +97,8 @@ def test_no_number_is_given_out_again(memory: Memory, session: SessionMemory) ->
 def test_an_entry_is_replaced(memory: Memory, session: SessionMemory) -> None:
     before = everything(session)
 
-    def edit(reader: SessionReader) -> Edit:
-        wanted = Edit()
+    def edit(reader: SessionReader) -> SessionEdit:
+        wanted = SessionEdit()
         for name in ("DEC-0002", "FIND-0001", "ART-0001", "TURN-0001"):
             for entry in reader.fold.trails[name].entries:
                 new = copy_of(entry)
@@ -118,13 +118,13 @@ def test_an_entry_is_replaced(memory: Memory, session: SessionMemory) -> None:
     assert after["TURN-0001"] == before["TURN-0001"]
     assert b"needle" not in all_bytes(memory)
     assert session.validate().problems == []
-    assert everything(smp.open(memory.root).session("s")) == after
+    assert everything(smp_memory.open(memory.root).session("s")) == after
 
 
 def test_other_files_come_and_go_with_it(memory: Memory, session: SessionMemory) -> None:
-    def edit(value: bytes | None) -> Callable[[SessionReader], Edit]:
-        def made(reader: SessionReader) -> Edit:
-            wanted = Edit()
+    def edit(value: bytes | None) -> Callable[[SessionReader], SessionEdit]:
+        def made(reader: SessionReader) -> SessionEdit:
+            wanted = SessionEdit()
             wanted.files = {private_name(reader, "beside.bin"): value}
             return wanted
 
@@ -141,7 +141,7 @@ def test_other_files_come_and_go_with_it(memory: Memory, session: SessionMemory)
 
 def test_nothing_to_do_writes_nothing(memory: Memory, session: SessionMemory) -> None:
     assert rewrite(session._files, "nothing", lambda reader: None).names == []
-    assert rewrite(session._files, "nothing", lambda reader: Edit()).names == []
+    assert rewrite(session._files, "nothing", lambda reader: SessionEdit()).names == []
     assert session.info.generation == 0
 
 
@@ -199,7 +199,7 @@ def test_only_the_copy_with_a_doubled_id_goes(memory: Memory, session: SessionMe
 
 
 def test_another_process_sees_it_at_once(memory: Memory, session: SessionMemory) -> None:
-    other = smp.open(memory.root).session("s")
+    other = smp_memory.open(memory.root).session("s")
     assert "DEC-0001" in everything(other)
     take_out(session, "DEC-0001", "TURN-0001")
     assert everything(other) == everything(session)
@@ -239,8 +239,8 @@ def test_what_is_taken_over_is_what_a_reader_would_find(memory: Memory, seed: in
         names = list(everything(session))
         gone = chance.sample(names, min(chance.choice((0, 1, 1, 2, 5)), len(names)))
 
-        def edit(reader: SessionReader) -> Edit:
-            wanted = Edit()
+        def edit(reader: SessionReader) -> SessionEdit:
+            wanted = SessionEdit()
             for entry in entries_of(reader, gone):
                 wanted.remove(entry)
             for name in chance.sample(names, 2):

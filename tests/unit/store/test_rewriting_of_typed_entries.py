@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.files.layouts import NAMES
-from smp.lifecycle.clock import NO_EVIDENCE
-from smp.memory import Memory
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.files.layouts import NAMES
+from smp_memory.memory import Memory
+from smp_memory.policies.clock_trust import NO_EVIDENCE
+from smp_memory.testing import FrozenClock
 
 SECRET = "password=hunter2hunter2"
 ALL = 1 << 40
@@ -142,7 +142,7 @@ def test_rewrite_of_a_file_with_typed_or_edited_entries_works(
     operation: Callable[[Memory, FrozenClock], None],
 ) -> None:
     clock = FrozenClock()
-    memory = smp.open(tmp_path / "store", layout=layout, clock=clock, config={"durability": "os"})
+    memory = smp_memory.open(tmp_path / "store", layout=layout, clock=clock, config={"durability": "os"})
     session = memory.create_session("s1", user="ada")
     session.add_decision("Goes first")
     with session.transaction() as tx:  # of which an erasure of one part rewrites the others
@@ -156,7 +156,7 @@ def test_rewrite_of_a_file_with_typed_or_edited_entries_works(
 
     operation(memory, clock)
 
-    fresh = smp.open(tmp_path / "store", clock=clock).session("s1")
+    fresh = smp_memory.open(tmp_path / "store", clock=clock).session("s1")
     after = {record.id: record.to_dict() for record in fresh.records()}
     if operation in (erase_another, purge):
         del before["DEC-0002"]

@@ -13,10 +13,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import smp
-from smp.memory import Memory, open_memory
-from smp.session import SessionMemory
-from smp.testing import FrozenClock
+import smp_memory
+from smp_memory.memory import Memory, open_memory
+from smp_memory.session import SessionMemory
+from smp_memory.testing import FrozenClock
 
 VALUES: tuple[Any, ...] = ("a", "two\nlines", 3, 0.5, None, True, ["x", "y: z"], {"k": {"n": [1, None]}}, "before", "")
 FIELDS = ("why_so", "note", "history", "smp", "hand", "before", "extra", "checksum", "tags", "updated", "odd name")
@@ -112,7 +112,7 @@ def test_conversion_of_folded_entries_to_another_layout_and_back_is_exact(tmp_pa
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Memory:
-    return smp.open(str(tmp_path / "store"), layout="markdown")
+    return smp_memory.open(str(tmp_path / "store"), layout="markdown")
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_tidy_leaves_other_layouts_and_dry_runs_alone(tmp_path: Path, session: S
     assert session.tidy(dry_run=True).ids == ["DEC-0001"]
     assert text_of(session) == before
     for layout in ("jsonl", "single", "log"):
-        other = smp.open(str(tmp_path / layout), layout=layout).create_session("s")
+        other = smp_memory.open(str(tmp_path / layout), layout=layout).create_session("s")
         other.add_decision("a")
         other.update("DEC-0001", decision="b")
         done = other.tidy()
@@ -182,7 +182,7 @@ def test_deleted_memory_is_not_folded_and_restored_one_is(session: SessionMemory
 def test_hand_edit_of_a_folded_entry_counts_as_one(memory: Memory, session: SessionMemory) -> None:
     session.tidy()
     write(session, text_of(session).replace("Sessions last 8 hours", "Sessions last 6 hours"))
-    record = smp.open(memory.root).session("s").get("DEC-0001")
+    record = smp_memory.open(memory.root).session("s").get("DEC-0001")
     assert (record.decision, record.edited, record.revision) == ("Sessions last 6 hours", True, 3)
     assert session.history("DEC-0001")[0]["changes"]["decision"]["to"] == "Sessions last 12 hours"
     assert [problem.code for problem in session.validate().problems] == ["edited"]
@@ -224,13 +224,13 @@ def test_erasure_reaches_into_the_history_of_a_folded_entry(memory: Memory, sess
 def test_redaction_reaches_into_the_history_of_a_folded_entry(memory: Memory, session: SessionMemory) -> None:
     token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     memory.set_config("privacy.redaction.enabled", False)
-    session = smp.open(memory.root).session("s")
+    session = smp_memory.open(memory.root).session("s")
     session.update("DEC-0002", rationale=f"token {token}")
     session.update("DEC-0002", rationale="none")
     session.tidy()
     assert token in text_of(session)
     memory.set_config("privacy.redaction.enabled", True)
-    session = smp.open(memory.root).session("s")
+    session = smp_memory.open(memory.root).session("s")
     session.redact()
     assert token not in text_of(session)
     assert session.get("DEC-0002").revision == 3
@@ -240,8 +240,8 @@ def test_redaction_reaches_into_the_history_of_a_folded_entry(memory: Memory, se
 def test_purge_takes_a_folded_entry_that_was_deleted_later(session: SessionMemory) -> None:
     session.tidy()
     session.delete("DEC-0001", "wrong")
-    from smp.store.purging import without
-    from smp.store.rewriting import rewrite
+    from smp_memory.store.purge import without
+    from smp_memory.store.rewrite import rewrite
 
     rewrite(session._files, "purging", lambda reader: without(reader, ["DEC-0001"]))
     assert "needle" not in text_of(session)
@@ -271,7 +271,7 @@ def test_search_finds_folded_memories_and_their_records_are_whole(memory: Memory
     session.tidy()
     hit = session.query("8 hours")[0].record
     assert (hit.id, hit.revision, hit.decision) == ("DEC-0001", 3, "Sessions last 8 hours")
-    assert smp.open(memory.root).session("s").query("8 hours")[0].record.revision == 3
+    assert smp_memory.open(memory.root).session("s").query("8 hours")[0].record.revision == 3
 
 
 def test_maintenance_folds_and_says_so(memory: Memory, session: SessionMemory) -> None:
@@ -282,7 +282,7 @@ def test_maintenance_folds_and_says_so(memory: Memory, session: SessionMemory) -
 
 
 def test_tidy_says_what_it_did(memory: Memory, session: SessionMemory, capsys: pytest.CaptureFixture[str]) -> None:
-    from smp.cli.main import main
+    from smp_memory.cli.main import main
 
     assert main(["--root", memory.root, "tidy", "--session", "s"]) == 0
     assert "changes of 1 memory folded into their entries" in capsys.readouterr().out
@@ -300,7 +300,7 @@ def test_transaction_marks_do_not_outlive_folding(memory: Memory) -> None:
         tx.update("DEC-0001", decision="one, changed")
         tx.add_finding("of the same transaction", severity="low")
     session.tidy()
-    fresh = smp.open(memory.root).session("t")
+    fresh = smp_memory.open(memory.root).session("t")
     assert [record.text for record in fresh.records("decision")] == ["one, changed", "two, changed"]
     assert "tx=" not in text_of(session) + text_of(session, "findings.yaml")
 

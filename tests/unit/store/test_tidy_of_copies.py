@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import smp
+import smp_memory
 
 
 @pytest.mark.parametrize("newer_first", [True, False])
@@ -14,7 +14,7 @@ import smp
 def test_tidy_leaves_one_entry_with_the_changes_of_both_copies(
     tmp_path: Path, newer_first: bool, is_tidied: bool
 ) -> None:
-    memory = smp.open(tmp_path / "store", layout="markdown")
+    memory = smp_memory.open(tmp_path / "store", layout="markdown")
     session = memory.create_session("s1", user="ada")
     session.add_decision("Stays")
     session.add_decision("Use files")
@@ -33,7 +33,7 @@ def test_tidy_leaves_one_entry_with_the_changes_of_both_copies(
     session.tidy()
 
     assert path.read_text().count("decision: Use files") == 1
-    fresh = smp.open(tmp_path / "store").session("s1")
+    fresh = smp_memory.open(tmp_path / "store").session("s1")
     assert (fresh.history("DEC-0002"), [record.to_dict() for record in fresh.records()]) == before
     assert [problem.code for problem in fresh.validate().problems] == []
     assert session.tidy().ids == []

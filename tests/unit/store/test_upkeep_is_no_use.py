@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-import smp
-from smp.files.layouts import NAMES
+import smp_memory
+from smp_memory.files.layouts import NAMES
 
 LAYOUTS = pytest.mark.parametrize("layout", NAMES)
 
 
-def folded(memory: smp.Memory) -> None:
+def folded(memory: smp_memory.Memory) -> None:
     memory.query("database")
     assert memory.maintain(only=["access"]).did == ["zz-old: uses of 1 memory"]
 
 
-def compacted(memory: smp.Memory) -> None:
+def compacted(memory: smp_memory.Memory) -> None:
     assert memory.session("zz-old").compact("forced").removed
 
 
-def purged(memory: smp.Memory) -> None:
+def purged(memory: smp_memory.Memory) -> None:
     session = memory.session("zz-old")
     session.erase(session.records("finding")[0].id)
 
@@ -31,9 +31,9 @@ def purged(memory: smp.Memory) -> None:
 @pytest.mark.parametrize("upkeep", [folded, compacted, purged])
 @LAYOUTS
 def test_upkeep_of_an_old_session_does_not_make_it_the_one_in_use(
-    tmp_path: Path, layout: str, upkeep: Callable[[smp.Memory], None]
+    tmp_path: Path, layout: str, upkeep: Callable[[smp_memory.Memory], None]
 ) -> None:
-    with smp.open(tmp_path, layout=layout) as memory:
+    with smp_memory.open(tmp_path, layout=layout) as memory:
         old = memory.create_session("zz-old")
         old.add_decision("Postgres is the database")
         old.add_finding("wrong")
@@ -49,12 +49,12 @@ def test_upkeep_of_an_old_session_does_not_make_it_the_one_in_use(
         _tick()
         old.add_decision("One more")
         assert memory.latest_session().id == "zz-old"  # type: ignore[union-attr]
-        assert smp.open(tmp_path).session("zz-old").validate().ok
+        assert smp_memory.open(tmp_path).session("zz-old").validate().ok
 
 
 @LAYOUTS
 def test_a_conversion_does_not_make_another_session_the_one_in_use(tmp_path: Path, layout: str) -> None:
-    memory = smp.open(tmp_path, layout=layout)
+    memory = smp_memory.open(tmp_path, layout=layout)
     for name in ("zz-old", "aa-old", "middle"):
         memory.create_session(name).add_decision(name)
         _tick()

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.files.disk import Disk
-from smp.files.increment import IncrementReader
-from smp.files.layouts import layout_named
-from smp.files.system import RealSystem
-from smp.store import words_ahead
-from smp.store.words_ahead import Words, WordsAhead
+import smp_memory
+from smp_memory.files.disk import Disk
+from smp_memory.files.incremental_reader import IncrementReader
+from smp_memory.files.layouts import layout_named
+from smp_memory.files.system import RealSystem
+from smp_memory.store import parallel_tokenizer
+from smp_memory.store.parallel_tokenizer import ParallelTokenizer, TokenizedSession
 
 pytestmark = pytest.mark.skipif(os.name != "posix" or (os.cpu_count() or 1) < 2, reason="it helps nobody here")
 
@@ -26,7 +26,7 @@ SESSIONS, EACH = 4, 25
 
 @pytest.fixture(params=("jsonl", "markdown"))
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    with smp.open(tmp_path / "store", layout=request.param, config={"durability": "os"}) as memory:
+    with smp_memory.open(tmp_path / "store", layout=request.param, config={"durability": "os"}) as memory:
         for number in range(SESSIONS):
             session = memory.create_session(f"s{number}")
             session.add_many(
@@ -50,8 +50,8 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
     """However small the store, there is help, and it is waited for; which processes were started."""
-    monkeypatch.setattr(words_ahead, "MUCH_BYTES", 0)
-    monkeypatch.setattr(words_ahead, "_LATE", 1e9)
+    monkeypatch.setattr(parallel_tokenizer, "MUCH_BYTES", 0)
+    monkeypatch.setattr(parallel_tokenizer, "_LATE", 1e9)
     found: list[subprocess.Popen[bytes]] = []
     start = subprocess.Popen
 
@@ -67,19 +67,19 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
 def used(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each session whose words came, whether they were used."""
     found: list[bool] = []
-    judge = Words.are_of
+    judge = TokenizedSession.are_of
 
-    def noted(self: Words, reader: IncrementReader) -> bool:
+    def noted(self: TokenizedSession, reader: IncrementReader) -> bool:
         found.append(judge(self, reader))
         return found[-1]
 
-    monkeypatch.setattr(Words, "are_of", noted)
+    monkeypatch.setattr(TokenizedSession, "are_of", noted)
     return found
 
 
 def state(root: Path) -> tuple[dict[str, Any], dict[str, int], list[str]]:
     """Rows, digests of the words, and an answer, of an index made anew."""
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         assert memory.reindex() >= SESSIONS * EACH
         index = memory.store.indexer.caught_up(None)
         digests = {f"{doc}": digest for doc, digest in index.rows.all("SELECT doc, digest FROM memory")}
@@ -88,7 +88,7 @@ def state(root: Path) -> tuple[dict[str, Any], dict[str, int], list[str]]:
 
 def alone(root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], dict[str, int], list[str]]:
     with monkeypatch.context() as patch:
-        patch.setattr(words_ahead, "_started", lambda *_: None)
+        patch.setattr(parallel_tokenizer, "_started", lambda *_: None)
         return state(root)
 
 
@@ -111,7 +111,7 @@ def test_a_small_build_is_done_alone(root: Path, monkeypatch: pytest.MonkeyPatch
     def never(*_: Any) -> None:
         raise AssertionError("started")
 
-    monkeypatch.setattr(words_ahead, "_started", never)
+    monkeypatch.setattr(parallel_tokenizer, "_started", never)
     state(root)
 
 
@@ -119,9 +119,9 @@ def test_a_small_build_is_done_alone(root: Path, monkeypatch: pytest.MonkeyPatch
 def test_who_is_killed_is_not_missed(
     root: Path, started: list[subprocess.Popen[bytes]], used: list[bool], monkeypatch: pytest.MonkeyPatch, before: bool
 ) -> None:
-    ask = WordsAhead.ask
+    ask = ParallelTokenizer.ask
 
-    def ask_the_dying(self: WordsAhead, session: str) -> None:
+    def ask_the_dying(self: ParallelTokenizer, session: str) -> None:
         for now in (True, False):
             if now is before:
                 ask(self, session)
@@ -129,7 +129,7 @@ def test_who_is_killed_is_not_missed(
                 started[0].kill()
                 started[0].wait()
 
-    monkeypatch.setattr(WordsAhead, "ask", ask_the_dying)
+    monkeypatch.setattr(ParallelTokenizer, "ask", ask_the_dying)
     helped = state(root)
     assert used in ([True], [True, True])  # s1; s2 if its answer was in the pipe already
     assert all_ended(started)
@@ -139,8 +139,8 @@ def test_who_is_killed_is_not_missed(
 def test_who_is_late_is_not_waited_for(
     root: Path, started: list[subprocess.Popen[bytes]], used: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(words_ahead, "_LATE", 0)
-    monkeypatch.setattr(words_ahead, "_CODE", "import time; time.sleep(1000)")
+    monkeypatch.setattr(parallel_tokenizer, "_LATE", 0)
+    monkeypatch.setattr(parallel_tokenizer, "_CODE", "import time; time.sleep(1000)")
     helped = state(root)
     assert (len(started), used) == (1, [])
     assert all_ended(started)
@@ -161,7 +161,7 @@ def test_who_cannot_be_started_or_talks_nonsense_is_not_needed(
     if script is not None:
         other.write_text(f"#!/bin/sh\n{script}\n")
         other.chmod(0o700)
-    monkeypatch.setattr(words_ahead, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(parallel_tokenizer, "_PATIENCE_SECONDS", 0.2)
     monkeypatch.setattr(sys, "executable", str(other))
     helped = state(root)
     assert len(started) == (script is not None)
@@ -181,17 +181,17 @@ def test_a_program_with_python_inside_is_not_started_again(
 def test_words_of_another_state_are_not_used(
     root: Path, started: list[subprocess.Popen[bytes]], used: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take: Callable[[WordsAhead, str], Words | None] = WordsAhead.take
+    take: Callable[[ParallelTokenizer, str], TokenizedSession | None] = ParallelTokenizer.take
 
-    def take_then_write(self: WordsAhead, session: str) -> Words | None:
+    def take_then_write(self: ParallelTokenizer, session: str) -> TokenizedSession | None:
         words = take(self, session)
         if session == "s2":
-            with smp.open(root) as other:
+            with smp_memory.open(root) as other:
                 other.session("s2").add_decision("Größe that came between")
         return words
 
-    monkeypatch.setattr(WordsAhead, "take", take_then_write)
-    with smp.open(root) as memory:
+    monkeypatch.setattr(ParallelTokenizer, "take", take_then_write)
+    with smp_memory.open(root) as memory:
         memory.reindex()
         assert used == [True, False, True]
         assert "between" in memory.query("between")[0].record.decision
@@ -205,7 +205,7 @@ def test_it_ends_when_the_build_fails(
         if name == "s2":
             raise KeyboardInterrupt
 
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         with pytest.raises(KeyboardInterrupt):
             memory.reindex(stopped)
         assert len(started) == 1
@@ -214,13 +214,13 @@ def test_it_ends_when_the_build_fails(
 
 
 def test_what_is_said_of_a_session_that_is_not_there_or_too_large(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with smp.open(root) as memory:
+    with smp_memory.open(root) as memory:
         layout = memory.store.layout.name
 
     def answer(session: str) -> Any:
-        return words_ahead._answer(IncrementReader(Disk(RealSystem()), layout_named(layout), str(root), session))
+        return parallel_tokenizer._answer(IncrementReader(Disk(RealSystem()), layout_named(layout), str(root), session))
 
     assert answer("none") == ({}, [])
     assert len(answer("s0")[1]) == EACH
-    monkeypatch.setattr(words_ahead, "_MOST_BYTES", 100)
+    monkeypatch.setattr(parallel_tokenizer, "_MOST_BYTES", 100)
     assert answer("s0") is None

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import smp
-from smp.cli.main import main
+import smp_memory
+from smp_memory.cli.main import main
 
 MISTYPED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "resolve": (lambda session: session.resolve("FIND-0001", "done", status="resolvd"), "resolved"),
@@ -37,8 +37,8 @@ KNOWN: list[Callable[[Any], Any]] = [
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> smp.SessionMemory:
-    session = smp.open(tmp_path).create_session("s1")
+def session(tmp_path: Path) -> smp_memory.SessionMemory:
+    session = smp_memory.open(tmp_path).create_session("s1")
     session.add_finding("Login has no rate limit")
     session.add_decision("Use OAuth")
     return session
@@ -46,7 +46,7 @@ def session(tmp_path: Path) -> smp.SessionMemory:
 
 @pytest.mark.parametrize("name", MISTYPED)
 @pytest.mark.parametrize("as_agent", [False, True])
-def test_mistyped_word_is_stored_with_a_warning(session: smp.SessionMemory, name: str, as_agent: bool) -> None:
+def test_mistyped_word_is_stored_with_a_warning(session: smp_memory.SessionMemory, name: str, as_agent: bool) -> None:
     write, meant = MISTYPED[name]
     record = write(session.agent("architect") if as_agent else session)
     assert len(record.warnings) == 1
@@ -54,35 +54,35 @@ def test_mistyped_word_is_stored_with_a_warning(session: smp.SessionMemory, name
 
 
 @pytest.mark.parametrize("number", range(len(KNOWN)))
-def test_known_and_own_words_have_no_warning(session: smp.SessionMemory, number: int) -> None:
+def test_known_and_own_words_have_no_warning(session: smp_memory.SessionMemory, number: int) -> None:
     assert KNOWN[number](session).warnings == ()
 
 
-def test_unknown_status_of_a_finding_is_said_to_leave_it_open(session: smp.SessionMemory) -> None:
+def test_unknown_status_of_a_finding_is_said_to_leave_it_open(session: smp_memory.SessionMemory) -> None:
     record = session.resolve("FIND-0001", "done", status="erledigt")
     assert "counts as open" in record.warnings[0]
     assert session.get("FIND-0001").status == "erledigt"
     assert [each.id for each in session.summarize().findings] == ["FIND-0001"]
 
 
-def test_relation_of_before_is_not_warned_of_again(session: smp.SessionMemory) -> None:
+def test_relation_of_before_is_not_warned_of_again(session: smp_memory.SessionMemory) -> None:
     session.relate("DEC-0001", "FIND-0001", "resolve")
     assert session.relate("DEC-0001", "FIND-0001", "supports").warnings == ()
 
 
 def test_command_line_warns_of_a_mistyped_status(
-    session: smp.SessionMemory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    session: smp_memory.SessionMemory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["resolve", "FIND-0001", "done", "--status", "resolvd", "--root", str(tmp_path)]) == 0
     assert "Did you mean 'resolved'?" in capsys.readouterr().err
 
 
-def test_mcp_warns_of_a_mistyped_status(session: smp.SessionMemory) -> None:
+def test_mcp_warns_of_a_mistyped_status(session: smp_memory.SessionMemory) -> None:
     pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
-    from smp.mcp.desk import Desk
-    from smp.mcp.toolset import TOOLS
+    from smp_memory.integrations.mcp.request_context import RequestContext
+    from smp_memory.integrations.mcp.tools import TOOLS
 
-    caller = Desk(session.memory).caller("tester")
+    caller = RequestContext(session.memory).caller("tester")
     reply = TOOLS["update"].call(caller, {"action": "resolve", "id": "s1/FIND-0001", "status": "resolvd"})
     assert "Did you mean 'resolved'?" in reply.text
     assert reply.data["warnings"]

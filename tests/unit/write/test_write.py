@@ -6,34 +6,34 @@ from typing import Any
 
 import pytest
 
-from smp.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound, SizeLimitExceeded
-from smp.model.entry import PUT, Entry
-from smp.model.fold import Fold
-from smp.model.ledger import Ledger
-from smp.model.types import KINDS
-from smp.write import validate
-from smp.write.admit import admit
-from smp.write.batch import Add, Batch, Change, Delete, Relate, Restore, Wish
+from smp_memory.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound, SizeLimitExceeded
+from smp_memory.model.entry import PUT, Entry
+from smp_memory.model.history import Fold
+from smp_memory.model.id_allocator import IdAllocator
+from smp_memory.model.types import KINDS
+from smp_memory.write import validation
+from smp_memory.write.operations import Add, Batch, Delete, Operation, Relate, Restore, Update
+from smp_memory.write.quota import admit
 
 LIMIT = 1000
 NOW = "2026-01-01T12:00:00Z"
 
 
-def draft(kind: str = "decision", **given: Any) -> validate.Draft:
-    return validate.draft(KINDS[kind], {"decision": "x", **given} if kind == "decision" else given, LIMIT)
+def draft(kind: str = "decision", **given: Any) -> validation.Draft:
+    return validation.draft(KINDS[kind], {"decision": "x", **given} if kind == "decision" else given, LIMIT)
 
 
-def ledger(*entries: Entry) -> Ledger:
+def ledger(*entries: Entry) -> IdAllocator:
     fold = Fold()
     fold.add(entries)
-    return Ledger(fold.seq, dict(fold.numbers), fold)
+    return IdAllocator(fold.seq, dict(fold.numbers), fold)
 
 
 def put(seq: int, id: str, type: str = "decision", **data: Any) -> Entry:
     return Entry(PUT, type, id, NOW, {"decision": "x", **data}, seq=seq)
 
 
-def resolved(book: Ledger, *wishes: Wish) -> list[Entry]:
+def resolved(book: IdAllocator, *wishes: Operation) -> list[Entry]:
     return Batch("s", list(wishes), NOW, atomic=True, doing="testing").resolve(book)
 
 
@@ -57,14 +57,14 @@ def test_checks_of_a_type_do_not_hold_for_another() -> None:
     assert (made.data["role"], made.data["agent"], made.data["finding"]) == ("lead developer", ["a"], 5)
 
 
-@pytest.mark.parametrize("depth", [1, validate.DEPTH_LIMIT - 1, validate.DEPTH_LIMIT])
+@pytest.mark.parametrize("depth", [1, validation.DEPTH_LIMIT - 1, validation.DEPTH_LIMIT])
 def test_nesting_up_to_the_limit(depth: int) -> None:
     value: Any = "x"
     for _ in range(depth):
         value = [value]
-    assert validate.plain("own", value) == value
+    assert validation.plain("own", value) == value
     with pytest.raises(InvalidRecord, match="nested deeper"):
-        validate.plain("own", [value] * 1 if depth == validate.DEPTH_LIMIT else _nested(validate.DEPTH_LIMIT + 1))
+        validation.plain("own", [value] * 1 if depth == validation.DEPTH_LIMIT else _nested(validation.DEPTH_LIMIT + 1))
 
 
 def _nested(depth: int) -> Any:
@@ -99,12 +99,12 @@ def test_a_size_counts_names_and_all_that_is_inside() -> None:
 
 def test_changes() -> None:
     kind = KINDS["decision"]
-    assert validate.changes(kind, {"a": 1, "b": None, "by": "x", "alternatives": None}, LIMIT) == {
+    assert validation.changes(kind, {"a": 1, "b": None, "by": "x", "alternatives": None}, LIMIT) == {
         "b": None, "alternatives_considered": None, "a": 1, "author": "x",
     }  # fmt: skip
     for bad in ({"id": "x"}, {"id": None}, {"created": NOW}, {"ts": NOW}, {"decision": None}, {"decision": ""}):
         with pytest.raises(InvalidRecord):
-            validate.changes(kind, bad, LIMIT)
+            validation.changes(kind, bad, LIMIT)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_only_what_must_know_the_memories_asks_for_them() -> None:
 
 def test_wishes_see_those_before_them() -> None:
     first = Add(draft())
-    change = Change(first, {"n": 1}, "ada", 1, LIMIT)
+    change = Update(first, {"n": 1}, "ada", 1, LIMIT)
     relate = Relate(first, "DEC-0007", "led_to", None, LIMIT)
     delete, restore = Delete(first, "ada", "why"), Restore(first, "ada", None)
     entries = resolved(ledger(put(1, "DEC-0007")), first, change, relate, delete, restore)
@@ -161,10 +161,10 @@ def test_a_batch_may_be_resolved_again() -> None:
     ("wish", "error"),
     [
         (lambda: Add(draft(id="DEC-0001")), DuplicateId),
-        (lambda: Change("DEC-0001", {"n": 1}, None, 2, LIMIT), Conflict),
-        (lambda: Change("DEC-0009", {"n": 1}, None, None, LIMIT), MemoryNotFound),
-        (lambda: Change("TURN-0001", {"n": 1}, None, None, LIMIT), InvalidRecord),
-        (lambda: Change("DEC-0001", {"tags": "x"}, None, None, LIMIT), InvalidRecord),
+        (lambda: Update("DEC-0001", {"n": 1}, None, 2, LIMIT), Conflict),
+        (lambda: Update("DEC-0009", {"n": 1}, None, None, LIMIT), MemoryNotFound),
+        (lambda: Update("TURN-0001", {"n": 1}, None, None, LIMIT), InvalidRecord),
+        (lambda: Update("DEC-0001", {"tags": "x"}, None, None, LIMIT), InvalidRecord),
         (lambda: Relate("DEC-0001", "DEC-0009", "led_to", None, LIMIT), MemoryNotFound),
         (lambda: Restore("DEC-0001", None, None), MemoryNotFound),
         (lambda: Delete("DEC-0009", None, None), MemoryNotFound),
@@ -206,7 +206,10 @@ def test_an_idempotency_key_counts_also_when_it_came_with_a_change() -> None:
     assert [entry.data.get("value") for entry in entries] == [2, 3]
     fold = Fold()
     fold.add([Entry(PUT, "preference", "PREF-0001", NOW, {"key": "k", "value": 1}, seq=1), *entries])
-    assert resolved(Ledger(fold.seq, {}, fold), Add(draft("preference", key="k", value=2, idempotency_key="two"))) == []
+    assert (
+        resolved(IdAllocator(fold.seq, {}, fold), Add(draft("preference", key="k", value=2, idempotency_key="two")))
+        == []
+    )
 
 
 def test_a_stand_in_has_no_id_before_its_time() -> None:

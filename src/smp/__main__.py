@@ -1,9 +1,0 @@
-"""`python -m smp` is the command `smp`."""
-
-from __future__ import annotations
-
-import sys
-
-from smp.cli.main import main
-
-sys.exit(main())

@@ -1,0 +1,68 @@
+"""SMP, Session Memory Persistence: memories of AI agents in files that people can read.
+
+import smp
+memory = smp_memory.open(".bmad/memory")
+session = memory.create_session(user="ada", agents=["architect"], project="shop")
+session.add_decision("Use OAuth 2.0", rationale="Standard, supports SSO", author="architect", tags=["auth"])
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from smp_memory import errors
+    from smp_memory.agent_memory import AgentMemory
+    from smp_memory.context.builder import Context
+    from smp_memory.integrations.macp.manager import ContextManager
+    from smp_memory.integrations.workflows.workflow import Workflow
+    from smp_memory.memory import Memory
+    from smp_memory.memory import open_memory as open
+    from smp_memory.model.record import Record
+    from smp_memory.party import Party
+    from smp_memory.privacy.anonymisation import Placeholders
+    from smp_memory.session import SessionMemory, Transaction
+
+__version__ = "0.1.0"
+__all__ = [
+    "AgentMemory",
+    "Context",
+    "ContextManager",
+    "Memory",
+    "Party",
+    "Placeholders",
+    "Record",
+    "SessionMemory",
+    "Transaction",
+    "Workflow",
+    "__version__",
+    "errors",
+    "open",
+]
+
+_HOMES = {
+    "open": ("smp_memory.memory", "open_memory"),
+    "Memory": ("smp_memory.memory", "Memory"),
+    "SessionMemory": ("smp_memory.memory", "SessionMemory"),
+    "Transaction": ("smp_memory.session", "Transaction"),
+    "Record": ("smp_memory.model.record", "Record"),
+    "Placeholders": ("smp_memory.privacy.anonymisation", "Placeholders"),
+    "AgentMemory": ("smp_memory.agent_memory", "AgentMemory"),
+    "Context": ("smp_memory.context.builder", "Context"),
+    "ContextManager": ("smp_memory.integrations.macp.manager", "ContextManager"),
+    "Party": ("smp_memory.party", "Party"),
+    "Workflow": ("smp_memory.integrations.workflows.workflow", "Workflow"),
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load what is used when it is used: a hook must start in tens of milliseconds."""
+    from importlib import import_module
+
+    if name == "errors":
+        return import_module("smp_memory.errors")
+    if name in _HOMES:
+        module, attribute = _HOMES[name]
+        value = getattr(import_module(module), attribute)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'smp' has no attribute {name!r}")

@@ -1,0 +1,210 @@
+"""Write rights of an agent: it writes in its own name only, and changes only what it can see.
+
+`AgentMemory`, its transactions, workflows, MACP and the MCP server all write through the checks of this module.
+
+Guarantees: every write is attributed to the agent. The state of another agent is never changed, not even a shared one. A change of a memory that the agent may not see is refused in the same
+words as one of a memory that is not there. Checks come before the write; a refused write has changed nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from smp_memory.errors import DuplicateId, InvalidRecord, NotAllowed
+from smp_memory.model.types import KINDS, kind_of
+from smp_memory.privacy.visibility import FOR_ALL
+from smp_memory.write.operations import Add, Delete, Operation, Relate, Update
+from smp_memory.write.path import DelegatedWrites, each_of, given_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from smp_memory.errors import MemoryNotFound
+    from smp_memory.model.record import AgentState, Record
+    from smp_memory.privacy.visibility import Viewer
+
+    Guard = Callable[[str, str], None]  # told the kind, and whose state or which preference; raises if it must not be
+
+_SHARED_KINDS = ("conversation", "preference", "summary")  # never one agent's own
+_OWNERS_FIELDS = frozenset(("author", "visibility", "agent"))
+
+
+class AgentWriteMethods(DelegatedWrites):
+    """The ways to write, as one agent."""
+
+    agent: str | None  # None: a caller without a name, which writes without an author
+    _viewer: Viewer
+    _guard: Guard | None = None
+
+    @property
+    def _author(self) -> str | None:  # type: ignore[override]
+        return self.agent
+
+    def update_state(self, state: Any, **fields: Any) -> AgentState:
+        """Replace what the agent knows about its own work; others do not see it."""
+        if self.agent is None:
+            raise NotAllowed("agent: a caller without a name has no state of its own.", field="agent")
+        return self.update_agent_state(self.agent, state, **fields)
+
+    # -- may it?
+
+    def _check(self, wish: Operation) -> None:
+        """Refuse early what can be refused, and have the rest checked under the session's lock."""
+        wish.rights = self
+        if isinstance(wish, Add):
+            self._check_new(wish)
+        elif isinstance(wish, (Update, Delete)):
+            if wish.by not in (None, self.agent):
+                raise NotAllowed(f"by: {self._name} cannot write as {wish.by!r}.", field="by", agent=self.agent)
+            record = self._found(wish.target) if isinstance(wish.target, str) else None
+            if record is not None:
+                self._check_change(wish, record)
+            if record is None or record.type == "preference":
+                self._check_key(getattr(wish, "changes", None))
+            if isinstance(wish, Relate) and isinstance(wish.other, str):
+                self._found(wish.other)
+
+    def _check_known(self, record: Record) -> None:
+        """A repeated idempotency key must not give away another's memory."""
+        if not self._viewer.sees(record):
+            raise DuplicateId("idempotency_key: is taken in this session; use another one.", field="idempotency_key")
+
+    def _check_change(self, wish: Operation, record: Record) -> None:
+        """Whether the agent may change this memory in this way."""
+        if not self._viewer.sees(record):
+            raise self._no_memory(record.id)
+        kind, name = record.type, _name_in(record.type, record.given)
+        owner = name if kind == "agent_state" else str(record.author or "")
+        if kind == "agent_state" and owner != self.agent:
+            raise self._not_its_state(owner)
+        if isinstance(wish, Update) and isinstance(wish.changes, dict):
+            self._check_changes(kind, owner, wish.changes)
+        self._ask_guard(kind, name)
+
+    def _check_target(self, name: str, record: Record | None) -> None:
+        """A relation or a reference names a memory that is there for this agent."""
+        if record is None or not self._viewer.sees(record):
+            raise self._no_memory(name)
+
+    def _no_memory(self, id: str) -> MemoryNotFound:
+        return self._session._files.no_memory(id)
+
+    def _check_new(self, wish: Add) -> None:
+        kind, data = wish.draft.kind.name, wish.draft.data
+        author, role = data.get("author"), data.get("role")
+        if kind == "agent_state" and data.get("agent") != self.agent:
+            raise self._not_its_state(data.get("agent"))
+        if author != self.agent and not (kind == "conversation" and role in ("user", "system", "tool")):
+            raise NotAllowed(f"author: {self._name} cannot write as {author!r}.", field="author", agent=self.agent)
+        if kind == "preference":
+            self._check_key(data)
+        self._check_values(kind, data)
+        self._ask_guard(kind, _name_in(kind, data))
+        if "relations" in data or "references" in data:
+            wish.needs_trails = True
+
+    def _check_values(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Checks of new values that hold for a new memory and for a change of one."""
+        if kind in _SHARED_KINDS and data.get("visibility") not in FOR_ALL:
+            raise InvalidRecord(
+                f"visibility: a {kind} is for all agents of a session; use a learning or the agent's state for its own notes.",
+                field="visibility",
+            )
+
+    @property
+    def _name(self) -> str:
+        return "a caller without a name" if self.agent is None else f"agent {self.agent!r}"
+
+    def _not_its_state(self, owner: Any) -> NotAllowed:
+        return NotAllowed(f"agent: {self._name} cannot write the state of {owner!r}.", field="agent", agent=self.agent)
+
+    def _check_key(self, data: Any) -> None:
+        """The preference with the key in this data, if there is one, is for all."""
+        aliases = KINDS["preference"].aliases
+        named = (
+            [value for name, value in data.items() if aliases.get(name, name) == "key"]
+            if isinstance(data, dict)
+            else []
+        )
+        if not named:
+            return
+        name = self._session._files.view(lambda fold: fold.preferences.get(str(named[0])))
+        record = self._session.find(name) if name else None
+        if record is not None and not self._viewer.sees(record):
+            raise NotAllowed("key: this preference cannot be set by an agent.", field="key")
+
+    def _found(self, target: str) -> Record | None:
+        """The memory that is named; it must be there for this agent. None: in another session, where only a relation may point."""
+        place, slash, id = target.rpartition("/")
+        if slash and place != self._session.id:
+            return None
+        record = self._session.find(id)
+        self._check_target(id, record)
+        return record
+
+    def _check_changes(self, kind: str, owner: str, changes: Mapping[str, Any]) -> None:
+        aliases = KINDS[kind].aliases
+        named = {aliases.get(name, name): value for name, value in changes.items()}
+        for field in sorted(_OWNERS_FIELDS.intersection(named)):
+            if field != "visibility":
+                raise NotAllowed(f"{field}: cannot be changed; it says whose memory this is.", field=field)
+            if owner != self.agent:
+                raise NotAllowed(f"{field}: only the author of a memory can change who sees it.", field=field)
+        self._check_values(kind, named)
+
+    def _ask_guard(self, kind: str, name: str) -> None:
+        if self._guard is not None:
+            self._guard(kind, name)
+
+    # -- doing it
+
+    def _do(self, wish: Operation, doing: str) -> Any:
+        self._check(wish)
+        return self._session._do(wish, doing)
+
+    def add_many(self, items: Iterable[tuple[str, Mapping[str, Any] | str]]) -> list[Record]:
+        """Add many memories with one sync per file; see `SessionMemory.add_many`."""
+        wishes: list[Operation] = []
+        item: Any
+        for item in each_of(items):
+            if not isinstance(item, (tuple, list)) or len(item) != 2:
+                raise InvalidRecord("items: each must be a type and its data, (type, data).", field="items")
+            kind = kind_of(item[0])
+            wish = self._addition(kind, given_fields(kind, item[1]))
+            self._check(wish)
+            wishes.append(wish)
+        self._session._commit(wishes, f"adding {len(wishes)} memories", atomic=False)
+        return [wish.record for wish in wishes if wish.record is not None]
+
+
+class AgentTransaction(AgentWriteMethods):
+    """Writes of one agent that are stored together when the `with` block ends."""
+
+    def __init__(self, writer: AgentWriteMethods) -> None:
+        self.agent = writer.agent
+        self._session = writer._session
+        self._viewer = writer._viewer
+        self._guard = writer._guard
+        self._inner = writer._session.transaction()
+
+    def _do(self, wish: Operation, doing: str) -> Any:
+        self._check(wish)
+        return self._inner._do(wish, doing)
+
+    def commit(self) -> None:
+        self._inner.commit()
+
+    def rollback(self) -> None:
+        self._inner.rollback()
+
+    def __enter__(self) -> AgentTransaction:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self._inner.__exit__(kind, error, trace)
+
+
+def _name_in(kind: str, data: Mapping[str, Any]) -> str:
+    """What a workflow may name beside the kind: whose state it is, which preference."""
+    field = {"agent_state": "agent", "preference": "key"}.get(kind)
+    return str(data.get(field) or "") if field else ""

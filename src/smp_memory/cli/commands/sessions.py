@@ -1,0 +1,235 @@
+"""Sessions: start, list, show, measure."""
+
+from __future__ import annotations
+
+from smp_memory.cli.arguments import assignment
+from smp_memory.cli.render import bar, bars, fields, one_line, paint, plural, size_text, table, time_text, value_text
+from smp_memory.errors import SMPError, UserError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from smp_memory.cli.arguments import Parser
+    from smp_memory.cli.invocation import Call
+    from smp_memory.session import SessionMemory
+
+_OPTIONS_OF_THEIR_OWN = ("id", "user", "agents", "project", "tags", "author", "config", "created", "self")
+
+
+# -- session new
+
+
+def session_new_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "id",
+        metavar="ID",
+        nargs="?",
+        help="its name: letters, digits, _ and - (default: date and a few random letters)",
+    )
+    parser.add_argument("--user", help="the person it is with")
+    parser.add_argument(
+        "--agent",
+        action="append",
+        default=[],
+        dest="agents",
+        metavar="NAME",
+        help="an agent that takes part; repeat for more",
+    )
+    parser.add_argument("--project", help="the project it is about")
+    parser.add_argument("--tag", action="append", default=[], dest="tags", metavar="TAG", help="a tag; repeat for more")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        type=assignment,
+        metavar="KEY=VALUE",
+        help="anything else to know about it; repeat for more",
+    )
+
+
+def run_session_new(call: Call) -> None:
+    """Start a session: the place that memories of one piece of work go to.
+
+    Commands without --session mean it, until another session is written.
+
+    Examples:
+      smp session new
+      smp session new checkout-review --user ada --agent architect --agent veritas --project shop --set phase=review
+    """
+    from smp_memory.store.session_states import note_session_use
+
+    options = call.options
+    context = dict(options.set)
+    taken = next((name for name in _OPTIONS_OF_THEIR_OWN if name in context), None)
+    if taken:
+        raise UserError(f"--set {taken}=…: this has an option of its own. See: smp session new --help", field=taken)
+    session = call.memory.create_session(
+        options.id, user=options.user, agents=options.agents, project=options.project, tags=options.tags, **context
+    )
+    note_session_use(
+        call.memory.store, session.id, call.memory.now()
+    )  # what was written to others before does not count
+    call.answer(_head(session), [f"Started session {paint('bold', session.id)} in {session.folder}"])
+
+
+def _head(session: SessionMemory) -> dict[str, Any]:
+    return {**session.info.to_dict(), "folder": session.folder}
+
+
+# -- session list
+
+
+def session_list_arguments(parser: Parser) -> None:
+    parser.add_argument("--all", action="store_true", help="those that are archived or deleted, too")
+
+
+def run_session_list(call: Call) -> None:
+    """List the sessions of the store with their state and what happens to them next, the one written last at the end.
+
+    Examples:
+      smp session list
+      smp session list --all
+      smp session list --json
+    """
+    sessions = sorted(call.memory.sessions(), key=lambda session: (session.written, session.id))
+    standings = {standing.session: standing.to_dict() for standing in call.memory.standings()}
+    counts = call.memory.query(count_by="session", limit=1, track_access=False).counts["session"]
+    rows = [{**_summary(session, counts), **standings.get(session.id, {})} for session in sessions]
+    if call.options.all:
+        away = (standing for standing in call.memory.standings(away=True) if standing.away is not None)
+        rows += [{**standing.away.to_dict(), **standing.to_dict()} for standing in away if standing.away is not None]
+    call.answer(rows, _session_table(call, rows))
+
+
+def _summary(session: SessionMemory, counts: dict[str, int]) -> dict[str, Any]:
+    """What a line of the list says; the index counts the memories, nothing is read."""
+    try:
+        info: dict[str, Any] = session.info.to_dict()
+    except SMPError as error:  # its head is damaged; its memories, and the other sessions, are not
+        info = {"project": None, "user": None, "agents": [], "tags": [], "problem": error.message}
+    written = session.written.isoformat()[:-6] + "Z"
+    size = sum(session.memory.store.session(session.id).sizes().values())
+    known = {"id": session.id, "memories": counts.get(session.id, 0), "bytes": size, "written": written}
+    return {**info, **known, "folder": session.folder}
+
+
+def _session_table(call: Call, rows: list[dict[str, Any]]) -> Iterator[str]:
+    if not rows:
+        yield call.without_sessions()
+        return
+    cells = [
+        (
+            paint("cyan", row["id"]),
+            row.get("project") or ("(its head is damaged: smp validate)" if "problem" in row else ""),
+            f"{row['memories']:,}" if "memories" in row else "",
+            size_text(row["bytes"]),
+            time_text(row.get("written") or row.get("since") or ""),
+            row.get("state", ""),
+            _what_next(row.get("next")),
+        )
+        for row in rows
+    ]
+    heads = ("session", "project", ">memories", ">size", "last write (UTC)", "state", "next")
+    yield from table(heads, cells, call.screen.width, spare=("size", "last write (UTC)"))
+
+
+def _what_next(step: dict[str, Any] | None) -> str:
+    """`archived 2026-02-03`; nothing if nothing happens by itself."""
+    return f"{step['state']} {step['when'][:10]}" if step and step["when"] else ""
+
+
+# -- session show
+
+
+def session_show_arguments(parser: Parser) -> None:
+    parser.add_argument("id", metavar="ID", nargs="?", help="the session (default: as for every command)")
+
+
+def run_session_show(call: Call) -> None:
+    """Show who takes part in a session, what it is about, and what is in it.
+
+    Examples:
+      smp session show
+      smp session show checkout-review
+    """
+    session = call.session(call.options.id)
+    figures = session.stats()
+    data = {**_head(session), "memories": figures.memories, "by_type": figures.by_type, "bytes": figures.bytes}
+    call.answer(data, fields(_head_fields(data), call.screen.width))
+
+
+def _head_fields(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "session", paint("bold", data["id"])
+    for name in ("project", "user"):
+        if data[name]:
+            yield name, value_text(data[name])
+    for name in ("agents", "tags"):
+        if data[name]:
+            yield name, ", ".join(map(value_text, data[name]))
+    for name, value in {**data["context"], **data["config"]}.items():
+        yield one_line(name), value_text(value)
+    yield "created", time_text(data["created"]) + " UTC"
+    from smp_memory.overview.summary import counted
+
+    counts = ", ".join(counted(number, kind) for kind, number in data["by_type"].items())
+    yield "memories", f"{data['memories']:,}" + (f" ({counts})" if counts else "")
+    yield "size", size_text(data["bytes"])
+    yield "folder", data["folder"]
+
+
+# -- stats
+
+
+def stats_arguments(parser: Parser) -> None:
+    pass
+
+
+def run_stats(call: Call) -> None:
+    """Show how many memories of each type a session has, how large its files are, and how full it is.
+
+    Examples:
+      smp stats
+      smp stats --session checkout-review --json
+    """
+    session = call.session()
+    sizes = session.size_report().to_dict()
+    figures = {**session.stats().to_dict(), "size": sizes, "state": session.state}
+    call.answer(figures, _figure_lines(figures))
+
+
+def _figure_lines(figures: dict[str, Any]) -> Iterator[str]:
+    deleted = f", {figures['deleted']:,} deleted" if figures["deleted"] else ""
+    unread = f", {plural(figures['problems'], 'entry')} unreadable (smp validate)" if figures["problems"] else ""
+    yield f"{paint('bold', figures['session'])}: {plural(figures['memories'], 'memory')}{deleted}{unread}"
+    if figures["first"]:
+        yield paint("dim", f"from {time_text(figures['first'])} to {time_text(figures['last'])} UTC")
+    for title, counts, shown in (("By type", figures["by_type"], _counted), ("By file", figures["files"], size_text)):
+        if counts:
+            yield ""
+            yield paint("bold", title)
+            yield from bars(counts, shown)
+    yield ""
+    room = f"{size_text(figures['bytes'])} of {size_text(figures['quota_bytes'])}"
+    yield f"{paint('bold', 'Room')}  {bar(figures['utilisation'])}  {room}, {figures['utilisation']:.1%} full"
+    yield from _outlook(figures["size"])
+
+
+def _outlook(size: dict[str, Any]) -> Iterator[str]:
+    """Where it will lead, and what can be done about it."""
+    days, gain = size["predicted_days_to_quota"], size["estimated_compaction_gain_bytes"]
+    if days is not None:
+        yield paint(
+            "dim",
+            f"      full in about {plural(round(days), 'day')}, at {size_text(round(size['bytes_per_day']))} a day",
+        )
+    if size["level"] != "ok" or gain:
+        could = f"`smp compact` could free about {size_text(gain)}" if gain else "nothing may go: smp compact --dry-run"
+        yield paint("dim", f"      {size['level']}; {could}")
+    if size["cold_bytes"]:
+        yield paint("dim", f"      {size_text(size['cold_bytes'])} more in the cold segment: smp archived")
+
+
+def _counted(number: int) -> str:
+    return f"{number:,}"

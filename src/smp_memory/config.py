@@ -1,0 +1,433 @@
+"""Which settings hold, and who said so? Frozen settings under one schema.
+
+A value comes from the first of these that has one: an argument, the environment (`SMP_` and the dotted name in
+capitals, `SMP_CONCURRENCY_LOCK_TIMEOUT_MS`), the session's own overrides, the file `config.json` at the store's
+root, the default. To add a setting, add one line to `SETTINGS`.
+
+Guarantees: a `Config` never changes; every value in it was checked; an unknown key or a bad value is an
+`InvalidConfig` that names the key, where it came from and what is allowed. `layout` and `format` are facts about the
+whole store: once the file states them, the environment does not change them, an argument that names another layout
+is a `LayoutMismatch`, and a session cannot override them. A file of a newer format is `FormatTooNew`, whatever else
+is in it.
+Non-guarantees: nothing is read or written here; files, and `os.environ`, are handed in by the caller. Unknown `SMP_*`
+variables are ignored, because other tools may own them; an empty variable counts as not set.
+"""
+
+from __future__ import annotations
+
+from smp_memory.config_values import Between, ChoiceOf, Mark, NameList, Patterns, Positive, Switch, Whole
+from smp_memory.errors import FormatTooNew, InvalidConfig, LayoutMismatch
+
+TYPE_CHECKING = False  # typing itself is not loaded at run time: `import smp` must be fast
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, NoReturn
+
+    from smp_memory.config_values import Check
+    from smp_memory.design_settings import DesignSettings
+
+    Flat = dict[str, Any]
+    Layer = tuple[str, Flat]  # where the values came from, and the values by dotted name
+
+
+FORMAT = 1
+DEFAULT_ROOTS = {"jsonl": ".bmad/memory", "single": ".bmad/sessions", "markdown": ".bmad/sessions", "log": "memory"}
+
+_MB, _KB = 1024 * 1024, 1024
+_SHOWN_CHARACTERS = 80
+
+
+class Setting:
+    """One row of the schema."""
+
+    __slots__ = ("check", "default", "doc", "path", "store_wide", "variable")
+
+    def __init__(self, path: str, default: Any, check: Check, doc: str, store_wide: bool = False) -> None:
+        self.path = path
+        self.default = default
+        self.check = check
+        self.doc = doc
+        self.store_wide = store_wide
+        self.variable = "SMP_" + path.upper().replace(".", "_")
+
+
+SETTINGS = (
+    Setting("layout", "jsonl", ChoiceOf("jsonl", "markdown", "single", "log"), "How memories look on disk.", True),
+    Setting("format", FORMAT, Whole(FORMAT, FORMAT), "The version of the file format.", True),
+    Setting("durability", "always", ChoiceOf("always", "interval", "os"), "When a write is synced to disk."),
+    Setting("sync_interval_seconds", 1.0, Positive(60), "How often the disk is synced when durability is interval."),
+    Setting("concurrency.lock_timeout_ms", 5000, Whole(0, 600_000), "How long a writer waits for another one."),
+    Setting("storage.max_session_size_mb", 10, Positive(10_240), "How large a session may grow, in MiB."),
+    Setting("storage.max_content_kb", 1024, Whole(1, 1024), "How large one memory may be, in KiB."),
+    Setting("storage.warning_percent", 80, Between(1, 100), "From this share of its quota on a session is compacted gently."),
+    Setting("storage.critical_percent", 95, Between(1, 100), "From this share on it is compacted in any case."),
+    Setting("storage.gentle_percent", 10, Between(0, 100), "How much of a session gentle compaction frees."),
+    Setting("storage.forced_percent", 20, Between(0, 100), "How much of it forced compaction frees."),
+    Setting("search.semantic", "auto", ChoiceOf("auto", "off"), "Whether meaning counts beside words: auto, if smp[semantic] is installed."),
+    Setting("privacy.redaction.enabled", True, Switch(), "Whether secrets are taken out of what is written, see privacy.md."),
+    Setting("privacy.redaction.off", [], NameList(), "Rules or kinds that are not applied, such as phone."),
+    Setting("privacy.redaction.patterns", [], Patterns(), "Own patterns for what is taken out, too."),
+    Setting("privacy.redaction.replacement", "[REDACTED:{kind}]", Mark(), "What stands in place of what was taken out."),
+    Setting("context.share_users", False, Switch(), "Whether a context brings memories of sessions of other users, too."),
+    Setting("track_access", True, Switch(), "Whether being found counts for how present a memory is."),
+    Setting("decay.enabled", True, Switch(), "Whether memories fade at all."),
+    Setting("decay.policy", "smp", ChoiceOf("smp", "half-life", "boosted", "simple"), "By which rule memories fade."),
+    Setting("decay.rates.conversation", 0.05, Between(0, 10), "How fast turns fade per day: smp, simple."),
+    Setting("decay.rates.decision", 0.03, Between(0, 10), "How fast decisions fade per day: smp, simple."),
+    Setting("decay.rates.finding", 0.04, Between(0, 10), "How fast findings fade per day: smp, simple."),
+    Setting("decay.rates.preference", 0.02, Between(0, 10), "How fast preferences fade per day: smp, simple."),
+    Setting("decay.rates.agent_state", 0.06, Between(0, 10), "How fast agent states fade per day: smp, simple."),
+    Setting("decay.floors.conversation", 0.1, Between(0, 1), "Turns do not fade below this: smp."),
+    Setting("decay.floors.decision", 0.4, Between(0, 1), "Decisions do not fade below this: smp."),
+    Setting("decay.floors.finding", 0.3, Between(0, 1), "Findings do not fade below this: smp."),
+    Setting("decay.floors.preference", 0.6, Between(0, 1), "Preferences do not fade below this: smp; inferred ones, 0.3."),
+    Setting("decay.floors.agent_state", 0.0, Between(0, 1), "Agent states do not fade below this: smp."),
+    Setting("decay.half_life_hours.conversation", 168, Positive(10_000_000), "When turns are half as present: half-life, boosted."),
+    Setting("decay.half_life_hours.decision", 720, Positive(10_000_000), "When decisions are half as present: half-life, boosted."),
+    Setting("decay.half_life_hours.finding", 336, Positive(10_000_000), "When findings are half as present: half-life, boosted."),
+    Setting("decay.half_life_hours.preference", 1440, Positive(10_000_000), "When preferences are half as present: boosted; by half-life they do not fade."),
+    Setting("decay.half_life_hours.other", 168, Positive(10_000_000), "When all other types are half as present: half-life, boosted."),
+    Setting("decay.minimum_factor", 0.1, Between(0, 1), "No memory fades below this: half-life, boosted."),
+    Setting("compaction.enabled", True, Switch(), "Whether sessions are compacted by themselves; `smp compact` works in any case."),
+    Setting("compaction.faded_below", 0.3, Between(0, 1), "Memories less present than this go first."),
+    Setting("compaction.old_turns_days", 7, Between(0, 36_500), "Turns older than this go next, summed up."),
+    Setting("compaction.keep_turns_hours", 24, Between(0, 876_000), "Turns younger than this stay."),
+    Setting("compaction.keep_used_hours", 48, Between(0, 876_000), "What was written or found within this time stays."),
+    Setting("compaction.keep_priority", 0.7, Between(0, 1), "What is more present than this stays."),
+    Setting("compaction.keep_importance", 0.9, Between(0, 1), "What is at least this important stays."),
+    Setting("compaction.keep_referenced", True, Switch(), "Whether what an open or pinned memory rests on stays."),
+    Setting("lifecycle.idle_hours", 24, Between(0, 876_000), "When an unused session is idle."),
+    Setting("lifecycle.decaying_days", 7, Between(0, 36_500), "When an unused session is decaying."),
+    Setting("lifecycle.archive_days", 30, Between(0, 36_500), "When an unused session is archived."),
+    Setting("lifecycle.purge_days", 30, Between(0, 36_500), "How long a deleted session can be brought back."),
+    Setting("lifecycle.auto_archive", True, Switch(), "Whether maintenance archives unused sessions."),
+    Setting("lifecycle.auto_purge", True, Switch(), "Whether maintenance purges what was deleted long ago."),
+    Setting("maintenance.auto", True, Switch(), "Whether opening a store runs what is due and cheap, a few times a day."),
+    Setting("health.stale_days", 90, Between(0, 36_500), "From when on `smp doctor` names what is open and nobody touched; 0 means never."),
+    Setting("hooks.recall", True, Switch(), "Whether hooks of coding agents put memories into the conversation."),
+    Setting("hooks.recall_agents", True, Switch(), "Whether they do so for agents that the host starts, too."),
+    Setting("hooks.record", True, Switch(), "Whether they record what is said."),
+    Setting("hooks.start_tokens", 1200, Whole(0, 100_000), "How much they recall at the start of a session."),
+    Setting("hooks.prompt_tokens", 500, Whole(0, 100_000), "How much at each prompt, and for each agent that is started."),
+    Setting("retention.enabled", False, Switch(), "Whether old memories go to the trash by themselves."),
+    Setting("retention.days.conversation", 90, Whole(0, 36_500), "How long turns are kept; 0 means for ever."),
+    Setting("retention.days.decision", 365, Whole(0, 36_500), "How long decisions are kept."),
+    Setting("retention.days.finding", 180, Whole(0, 36_500), "How long findings are kept."),
+    Setting("retention.days.preference", 730, Whole(0, 36_500), "How long preferences are kept."),
+)  # fmt: skip
+
+_BY_PATH = {setting.path: setting for setting in SETTINGS}
+_BY_VARIABLE = {setting.variable: setting for setting in SETTINGS}
+_SECTIONS = {path[:at] for path in _BY_PATH for at, character in enumerate(path) if character == "."}
+_OTHER_NAMES = {"privacy.auto_redaction": "privacy.redaction.enabled"}  # as a design has it
+WRAPPER = "memory_config"  # the design of the jsonl layout puts all settings inside it
+
+
+class Config:
+    """All settings of a store, or of one session in it. `config["concurrency.lock_timeout_ms"]` gives a value."""
+
+    __slots__ = ("_layers", "_sources", "_values")
+
+    _layers: tuple[Layer, Layer, Layer, Layer]  # file, session, environment, arguments
+    _values: Flat
+    _sources: dict[str, str]
+
+    def __init__(self, file: Layer, session: Layer, environment: Layer, arguments: Layer) -> None:
+        values: Flat = {setting.path: setting.default for setting in SETTINGS}
+        sources = dict.fromkeys(values, "default")
+        for source, flat in (file, session, environment, arguments):
+            for path, value in flat.items():
+                values[path] = value
+                sources[path] = f"{source} {_BY_PATH[path].variable}" if source == "environment" else source
+        object.__setattr__(self, "_layers", (file, session, environment, arguments))
+        object.__setattr__(self, "_values", values)
+        object.__setattr__(self, "_sources", sources)
+
+    @classmethod
+    def build(
+        cls,
+        file: Mapping[str, Any] | None,
+        file_path: str,
+        session: Mapping[str, Any] | None = None,
+        session_id: str = "",
+        environ: Mapping[str, str] | None = None,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> Config:
+        """Settle every setting. Mappings are nested as in the file; `environ` is usually `os.environ`."""
+        _refuse_newer_format(file, file_path)
+        stated = _flatten(file, f"file {file_path}")
+        asked = _flatten(arguments, "argument")
+        _refuse_other_layout(stated, asked, file_path)
+        return cls(
+            (f"file {file_path}", stated),
+            _session_layer(session, session_id),
+            ("environment", _from_environment(environ or {}, stated)),
+            ("argument", asked),
+        )
+
+    def override_session(self, mapping: Mapping[str, Any] | None, session_id: str) -> Config:
+        """The settings of one session: its overrides in place of another session's, below environment and arguments."""
+        file, _, environment, arguments = self._layers
+        return Config(file, _session_layer(mapping, session_id), environment, arguments)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._values:
+            _unknown(name, "argument")
+        return self._values[name]
+
+    def source(self, name: str) -> str:
+        """Who set it: default, file PATH, session ID, environment SMP_NAME or argument."""
+        if name not in self._sources:
+            _unknown(name, "argument")
+        return self._sources[name]
+
+    def rows(self) -> list[tuple[str, Any, str, str]]:
+        """Name, value, source and explanation of every setting, in the order of the schema."""
+        return [(each.path, self._values[each.path], self._sources[each.path], each.doc) for each in SETTINGS]
+
+    @property
+    def unused(self) -> list[tuple[str, str]]:
+        """Settings of a design that have no effect here: where each came from, and its name."""
+        return [(source, key) for source, flat in self._layers for key in getattr(flat, "unused", ())]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All values, nested as in the file."""
+        nested: dict[str, Any] = {}
+        for path, value in self._values.items():
+            *sections, name = path.split(".")
+            inner = nested
+            for section in sections:
+                inner = inner.setdefault(section, {})
+            inner[name] = value
+        return nested
+
+    @property
+    def layout(self) -> str:
+        return str(self._values["layout"])
+
+    @property
+    def format(self) -> int:
+        return int(self._values["format"])
+
+    @property
+    def durability(self) -> str:
+        return str(self._values["durability"])
+
+    @property
+    def sync_interval_seconds(self) -> float:
+        return float(self._values["sync_interval_seconds"])
+
+    @property
+    def lock_timeout_seconds(self) -> float:
+        return float(self._values["concurrency.lock_timeout_ms"] / 1000)
+
+    @property
+    def quota_bytes(self) -> int:
+        return int(self._values["storage.max_session_size_mb"] * _MB)
+
+    @property
+    def content_limit_bytes(self) -> int:
+        return int(self._values["storage.max_content_kb"] * _KB)
+
+    def section(self, name: str) -> dict[str, Any]:
+        """All settings of a section, nested as in the file: `config.section("lifecycle")`."""
+        section: dict[str, Any] = self.to_dict()[name]
+        return section
+
+    @property
+    def decay(self) -> dict[str, Any]:
+        """The section on fading, as `smp_memory.decay.policies.policy_of` reads it."""
+        return self.section("decay")
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"A Config never changes; {name!r} cannot be set. Build a new one.")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"A Config never changes; {name!r} cannot be deleted.")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Config, self._layers
+
+    def __repr__(self) -> str:
+        changed = [f"{path}={self._values[path]!r}" for path, source in self._sources.items() if source != "default"]
+        return f"Config({', '.join(changed)})"
+
+
+def _flatten(mapping: Any, source: str) -> Flat:
+    """Nested settings by their dotted names, each checked. A dotted name as a key is understood as well."""
+    flat = Values()
+    if mapping is not None:
+        _collect(mapping, "", source, flat, may_wrap=True)
+    if flat.design is not None:
+        for path, (said_as, value) in flat.design.finish(flat).items():
+            setting = _BY_PATH[path]
+            if not setting.check.accepts(value):
+                _bad_value(said_as, value, source, setting.check.allowed)
+            flat[path] = value
+        flat.unused, flat.design = tuple(flat.design.unused), None
+    return flat
+
+
+class Values(dict[str, "Any"]):
+    """Settings by their dotted names, and which keys of a design are without effect."""
+
+    unused: tuple[str, ...] = ()
+    design: DesignSettings | None = None
+
+
+def _collect(mapping: Any, prefix: str, source: str, flat: Values, may_wrap: bool = False) -> None:
+    if not _is_section(mapping):
+        _not_a_section(prefix, mapping, source)
+    for key, value in mapping.items():
+        path = f"{prefix}.{key}" if prefix else str(key)
+        if not _is_section(value):
+            path = usual_name(path)
+        if path in _BY_PATH:
+            if path in flat:
+                raise InvalidConfig(f"The setting '{path}' is given twice ({source}).", key=path, source=source)
+            flat[path] = _checked(_BY_PATH[path], value, source)
+        elif path == WRAPPER and may_wrap:
+            _collect(value, "", source, flat)
+        elif path in _SECTIONS:
+            _collect(value, path, source, flat)
+        elif not _of_a_design(path, value, source, flat):
+            _unknown(_first_leaf(path, value), source)
+
+
+def _of_a_design(path: str, value: Any, source: str, flat: Values) -> bool:
+    """Take in a setting or a section of a design; False if it is none."""
+    from smp_memory.design_settings import DesignSettings
+
+    if DesignSettings.is_section(path) and _is_section(value) and len(value):
+        _collect(value, path, source, flat)
+        return True
+    if not DesignSettings.knows(path):
+        return False
+    if flat.design is None:
+        flat.design = DesignSettings()
+    allowed = flat.design.take(path, value)
+    if allowed is not None:
+        _bad_value(path, value, source, allowed)
+    return True
+
+
+def _from_environment(environ: Mapping[str, str], stated: Flat) -> Flat:
+    flat: Flat = {}
+    for variable, setting in _BY_VARIABLE.items():
+        text = environ.get(variable)
+        if not text:
+            continue
+        source = f"environment {variable}"
+        try:
+            value = setting.check.parse(text)
+        except ValueError:
+            _bad_value(setting.path, text, source, setting.check.allowed)
+        _checked(setting, value, source, text)
+        if not (setting.store_wide and setting.path in stated):
+            flat[setting.path] = value
+    return flat
+
+
+def _session_layer(mapping: Mapping[str, Any] | None, session_id: str) -> Layer:
+    source = f"session {session_id}"
+    flat = _flatten(mapping, source)
+    for path in flat:
+        if _BY_PATH[path].store_wide:
+            raise InvalidConfig(
+                f"The setting '{path}' ({source}) belongs to the whole store; a session cannot override it.",
+                key=path,
+                source=source,
+            )
+    return source, flat
+
+
+def _refuse_newer_format(file: Any, file_path: str) -> None:
+    """Before anything else in the file is judged: a newer format may have keys that are unknown here."""
+    found = file.get("format") if _is_section(file) else None
+    if isinstance(found, int) and not isinstance(found, bool) and found > FORMAT:
+        raise FormatTooNew(
+            f"The store has format {found}, this version of smp knows formats up to {FORMAT} (file {file_path}). "
+            "Nothing was changed; use a newer smp.",
+            path=file_path,
+            found=found,
+            known=FORMAT,
+        )
+
+
+def _refuse_other_layout(stated: Flat, asked: Flat, file_path: str) -> None:
+    if "layout" in stated and asked.get("layout", stated["layout"]) != stated["layout"]:
+        raise LayoutMismatch(
+            f"The store has the layout {stated['layout']} (file {file_path}), asked for was {asked['layout']}. "
+            "Leave the layout out to open it as it is, or convert it.",
+            path=file_path,
+            found=stated["layout"],
+            asked=asked["layout"],
+        )
+
+
+def _checked(setting: Setting, value: Any, source: str, shown: Any = None) -> Any:
+    if not setting.check.accepts(value):
+        _bad_value(setting.path, value if shown is None else shown, source, setting.check.allowed)
+    return value
+
+
+def _bad_value(path: str, value: Any, source: str, allowed: str) -> NoReturn:
+    raise InvalidConfig(
+        f"Bad value for the setting '{path}' ({source}): {_shown(value)}. Allowed: {allowed}.",
+        key=path,
+        source=source,
+        allowed=allowed,
+    )
+
+
+def _not_a_section(path: str, value: Any, source: str) -> NoReturn:
+    inside = ", ".join(known[len(path) + 1 :] for known in _BY_PATH if known.startswith(path + "."))
+    what = f"The setting '{path}'" if path else "The settings"
+    allowed = f"an object with {inside}" if path else "an object with settings"
+    raise InvalidConfig(
+        f"{what} ({source}) must be {allowed}, not {_shown(value)}.", key=path, source=source, allowed=allowed
+    )
+
+
+def usual_name(path: str) -> str:
+    """The name of a setting, also if it is called otherwise."""
+    return _OTHER_NAMES.get(path, path)
+
+
+def _unknown(path: str, source: str) -> NoReturn:
+    import difflib  # rare, and slow to load
+
+    known = list(_BY_PATH)
+    last_names = {name.rpartition(".")[2]: name for name in known}  # somebody left the section out
+    near = (
+        [usual_name(path)]
+        if path in _OTHER_NAMES
+        else difflib.get_close_matches(path, known, 1)
+        or [last_names[name] for name in difflib.get_close_matches(path.rpartition(".")[2], list(last_names), 1)]
+    )
+    hint = (
+        f"Did you mean '{near[0]}'?" if near else f"Known settings: {', '.join(known[:8])}, …; `smp config` lists all."
+    )
+    raise InvalidConfig(
+        f"Unknown setting {_shown(path)} ({source}). {hint}",
+        key=path,
+        source=source,
+        suggestion=near[0] if near else None,
+    )
+
+
+def _first_leaf(path: str, value: Any) -> str:
+    """Name the key inside an unknown section rather than the section: the suggestion gets better."""
+    if not _is_section(value):
+        return path
+    first = next(iter(value.keys()), None)
+    return path if first is None else f"{path}.{first}"
+
+
+def _is_section(value: Any) -> bool:
+    return hasattr(value, "items") and hasattr(value, "keys")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"

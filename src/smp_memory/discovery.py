@@ -1,0 +1,253 @@
+"""Find the store of a folder: one discovery for Python, the command line, MCP and hooks.
+
+The nearest store upwards is found, as git finds `.git`, in `.bmad/memory`, `.bmad/sessions` or `memory`. A store is a folder whose
+`config.json` names a layout or has the form of a design's configuration, or one with sessions in the form of the design that has
+its place there. Nothing is created or changed, and no link is followed below the folder that is looked at.
+Only `os` and `smp_memory.ownership` are loaded unless there is something to read, because hooks call this at every prompt.
+
+Open a session by its id alone: in the nearest store, made if there is none. `SessionMemory("review")` does.
+"""
+
+from __future__ import annotations
+
+import os
+
+from smp_memory.errors import SessionExists, SessionNotFound
+from smp_memory.model import ids
+from smp_memory.ownership import config_bytes, is_ours
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
+
+    from smp_memory.files.disk import Disk
+    from smp_memory.memory import Memory
+    from smp_memory.store.file_session import FileSession
+
+
+PLACES = {".bmad/memory": ("jsonl",), ".bmad/sessions": ("markdown", "single"), "memory": ("log",)}
+_LAYOUTS = ("jsonl", "markdown", "single", "log")
+_TYPE_FILES = frozenset(
+    f"{stem}.jsonl"
+    for stem in (
+        "conversation",
+        "decisions",
+        "findings",
+        "preferences",
+        "agent-states",
+        "artifacts",
+        "learnings",
+        "summaries",
+    )
+)
+_GLOBAL_FILES = frozenset(("cross-session-preferences.yaml", "learned-patterns.yaml", "user-profile.yaml"))
+
+
+class Discovery:
+    """What was found: the root of a store, whether it is ours, and the folder at which the search ended."""
+
+    __slots__ = ("folder", "is_ours", "root")
+
+    def __init__(self, root: str | None, is_ours: bool, folder: str) -> None:
+        self.root = root  # None: there is no store
+        self.is_ours = is_ours  # it belongs to this user, or to the owner of the folder in which the search began
+        self.folder = folder  # without a store: the nearest folder with a `.bmad` in it, else the topmost folder
+
+
+def discovery(
+    start: str | None = None, environ: Mapping[str, str] | None = None, *, layout: str | None = None
+) -> Discovery:
+    """Find the store for work in a folder. `SMP_ROOT` in `environ` names it; with `layout` only the places of that layout count."""
+    named = environ.get("SMP_ROOT") if environ is not None else None
+    if named:
+        root = os.path.abspath(named)
+        return Discovery(root if is_store(root) else None, True, root)
+    begun = folder = os.path.realpath(start or os.getcwd())  # so that what is found is a link only below this folder
+    while True:
+        found = store_in(folder, layout)
+        if found is not None:
+            return Discovery(found, is_ours(found, begun), folder)
+        parent = os.path.dirname(folder)
+        if parent == folder or os.path.isdir(os.path.join(folder, ".bmad")):
+            return Discovery(None, False, folder)
+        folder = parent
+
+
+def store_in(folder: str, layout: str | None = None) -> str | None:
+    """The store in one of a folder's places: a trusted one, else one with a `config.json`, else one that is recognised."""
+    stated, recognised = [], []
+    for place, layouts in PLACES.items():
+        root = os.path.join(folder, place)
+        if (layout in _LAYOUTS and layout not in layouts) or not os.path.isdir(root):
+            continue
+        if _stated_layout(root) is not None:
+            stated.append(root)
+        elif layout_of(root, _names, _folders) in layouts:
+            recognised.append(root)
+    found = stated + recognised
+    if len(found) > 1:
+        from smp_memory.files.user_state import trusted_first
+
+        found = trusted_first(found)
+    return found[0] if found else None
+
+
+def find_root(layout_name: str | None, start: str | None = None) -> str:
+    """The root of the nearest store, or where one may be made: in the nearest `.bmad`. Another user's store must be named."""
+    from smp_memory.errors import StoreNotFound
+
+    found = discovery(start, layout=layout_name)
+    if found.root is not None:
+        if found.is_ours:
+            return found.root
+        raise StoreNotFound(
+            f"The nearest store, {found.root}, belongs to another user. "
+            "If you mean it, say so: --root, SMP_ROOT, smp_memory.open(folder).",
+            path=found.root,
+        )
+    if os.path.isdir(os.path.join(found.folder, ".bmad")):
+        place = next(
+            place for place, layouts in PLACES.items() if layout_name not in _LAYOUTS or layout_name in layouts
+        )
+        return not_through_a_link(os.path.join(found.folder, place))
+    raise StoreNotFound(
+        "No .bmad folder here or above. Make a store with `smp init`, or say where it is (--root, SMP_ROOT, smp_memory.open(folder))."
+    )
+
+
+def not_through_a_link(root: str) -> str:
+    """Where a store may be made: a link there may have come with the project, and leads anywhere."""
+    folder = os.path.dirname(root)
+    for path in (folder, root) if os.path.basename(folder) == ".bmad" else (root,):
+        if os.path.islink(path) and not is_store(root):
+            from smp_memory.errors import StorageCorrupt
+
+            raise StorageCorrupt(
+                f"{path} is a link, which may have come with the project and may lead anywhere. Name the folder if you mean it: --root.",
+                path=path,
+            )
+    return root
+
+
+def is_store(root: str) -> bool:
+    """Whether a folder is a store, by its `config.json` or by the sessions in it."""
+    return os.path.isdir(root) and (_stated_layout(root) is not None or layout_of(root, _names, _folders) is not None)
+
+
+def _stated_layout(root: str) -> str | None:
+    """The layout that a folder's `config.json` names or implies; that of a `memory/` folder may be anybody's."""
+    data = config_bytes(root)
+    if b'"layout"' not in data and b'"memory_config"' not in data and b'"root_directory"' not in data:
+        return None
+    import json
+
+    try:
+        stored = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError):  # a store of ours whose settings are damaged is found and then refused
+        return "jsonl" if os.path.exists(os.path.join(root, ".smp", "id")) else None
+    return layout_in_config(stored) if isinstance(stored, dict) else None
+
+
+def layout_in_config(stored: dict[str, Any]) -> str | None:
+    """The layout that a configuration names. Those of the designs name none: 001 has `memory_config`, 004 `root_directory`."""
+    inner = stored.get("memory_config")
+    for settings in (stored, inner):
+        if isinstance(settings, dict) and "layout" in settings:
+            said = settings["layout"]
+            return said if said in _LAYOUTS else None
+    if isinstance(inner, dict):
+        return "jsonl"
+    storage = stored.get("storage")
+    if isinstance(storage, dict) and "root_directory" in storage and isinstance(stored.get("decay"), dict):
+        return "log"
+    return None
+
+
+def recognise(disk: Disk, root: str) -> str | None:
+    """The layout of a folder that is named and has no `config.json`, by what is in it; None if it is not a store."""
+    if not disk.exists(root):
+        return None
+    recognised = layout_of(root, disk.names, disk.folders)
+    if recognised is not None:
+        return recognised
+    from smp_memory.files.layouts import layout_named
+
+    for name in _LAYOUTS:  # what is too little evidence to find a store is enough for one that is named
+        known = layout_named(name)
+        if any(known.exists(disk, root, session) for session in known.session_ids(disk, root)):
+            return name
+    return None
+
+
+def layout_of(root: str, names: Callable[[str], Iterable[str]], folders: Callable[[str], Iterable[str]]) -> str | None:
+    """The layout of a folder by the sessions in it; None if there are none. `names` and `folders` list a folder."""
+    top = frozenset(names(root))
+    if "sessions" in top:
+        for session in folders(os.path.join(root, "sessions")):
+            there = frozenset(names(os.path.join(root, "sessions", session)))
+            if "manifest.json" in there or there & _TYPE_FILES:
+                return "jsonl"
+            if "memory.jsonl" in there:
+                return "log"
+    if _is_markdown(root, top, names, folders):
+        return "markdown"
+    if any(name.endswith(".jsonl") and _is_id(name[: -len(".jsonl")]) for name in top):
+        return "single"
+    return None
+
+
+def _is_markdown(
+    root: str, top: frozenset[str], names: Callable[[str], Iterable[str]], folders: Callable[[str], Iterable[str]]
+) -> bool:
+    for place, wanted in (("active", ()), ("archived", ("summary.yaml",)), ("deleted", ("deletion-record.yaml",))):
+        for session in folders(os.path.join(root, place)) if place in top else ():
+            there = frozenset(names(os.path.join(root, place, session)))
+            if there.intersection(wanted) or (not wanted and any(n.endswith((".yaml", ".md")) for n in there)):
+                return True
+    return "global" in top and not _GLOBAL_FILES.isdisjoint(names(os.path.join(root, "global")))
+
+
+def _is_id(name: str) -> bool:
+    return (
+        0 < len(name) <= 64 and name[0] != "-" and name.isascii() and name.replace("-", "_").replace("_", "a").isalnum()
+    )
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder) if not os.path.islink(folder) else []
+    except OSError:
+        return []
+
+
+def _folders(folder: str) -> list[str]:
+    if os.path.islink(folder):
+        return []
+    try:
+        with os.scandir(folder) as found:
+            return [entry.name for entry in found if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+
+
+_opening: list[Callable[[], Memory]] = []  # how a store is opened; `smp_memory.memory` says it
+
+
+def opens_with(opening: Callable[[], Memory]) -> None:
+    """Say how `SessionMemory(id)` opens the nearest store: a session does not know stores."""
+    _opening[:] = [opening]
+
+
+def in_nearest_store(session: Any) -> tuple[Memory, FileSession]:
+    """A session of the nearest store by its id, made if need be."""
+    name = ids.check(session, "session_id")
+    memory = _opening[0]()
+    try:
+        found = memory.session(name)
+    except SessionNotFound:
+        try:
+            found = memory.create_session(name)
+        except SessionExists:  # another process was quicker
+            found = memory.session(name)
+    return memory, found._files

@@ -1,0 +1,262 @@
+"""Every error that SMP raises on purpose.
+
+    SMPError
+    ├── UserError                     the caller can put it right; nothing was written
+    │   ├── InvalidRecord             E_SCHEMA_INVALID     a field of a memory is wrong
+    │   ├── InvalidFormat             E_INVALID_FORMAT     a file or an argument cannot be read
+    │   ├── InvalidConfig             E_CONFIG_INVALID     an unknown setting or a bad value
+    │   ├── InvalidQuery              E_INVALID_QUERY      MEM_E004
+    │   ├── StoreNotFound             E_STORE_NOT_FOUND
+    │   ├── SessionNotFound           E_SESSION_NOT_FOUND  MEM_E005
+    │   ├── SessionExists             E_SESSION_EXISTS
+    │   ├── SessionArchived           E_SESSION_ARCHIVED
+    │   ├── MemoryNotFound            E_MEMORY_NOT_FOUND
+    │   ├── DuplicateId               E_DUPLICATE_ID
+    │   ├── LayoutMismatch            E_LAYOUT_MISMATCH
+    │   ├── NotAllowed                E_NOT_ALLOWED        an agent or a workflow may not do this
+    │   └── StoreClosed               E_STORE_CLOSED
+    ├── SizeLimitExceeded             E_SIZE_LIMIT         MEM_E001
+    ├── Busy                          try again; nothing was written
+    │   ├── LockTimeout               E_LOCK_TIMEOUT       MEM_E002
+    │   ├── Conflict                  E_CONCURRENT_MOD     another writer was quicker
+    │   └── QueryTimeout              E_QUERY_TIMEOUT
+    ├── Corrupt
+    │   ├── StorageCorrupt            E_STORAGE_CORRUPT    MEM_E003
+    │   ├── SessionCorrupt            E_SESSION_CORRUPT
+    │   ├── FormatTooNew              E_FORMAT_TOO_NEW
+    │   └── CompactionFailed          E_COMPACTION_FAILED  MEM_E006
+    └── StorageError                  E_STORAGE_IO         the operating system said no
+        ├── StorageFull               E_STORAGE_FULL
+        ├── StorageReadOnly           E_STORAGE_READ_ONLY
+        └── DurabilityUnknown         E_DURABILITY_UNKNOWN the disk did not confirm; do not count on it
+
+Guarantees: `code` and `exit_code` never change their meaning; every error can be pickled; its attributes
+(`session`, `path`, `line`, `field`, `limit`, …) say what its message says. Damaged lines in files are not
+errors but `Problem` values, see `smp_memory.model.reports`.
+"""
+
+from __future__ import annotations
+
+import errno
+
+
+class SMPError(Exception):
+    """The base of all errors that SMP raises."""
+
+    code = "E_SMP"
+    number: str | None = None
+    exit_code = 1
+    recoverable = False  # whether the same call may succeed a moment later
+
+    def __init__(self, message: str, **details: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+        for name, value in details.items():
+            setattr(self, name, value)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.message, self.details)
+
+
+def _rebuild(kind: type[SMPError], message: str, details: dict[str, object]) -> SMPError:
+    return kind(message, **details)
+
+
+class UserError(SMPError):
+    code = "E_USER"
+    exit_code = 2
+
+
+class InvalidRecord(UserError):
+    code = "E_SCHEMA_INVALID"
+    exit_code = 3
+    field: str | None = None
+
+
+class InvalidFormat(UserError):
+    code = "E_INVALID_FORMAT"
+    exit_code = 4
+
+
+class InvalidConfig(UserError):
+    code = "E_CONFIG_INVALID"
+    exit_code = 5
+
+
+class InvalidQuery(UserError):
+    code = "E_INVALID_QUERY"
+    number = "MEM_E004"
+    exit_code = 6
+
+
+class StoreNotFound(UserError):
+    code = "E_STORE_NOT_FOUND"
+    exit_code = 7
+
+
+class SessionNotFound(UserError):
+    code = "E_SESSION_NOT_FOUND"
+    number = "MEM_E005"
+    exit_code = 8
+
+
+class SessionExists(UserError):
+    code = "E_SESSION_EXISTS"
+    exit_code = 9
+
+
+class SessionArchived(UserError):
+    code = "E_SESSION_ARCHIVED"
+    exit_code = 10
+
+
+class MemoryNotFound(UserError):
+    code = "E_MEMORY_NOT_FOUND"
+    exit_code = 11
+
+
+class DuplicateId(UserError):
+    code = "E_DUPLICATE_ID"
+    exit_code = 12
+
+
+class LayoutMismatch(UserError):
+    code = "E_LAYOUT_MISMATCH"
+    exit_code = 13
+
+
+class StoreClosed(UserError):
+    code = "E_STORE_CLOSED"
+    exit_code = 14
+
+
+class NotAllowed(UserError):
+    code = "E_NOT_ALLOWED"
+    exit_code = 15
+
+
+class SizeLimitExceeded(SMPError):
+    code = "E_SIZE_LIMIT"
+    number = "MEM_E001"
+    exit_code = 20
+
+
+class Busy(SMPError):
+    code = "E_BUSY"
+    exit_code = 30
+    recoverable = True
+
+
+class LockTimeout(Busy):
+    code = "E_LOCK_TIMEOUT"
+    number = "MEM_E002"
+    exit_code = 31
+
+
+class Conflict(Busy):
+    code = "E_CONCURRENT_MOD"
+    exit_code = 32
+    recoverable = False  # read the memory again first
+
+
+class QueryTimeout(Busy):
+    code = "E_QUERY_TIMEOUT"
+    exit_code = 33
+
+
+class Corrupt(SMPError):
+    code = "E_CORRUPT"
+    exit_code = 40
+
+
+class StorageCorrupt(Corrupt):
+    code = "E_STORAGE_CORRUPT"
+    number = "MEM_E003"
+    exit_code = 41
+
+
+class SessionCorrupt(Corrupt):
+    code = "E_SESSION_CORRUPT"
+    exit_code = 42
+
+
+class FormatTooNew(Corrupt):
+    code = "E_FORMAT_TOO_NEW"
+    exit_code = 43
+
+
+class CompactionFailed(Corrupt):
+    code = "E_COMPACTION_FAILED"
+    number = "MEM_E006"
+    exit_code = 44
+
+
+class StorageError(SMPError):
+    code = "E_STORAGE_IO"
+    exit_code = 50
+
+
+class StorageFull(StorageError):
+    code = "E_STORAGE_FULL"
+    exit_code = 51
+
+
+class StorageReadOnly(StorageError):
+    code = "E_STORAGE_READ_ONLY"
+    exit_code = 52
+
+
+class DurabilityUnknown(StorageError):
+    code = "E_DURABILITY_UNKNOWN"
+    exit_code = 53
+
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
+_LEADS_OUT = {errno.ELOOP}
+_PASSING = {  # it may work a moment later, and what to do about it
+    errno.EMFILE: "This process has too many files open; close some, or raise the limit (ulimit -n), and repeat.",
+    errno.ENFILE: "Too many files are open on this machine; repeat when there are fewer.",
+    errno.ENOMEM: "There is too little memory; repeat when there is more.",
+    errno.EINTR: "It was interrupted; repeat it.",
+    errno.EAGAIN: "Repeat it.",
+    getattr(errno, "ESTALE", -1): "The file was replaced on the file server; repeat it.",
+}
+
+
+def from_os_error(error: OSError, path: str, doing: str) -> StorageError | StorageCorrupt:
+    """Map what the operating system said to the error a caller can act on. `recoverable`: repeating it may help."""
+    reason = error.strerror or str(error)
+    if error.errno in _LEADS_OUT:
+        return StorageCorrupt(
+            f"Refused while {doing}: {path}: {reason}. Nothing was changed. "
+            "SMP uses plain files and folders below the store only; put the real file or folder in its place.",
+            path=path,
+            errno=error.errno,
+        )
+    if error.errno in _PASSING:
+        return StorageError(
+            f"The operating system failed while {doing}: {path} ({reason}). Nothing was half-written. "
+            f"{_PASSING[error.errno]}",
+            path=path,
+            errno=error.errno,
+            recoverable=True,
+        )
+    if error.errno in _FULL:
+        return StorageFull(
+            f"No room left while {doing}: {path} ({reason}). Nothing was half-written; free some space and repeat.",
+            path=path,
+            errno=error.errno,
+        )
+    if error.errno in _READ_ONLY:
+        return StorageReadOnly(
+            f"Not allowed while {doing}: {path} ({reason}). Nothing was changed; check the permissions.",
+            path=path,
+            errno=error.errno,
+        )
+    return StorageError(
+        f"The operating system failed while {doing}: {path} ({reason}). Nothing was half-written.",
+        path=path,
+        errno=error.errno,
+    )

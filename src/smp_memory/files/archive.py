@@ -1,0 +1,246 @@
+"""How is a session packed away, and brought back safely? A tar.gz that says what it holds, and an own, strict unpacking.
+
+    manifest.json    {"smp_archive": 1, "files": [{"path", "bytes", "sha256"}, …], "summary": {"bytes", "sha256"}}
+    summary.json     what the session was about
+    session/…        its files, sorted, as they were
+
+Any tar reads it. SMP itself trusts nothing in it: names, types, sizes, counts and ratio are checked
+(`archive_names`, `archive_stream`), and every byte against the manifest (`archive_contents`).
+
+Guarantees
+- `pack` is deterministic: the same files and summary give the same bytes, with the same zlib. It takes all plain files but
+  locks and unfinished ones, and refuses to start if there is anything that it could not bring back. The archive has
+  its name only after it was read back and every checksum held.
+- `unpack` goes through the archive twice: it writes nothing before the whole of it was found good, then into a new folder
+  that is moved into place, synced, as a whole. A crash leaves the old state, and a folder ending in `.smp-new`.
+- No link is followed and none is made; nothing outside the target is ever written.
+Non-guarantees: empty folders, times and permissions are not kept. Whoever can write the archive can forge a session.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat as modes
+import zlib
+
+from smp_memory.errors import InvalidFormat, SessionExists
+from smp_memory.files.archive_manifest import (
+    CONTENT,
+    FORMAT,
+    MANIFEST,
+    SUMMARY,
+    ArchivedFile,
+    check,
+    go_through,
+    refused_name,
+)
+from smp_memory.files.archive_names import LEFT_OUT, PLAN, colliding, is_private
+from smp_memory.files.disk import TEMPORARY
+from smp_memory.files.tar_stream import DEFAULT_LIMITS, END, ArchiveLimits, encode_header, padding
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any, NoReturn
+
+    from smp_memory.files.archive_manifest import ArchiveContents, Writer
+    from smp_memory.files.disk import Disk
+
+    Read = Callable[[Disk, str, ArchiveLimits, Writer | None], ArchiveContents]
+
+_CHUNK = 1 << 20
+_LEVEL = 6
+_GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"  # no name, no time, no system
+
+
+# -- packing
+
+
+def pack(
+    disk: Disk,
+    folder: str,
+    target: str,
+    summary: Mapping[str, Any],
+    limits: ArchiveLimits = DEFAULT_LIMITS,
+    *,
+    replace: bool = False,
+) -> ArchiveContents:
+    """Pack a session's folder into the archive `target`. Nothing is removed; the caller holds the session's lock."""
+    if not disk.is_folder(folder):
+        _refuse(folder, "it is not a folder")
+    return pack_files(disk, dict(files_below(disk, folder)), target, summary, limits, replace=replace)
+
+
+def files_below(disk: Disk, folder: str, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """All that belongs into an archive: names inside it, and paths. An `InvalidFormat` if something cannot be packed."""
+    for name in disk.names(folder):
+        path, inside = os.path.join(folder, name), prefix + name
+        found = disk.stat(path)
+        if found is None or name.endswith(TEMPORARY) or is_private(inside, LEFT_OUT):
+            continue
+        if is_private(inside, (PLAN,)):
+            _refuse(path, "a change is under way; open the session once, then repeat")
+        if modes.S_ISDIR(found.st_mode):
+            yield from files_below(disk, path, f"{inside}/")
+        elif modes.S_ISREG(found.st_mode):
+            yield inside, path
+        else:
+            _refuse(path, "it is neither a file nor a folder")
+
+
+def pack_files(
+    disk: Disk,
+    paths: Mapping[str, str],
+    target: str,
+    summary: Mapping[str, Any],
+    limits: ArchiveLimits = DEFAULT_LIMITS,
+    *,
+    replace: bool = False,
+    source: Disk | None = None,
+) -> ArchiveContents:
+    """The same for single files: their names inside the archive, and their paths; `source`: on another disk, as in RAM."""
+    if disk.exists(target) and not replace:
+        raise SessionExists(f"{target} is there already; nothing was packed.", path=target)
+    for name in paths:
+        if why := refused_name(name):
+            _refuse(
+                paths[name],
+                f"its name cannot be kept in an archive ({why.replace('_', ' ')}); rename it or move it away",
+            )
+    if same := colliding(sorted(paths)):
+        _refuse(paths[same], "its name differs from another one only in case; rename one of them")
+    temporary = target + TEMPORARY
+    disk.remove(temporary)
+    disk.write_new(temporary, b"", sync=False)
+    try:
+        text = json.dumps(summary, ensure_ascii=False, sort_keys=True, indent=1).encode()
+        _write(disk, temporary, paths, text, source or disk)
+        contents = check(disk, temporary, limits)
+    except BaseException:
+        disk.remove(temporary)
+        raise
+    disk.move(temporary, target)
+    disk.sync_folder(os.path.dirname(target))
+    return contents
+
+
+def _write(disk: Disk, temporary: str, paths: Mapping[str, str], summary: bytes, source: Disk) -> None:
+    """Write the archive and sync it. A file that changes between listing and packing is found by `check`."""
+    files = [_listed(source, name, paths[name]) for name in sorted(paths)]
+    manifest = {
+        "smp_archive": FORMAT,
+        "files": [{"path": file.path, "bytes": file.size_bytes, "sha256": file.sha256} for file in files],
+        "summary": {"bytes": len(summary), "sha256": hashlib.sha256(summary).hexdigest()},
+    }
+    output = disk.open_append(temporary)
+    try:
+        for part in _compressed(_tar(source, files, paths, json.dumps(manifest, ensure_ascii=False).encode(), summary)):
+            output.append(part)
+        output.sync()
+    finally:
+        output.close()
+
+
+def _tar(
+    disk: Disk, files: list[ArchivedFile], paths: Mapping[str, str], manifest: bytes, summary: bytes
+) -> Iterator[bytes]:
+    for name, data in ((MANIFEST, manifest), (SUMMARY, summary)):
+        yield encode_header(name, len(data)) + data + padding(len(data))
+    for file in files:
+        yield encode_header(CONTENT + file.path, file.size_bytes)
+        yield from _content(disk, paths[file.path], file.size_bytes)
+        yield padding(file.size_bytes)
+    yield END
+
+
+def _compressed(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """One gzip stream without a time, so that equal files give equal archives."""
+    engine = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    crc = size = 0
+    ready = [_GZIP_HEADER]
+    for part in parts:
+        crc, size = zlib.crc32(part, crc), size + len(part)
+        ready.append(engine.compress(part))
+        if sum(map(len, ready)) > _CHUNK:
+            yield b"".join(ready)
+            ready = []
+    trailer = crc.to_bytes(4, "little") + (size & 0xFFFFFFFF).to_bytes(4, "little")
+    yield b"".join([*ready, engine.flush(), trailer])
+
+
+def _listed(disk: Disk, name: str, path: str) -> ArchivedFile:
+    digest, size = hashlib.sha256(), 0
+    for part in _content(disk, path, None):
+        digest.update(part)
+        size += len(part)
+    return ArchivedFile(name, size, digest.hexdigest())
+
+
+def _content(disk: Disk, path: str, size: int | None) -> Iterator[bytes]:
+    """The bytes of a file; exactly so many if a size is given."""
+    offset = 0
+    while size is None or offset < size:
+        part = disk.read(path, offset, _CHUNK if size is None else min(_CHUNK, size - offset))
+        if not part:
+            if size is not None:
+                _refuse(path, "it became shorter while it was packed")
+            return
+        yield part
+        offset += len(part)
+
+
+def _refuse(path: str, why: str) -> NoReturn:
+    raise InvalidFormat(f"{path} cannot be archived: {why}. Nothing was changed.", path=path)
+
+
+# -- unpacking
+
+
+def unpack(
+    disk: Disk, archive_path: str, target_folder: str, limits: ArchiveLimits = DEFAULT_LIMITS, read: Read = go_through
+) -> ArchiveContents:
+    """Bring a session's folder back. The target must not be there yet. `read` reads the archive; it is called twice."""
+    if disk.exists(target_folder):
+        raise SessionExists(f"{target_folder} is in the way; nothing was unpacked.", path=target_folder)
+    read(disk, archive_path, limits, None)
+    temporary = target_folder + TEMPORARY
+    disk.remove_tree(temporary)
+    disk.make_folder(temporary)
+    try:
+        contents = read(disk, archive_path, limits, _Writer(disk, temporary))
+        disk.move(temporary, target_folder)
+    except BaseException:
+        disk.remove_tree(temporary)
+        raise
+    disk.sync_folder(os.path.dirname(target_folder))
+    return contents
+
+
+class _Writer:
+    """Puts checked files into a new folder."""
+
+    def __init__(self, disk: Disk, folder: str) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._folders = {folder}
+
+    def write(self, path: str, chunks: Iterator[bytes]) -> None:
+        target = os.path.join(self._folder, *path.split("/"))
+        folder = os.path.dirname(target)
+        if folder not in self._folders:
+            self._disk.make_folder(folder)
+            self._folders.add(folder)
+        self._disk.write_new(target, b"", sync=False)  # fails if anything has that name
+        output = self._disk.open_append(target)
+        try:
+            for chunk in chunks:
+                output.append(chunk)
+            output.sync()
+        finally:
+            output.close()
+
+    def sync(self) -> None:
+        for folder in sorted(self._folders, reverse=True):
+            self._disk.sync_folder(folder)

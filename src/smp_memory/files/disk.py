@@ -1,0 +1,480 @@
+"""How do bytes get onto the disk? The only module that creates, writes, syncs, renames or removes files.
+
+Guarantees
+- An append that fails half-way (disk full) leaves the file as it was; after `sync` it is on the disk, a new file's
+  folder entry too.
+- `replace` leaves either the old or the new content under a name, at every moment, also after a power loss.
+- Files are created 0600, folders 0700. A link, a device or a file with several names where a plain file should be is
+  refused, so that nobody can make SMP write somewhere else.
+Non-guarantees: after a failed sync nobody knows what is on the disk (`DurabilityUnknown`); it is never tried again on
+the same file, because the kernel may have forgotten the data. The caller rewrites the file to a new one.
+Reads, lookups and openings that fail for a passing reason are repeated (`smp_memory.files.retry`); nothing else is.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as modes
+
+from smp_memory.errors import DurabilityUnknown, StorageCorrupt, from_os_error
+from smp_memory.files.retry import again, repeated
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from smp_memory.files.system import System
+
+TEMPORARY = ".smp-new"  # the ending of files that are not yet what they will be; no reader looks at them
+_APPEND = os.O_RDWR | os.O_APPEND
+_NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # opening a pipe that somebody planted must not wait for ever
+_CHUNK = 1 << 20
+
+
+class OpenFile:
+    """A file that is being appended to, under the lock. If it is kept open, `still_is` must hold before it is used again:
+    a rewrite or an editor may have put another file in its place.
+    """
+
+    __slots__ = (
+        "_appended",
+        "_descriptor",
+        "_disk",
+        "_system",
+        "created",
+        "has_name",
+        "identity",
+        "modified_before",
+        "path",
+        "size_before",
+    )
+
+    def __init__(self, disk: Disk, descriptor: int, path: str, created: bool, found: Any) -> None:
+        self._disk = disk
+        self._system = disk.system
+        self._descriptor = descriptor
+        self.path = path
+        self.created = created
+        self.identity = identity(found)
+        self.has_name = True
+        self.size_before, self.modified_before = found.st_size, found.st_mtime_ns
+        self._appended: list[bytes] = []  # since `size_before`
+
+    def still_is(self, known: list[int]) -> bool:
+        """Whether this is still the file that the notes speak of: not replaced, not moved, not changed."""
+        found = self._system.fstat(self._descriptor)
+        self.identity = now = [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+        self.size_before, self.modified_before = found.st_size, found.st_mtime_ns
+        self._appended.clear()
+        self.created = False
+        return now == known[:4] and bool(found.st_nlink == 1)
+
+    def append(self, data: bytes) -> None:
+        """Write whole entries; if that fails half-way the file is cut back to where it was."""
+        self._appended.append(data)
+        try:
+            done = self._system.write(self._descriptor, data)
+            while done < len(data):
+                done += self._system.write(self._descriptor, data[done:])
+        except OSError as error:
+            self.cut_back(self.identity[1])
+            raise from_os_error(error, self.path, "writing") from error
+        self.identity[1] += done  # the times are looked up once for all appends of a commit
+
+    def cut_back(self, size: int) -> None:
+        """Take back what was appended; this frees space, so it works on a full disk. Bytes of others are not touched."""
+        ours = b"".join(self._appended)
+        there = self._disk.read_open(self._descriptor, size)
+        if not ours[size - self.size_before :].startswith(there):
+            raise DurabilityUnknown(
+                f"A write to {self.path} failed, and something else wrote to the file meanwhile. What was written could not "
+                "be taken back; part of it may be there.",
+                path=self.path,
+            )
+        self._system.ftruncate(self._descriptor, size)
+        self._appended = [ours[: size - self.size_before]]
+        self.look()
+
+    def cut_torn(self, size: int) -> None:
+        """Take off what a power loss left behind the last whole line. The caller has read the file under its lock."""
+        self._system.ftruncate(self._descriptor, size)
+        self.size_before = size
+        self._appended.clear()
+        self.look()
+
+    def look(self) -> list[int]:
+        """The identity after what was written, and whether the file still has a name."""
+        found = self._system.fstat(self._descriptor)
+        self.has_name = found.st_nlink != 0
+        self.identity = identity(found)
+        return self.identity
+
+    def sync(self) -> None:
+        """The commit point: returns when the bytes, and a new file's folder entry, are on the disk."""
+        try:
+            self._system.sync(self._descriptor)
+            if self.created:
+                folder = os.path.dirname(self.path)
+                self._disk.sync_folder(folder)
+                self._disk.sync_folder(os.path.dirname(folder))  # whoever made the folder may have died before its sync
+        except OSError as error:
+            try:
+                self.cut_back(self.size_before)
+            except (OSError, DurabilityUnknown):
+                pass
+            raise DurabilityUnknown(
+                f"The disk did not confirm a write to {self.path} ({error.strerror}). It was not acknowledged; do not count on it. "
+                "Check the disk; the next write copies the file to a new one first.",
+                path=self.path,
+                errno=error.errno,
+            ) from error
+
+    def close(self) -> None:
+        self._system.close(self._descriptor)
+
+
+class Disk:
+    def __init__(self, system: System) -> None:
+        self.system = system
+
+    # -- looking
+
+    def stat(self, path: str) -> Any | None:
+        """What is there, without following links; None if nothing is."""
+        try:
+            return self.system.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            return self._repeated(error, path, "looking at a file", None, lambda: self.system.lstat(path))
+
+    def _repeated(self, error: OSError, path: str, doing: str, nothing: Any, work: Callable[[], Any]) -> Any:
+        """Repeat a look that failed; `nothing` if there is no such file or folder."""
+        try:
+            return repeated(error, path, doing, work)
+        except (FileNotFoundError, NotADirectoryError):
+            return nothing
+
+    def exists(self, path: str) -> bool:
+        return self.stat(path) is not None
+
+    def names(self, folder: str) -> list[str]:
+        try:
+            return sorted(self.system.listdir(folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            found: list[str] = self._repeated(
+                error, folder, "listing a folder", [], lambda: sorted(self.system.listdir(folder))
+            )
+            return found
+
+    def folders(self, folder: str) -> list[str]:
+        return [name for name in self.names(folder) if self.is_folder(os.path.join(folder, name))]
+
+    def is_folder(self, path: str) -> bool:
+        found = self.stat(path)
+        return found is not None and modes.S_ISDIR(found.st_mode)
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        """The bytes of a file from an offset on. Raises FileNotFoundError only if it is not there."""
+        try:
+            return self.read_once(path, offset, size)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            return repeated(error, path, "reading a file", lambda: self.read_once(path, offset, size))
+
+    def read_once(self, path: str, offset: int, size: int) -> bytes:
+        descriptor = self.open_read(path)
+        try:
+            return self.read_open(descriptor, offset, size)
+        finally:
+            self.system.close(descriptor)
+
+    def read_open(self, descriptor: int, offset: int, size: int = -1) -> bytes:
+        """The same of an open file, also where one pread returns less than there is. Raises OSError."""
+        parts = []
+        while size != 0:
+            part = self.system.pread(descriptor, _CHUNK if size < 0 else min(size, _CHUNK), offset)
+            if not part:
+                break
+            parts.append(part)
+            offset += len(part)
+            size = size - len(part) if size > 0 else size
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def open_read(self, path: str) -> int:
+        """A descriptor for a plain file; the caller closes it. FileNotFoundError only if it is not there."""
+        try:
+            descriptor = self.system.open(path, os.O_RDONLY | _NONBLOCK)
+        except FileNotFoundError:
+            raise
+        except NotADirectoryError as error:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
+        except OSError as error:
+            found = self.stat(path)
+            if found is not None and not modes.S_ISREG(found.st_mode):  # a link is refused by the system itself
+                raise not_plain(path) from error
+            flags = os.O_RDONLY | _NONBLOCK
+            descriptor = repeated(error, path, "reading a file", lambda: self.system.open(path, flags))
+        try:
+            self._check_plain(descriptor, path)
+        except BaseException as error:
+            self.system.close(descriptor)
+            if isinstance(error, OSError):
+                raise from_os_error(error, path, "reading a file") from error
+            raise
+        return descriptor
+
+    # -- appending
+
+    def open_append(self, path: str, *, create: bool = True) -> OpenFile:
+        """Open a file for appending, creating it if need be."""
+        created = False
+        try:
+            descriptor = self.system.open(path, _APPEND | _NONBLOCK)
+        except FileNotFoundError:
+            if not create:
+                raise
+            descriptor = self.system.open(path, _APPEND | os.O_CREAT | os.O_EXCL)
+            created = True
+        except OSError as error:
+            descriptor = again(error, path, lambda: self.system.open(path, _APPEND | _NONBLOCK))
+        try:
+            return OpenFile(self, descriptor, path, created, self._check_plain(descriptor, path))
+        except BaseException:
+            self.system.close(descriptor)
+            raise
+
+    def _check_plain(self, descriptor: int, path: str) -> Any:
+        found = self.system.fstat(descriptor)
+        if not modes.S_ISREG(found.st_mode) or (found.st_nlink > 1 and not self._is_being_named(path, found)):
+            raise not_plain(path)
+        return found
+
+    def _is_being_named(self, path: str, found: Any) -> bool:
+        """Whether the second name is the one that `link_new` takes away last; then its maker is at work, or dead."""
+        here = os.path.dirname(path)
+        for folder in (here, os.path.join(here, ".smp")):
+            for name in self.names(folder):
+                twin = self.stat(os.path.join(folder, name)) if name.endswith(TEMPORARY) else None
+                if twin is not None and twin.st_ino == found.st_ino:
+                    try:
+                        self.remove(os.path.join(folder, name))
+                    except OSError:
+                        pass  # a disk that can only be read
+                    return bool(found.st_nlink == 2)
+        now = self.stat(path)
+        return now is not None and bool(now.st_ino == found.st_ino and now.st_nlink == 1)
+
+    # -- replacing
+
+    def write_new(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        """Create a file that must not exist yet. Its folder entry is not synced."""
+        descriptor = self.system.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            try:
+                done = 0
+                while done < len(data):
+                    done += self.system.write(descriptor, data[done:])
+            except OSError as error:
+                self.system.close(descriptor)
+                descriptor = -1
+                self.system.unlink(path)
+                raise from_os_error(error, path, "writing") from error
+            if sync:
+                self.system.sync(descriptor)
+        finally:
+            if descriptor >= 0:
+                self.system.close(descriptor)
+
+    def write_beside(self, path: str, data: bytes, written_ns: int) -> list[int]:
+        """Write what is to take a file's place, as old as that one is; a new file is as old as it is told. Its identity."""
+        temporary = path + TEMPORARY
+        self.make_folder(os.path.dirname(path))
+        self.remove(temporary)
+        self.write_new(temporary, data)
+        old = self.stat(path)
+        before = old.st_mtime_ns if old is not None else written_ns
+        if before and (old is None or old.st_size != len(data)):  # else a backup by size and time would miss it
+            self.keep_time(temporary, before)
+        return identity(self.stat(temporary))
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Put new content under a name, atomically and durably."""
+        temporary = path + TEMPORARY
+        self.remove(temporary)
+        self.write_new(temporary, data)
+        self.system.replace(temporary, path)
+        self._confirm_name(path)
+
+    def renew(self, path: str) -> bool:
+        """Copy a file to a new one of the same name, durably. False, and nothing is changed, if it changes meanwhile."""
+        before = self.stat(path)
+        if before is None:
+            return True
+        temporary = path + TEMPORARY
+        self.remove(temporary)
+        self.write_new(temporary, self.read(path))
+        now = self.stat(path)
+        if now is None or identity(now) != identity(before):
+            self.remove(temporary)
+            return False
+        self.system.replace(temporary, path)
+        self._confirm_name(path)
+        return True
+
+    def move(self, source: str, target: str) -> None:
+        self.system.replace(source, target)
+
+    def link_new(self, source: str, target: str) -> None:
+        """Give a finished file its name; FileExistsError if the name is taken."""
+        self.system.link(source, target)
+        self._confirm_name(target)  # or a power loss could take both names
+        try:
+            self.remove(source)
+        except OSError:
+            pass  # whoever opens the file next takes it away
+
+    def _confirm_name(self, path: str) -> None:
+        try:
+            self.sync_folder(os.path.dirname(path))
+        except OSError as error:
+            raise DurabilityUnknown(
+                f"{path} was written, but the disk did not confirm its name ({error.strerror}). Do not count on it.",
+                path=path,
+                errno=error.errno,
+            ) from error
+
+    def complete(self, path: str, offset: int, data: bytes, there: bytes = b"") -> bool:
+        """Make a file end in this data from the offset on, where a part of it is there. A new folder entry is not synced.
+
+        False, and nothing is changed, if the file does not end in that part any more.
+        """
+        descriptor = self.system.open(path, os.O_RDWR | os.O_CREAT)
+        try:
+            if self.read_open(descriptor, offset) != there:
+                return False
+            size_before = self._check_plain(descriptor, path).st_size
+            if size_before != offset + len(there):
+                return False
+            try:
+                done = 0
+                while done < len(data):
+                    done += self.system.pwrite(descriptor, data[done:], offset + done)
+            except OSError as error:
+                if data.startswith(self.read_open(descriptor, offset)):
+                    self.system.ftruncate(descriptor, size_before)
+                raise from_os_error(error, path, "writing") from error
+            self.system.sync(descriptor)
+            return True
+        finally:
+            self.system.close(descriptor)
+
+    def cut(self, path: str, size: int, tail: bytes) -> bool:
+        """Take the tail off a file, durably. False, and nothing is changed, if other bytes stand from there on."""
+        try:
+            descriptor = self.system.open(path, os.O_RDWR | _NONBLOCK)
+        except FileNotFoundError:
+            return False
+        try:
+            self._check_plain(descriptor, path)
+            if self.read_open(descriptor, size) != tail:
+                return False
+            self.system.ftruncate(descriptor, size)
+            self.system.sync(descriptor)
+            return True
+        finally:
+            self.system.close(descriptor)
+
+    def keep_time(self, path: str, modified_ns: int) -> None:
+        """Let a file look as old as it was: what was done to it is not what people mean by writing. Only a hint."""
+        try:
+            self.system.set_modified(path, modified_ns)
+        except OSError:
+            pass
+
+    def sync_file(self, path: str) -> None:
+        """Return when the bytes of a file are on the disk, or it is gone. Only a failed sync is DurabilityUnknown."""
+        try:
+            descriptor = self.system.open(path, os.O_RDWR)
+        except FileNotFoundError:
+            return
+        try:
+            self.system.sync(descriptor)
+        except OSError as error:
+            raise DurabilityUnknown(
+                f"The disk did not confirm what was written to {path} ({error.strerror}). Do not count on it; check the "
+                "disk. The next write copies the file to a new one first.",
+                path=path,
+                errno=error.errno,
+            ) from error
+        finally:
+            self.system.close(descriptor)
+
+    def sync_folder(self, path: str) -> None:
+        try:
+            self.system.sync_dir(path)
+        except PermissionError:
+            pass  # a folder above the store that we may not read cannot be synced; our own folders are ours
+
+    # -- folders and removal
+
+    def make_folder(self, path: str) -> None:
+        """Create a folder and those above it, durably."""
+        if self.exists(path):
+            if not self.is_folder(path):
+                raise StorageCorrupt(
+                    f"{path} is in the way: SMP needs a folder there, not a file or a link.", path=path
+                )
+            return
+        parent = os.path.dirname(path)
+        if parent and parent != path and not self.system_folder_exists(parent):
+            self.make_folder(parent)
+        try:
+            self.system.mkdir(path, 0o700)
+        except FileExistsError:
+            return
+        if parent:
+            self.sync_folder(parent)
+
+    def system_folder_exists(self, path: str) -> bool:
+        """Folders above the store may be links: that is the user's business."""
+        return path == "" or self.exists(path)
+
+    def remove(self, path: str) -> None:
+        try:
+            self.system.unlink(path)
+        except FileNotFoundError:
+            pass
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a file or a folder with all in it; links are removed, not followed."""
+        found = self.stat(path)
+        if found is None:
+            return
+        if not modes.S_ISDIR(found.st_mode):
+            self.remove(path)
+            return
+        for name in self.names(path):
+            self.remove_tree(os.path.join(path, name))
+        try:
+            self.system.rmdir(path)
+        except FileNotFoundError:
+            pass
+
+
+def not_plain(path: str) -> StorageCorrupt:
+    return StorageCorrupt(
+        f"{path} is not a plain file with one name; SMP does not touch it. If it is a link, or has a second name "
+        "(a hard link, as some backups make them), put a copy in its place.",
+        path=path,
+    )
+
+
+def identity(found: Any) -> list[int]:
+    """What tells one state of a file from another: which file, how long, last changed when."""
+    return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]

@@ -1,0 +1,259 @@
+"""Write-ahead journal: a plan on disk, written before the first of several files is touched.
+
+    {"appends":[["decisions.jsonl",1204,"…"],["findings.jsonl",0,"…"]],"moves":[["a.smp-new","a"]],"removes":["b"],"checksum":"…","mac":"…"}
+
+The plan counts from the moment its file and the file's folder entry are synced: that is the commit point of a
+transaction over several files, of a rewrite and of a conversion. Carrying it out may be interrupted and repeated at
+any point: an append knows its offset, a move whose source is gone was done. A plan that is not whole was never
+committed and is thrown away. Readers that meet a plan read as if it had been carried out already.
+
+A plan may name digests of the files that it replaces or removes (`before`). A file with another content at that moment was
+changed by another program after the plan was made: it is copied to quarantine, as `NAME.missing-after-change.TIME`, first.
+Between that comparison and the rename lies one system call.
+
+A plan is signed (`smp_memory.files.user_state`). One that is whole but was not written by a user of this machine came with
+a repository: it is not read, and the next writer moves it into quarantine with the files that it names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+from smp_memory import event_log
+from smp_memory.errors import StorageError
+from smp_memory.files.codec import signature
+from smp_memory.files.disk import TEMPORARY, Disk, identity
+from smp_memory.files.sha256 import sha256_hex
+from smp_memory.files.user_state import code, is_authentic, is_of_another_user
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+QUARANTINE = "quarantine"
+MISSING = ".missing-after-change."
+_TRIES = 5
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+
+
+class Plan:
+    """What is to be done: bytes to append at an offset, files to move, files to remove. Paths are relative."""
+
+    __slots__ = ("appends", "before", "moves", "removes")
+
+    def __init__(self) -> None:
+        self.appends: list[tuple[str, int, bytes]] = []
+        self.moves: list[tuple[str, str]] = []
+        self.removes: list[str] = []
+        self.before: dict[str, str] = {}  # digests of files that are replaced or removed; "": there was none
+
+
+class Journal:
+    """The one plan that may be under way in a folder."""
+
+    def __init__(self, disk: Disk, path: str, folder: str, purpose: str) -> None:
+        self._disk = disk
+        self.path = path
+        self._folder = folder
+        self._purpose = f"journal of {purpose}"
+        self.is_foreign = False  # whether the last `load` met a plan that was not written on this machine
+        self._unused: list[str] = []  # the files that it wants to put into place
+
+    def exists(self) -> bool:
+        return self._disk.exists(self.path)
+
+    def commit(self, plan: Plan) -> None:
+        """Make the plan durable; from here on it will be carried out, come what may."""
+        appends = [[name, offset, data.decode()] for name, offset, data in plan.appends]
+        fields: dict[str, Any] = {"appends": appends, "moves": plan.moves, "removes": plan.removes}
+        if plan.before:
+            fields["before"] = plan.before
+        body = _encode(fields)
+        data = body.encode()
+        mac = code(self._disk.system.secret(), self._purpose, data)
+        self._disk.remove(self.path)
+        self._disk.write_new(self.path, f'{body[:-1]},"checksum":"{signature(data)}","mac":"{mac}"}}\n'.encode())
+        self._disk.sync_folder(os.path.dirname(self.path))
+
+    def load(self) -> Plan | None:
+        """The plan under way, None if there is none, it was never committed, or it is not ours."""
+        self.is_foreign = False
+        try:
+            fields: dict[str, Any] = json.loads(self._disk.read(self.path))
+            mac, checksum = fields.pop("mac", None), fields.pop("checksum")
+            body = _encode(fields).encode()
+            if signature(body) != checksum:
+                return None
+            plan = _decoded(fields)
+        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
+        self.is_foreign = plan is None or not self._is_accepted(plan, body, mac)
+        if not self.is_foreign:
+            return plan
+        self._unused = [source for source, _ in plan.moves] if plan is not None else []
+        return None
+
+    def _is_accepted(self, plan: Plan, body: bytes, mac: object) -> bool:
+        if is_authentic(self._disk, self._purpose, body, mac):
+            return True
+        return not plan.moves and not plan.removes and is_of_another_user(self._disk, self.path)
+
+    def recover(self, already_there: Callable[[str, bytes], bool]) -> Plan | None:
+        """Carry out a committed plan. One that was never committed is removed, a foreign one set aside."""
+        plan = self.load()
+        if plan is not None:
+            self.carry_out(plan, already_there)
+            text = f"{self.path}: a change that a process had committed and not finished was carried out."
+            event_log.emit("recovery", event_log.WARNING, "journal_completed", text, path=self.path)
+        if self.is_foreign:
+            self._set_aside()
+        elif self.exists():
+            self.clear()
+        return plan
+
+    def _set_aside(self) -> None:
+        """Move a foreign plan into quarantine, with the unfinished files that it names: somebody may still want them."""
+        quarantine = os.path.join(os.path.dirname(self.path), QUARANTINE)
+        self._disk.make_folder(quarantine)
+        stamp = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.urandom(2).hex()}"
+        unfinished = [self._at(name) for name in self._unused if name.endswith(TEMPORARY)]
+        for number, path in enumerate([self.path, *unfinished]):
+            if self._disk.exists(path) and not self._disk.is_folder(path):
+                name = f"foreign-{os.path.basename(path)}.{stamp}.{number}"
+                self._disk.move(path, os.path.join(quarantine, name))
+        self._disk.sync_folder(quarantine)
+        self._disk.sync_folder(os.path.dirname(self.path))
+
+    def carry_out(self, plan: Plan, already_there: Callable[[str, bytes], bool]) -> None:
+        """Do what the plan says, as often as need be. `already_there` finds appended entries after a hand edit.
+
+        What was added or moved is durable before anything is removed: a file system may write changes in any order.
+        """
+        added: set[str] = set()
+        for name, offset, data in plan.appends:
+            self._append(name, offset, data, already_there)
+            if offset == 0:
+                added.update(self._folders_of(name))
+        for source, target in plan.moves:
+            if self._disk.exists(self._at(source)):
+                self._disk.make_folder(os.path.dirname(self._at(target)))
+                self._keep_changed(plan, target)
+                self._disk.move(self._at(source), self._at(target))
+            added.update(self._folders_of(target))
+        self._sync(added)
+        self._sync({os.path.dirname(self._at(source)) for source, _ in plan.moves} - added)
+        for name in plan.removes:
+            self._keep_changed(plan, name)
+            self._disk.remove_tree(self._at(name))
+        self._sync({os.path.dirname(self._at(name)) for name in plan.removes})
+
+    def _keep_changed(self, plan: Plan, name: str) -> None:
+        """Copy a file to quarantine that another program changed since the plan was made."""
+        path, known = self._at(name), {plan.before.get(name)}
+        for _ in range(_TRIES if name in plan.before else 0):
+            found = self._disk.stat(path)
+            if found is None:
+                return
+            try:
+                data = self._disk.read(path)
+            except FileNotFoundError:
+                continue
+            digest = sha256_hex(data)
+            if digest not in known:
+                known.add(digest)
+                self._quarantine(name, data)
+                continue  # that took time: compare again
+            now = self._disk.stat(path)
+            if now is not None and identity(now) == identity(found):
+                return
+        if name in plan.before:
+            raise StorageError(f"{path} is being changed by something else while SMP writes.", path=path)
+
+    def _quarantine(self, name: str, data: bytes) -> None:
+        folder = os.path.join(os.path.dirname(self.path), QUARANTINE)
+        self._disk.make_folder(folder)
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        base = os.path.join(folder, f"{name.replace('/', '_')}{MISSING}{stamp}")
+        path, number = base, 1
+        while self._disk.exists(path):
+            number += 1
+            path = f"{base}.{number}"
+        self._disk.write_new(path, data)
+        self._disk.sync_folder(folder)
+        text = f"{self._at(name)} was changed by another program while SMP replaced it; that version is kept in {path}."
+        event_log.emit("corruption", event_log.WARNING, "changed_file_set_aside", text, path=self._at(name))
+
+    def _sync(self, folders: set[str]) -> None:
+        for folder in sorted(folders):
+            if self._disk.exists(folder):
+                self._disk.sync_folder(folder)
+
+    def clear(self) -> None:
+        """Forget a plan that was carried out; durably, or a later power loss could bring it back."""
+        self._disk.remove(self.path)
+        self._disk.sync_folder(os.path.dirname(self.path))
+
+    def _append(self, name: str, offset: int, data: bytes, already_there: Callable[[str, bytes], bool]) -> None:
+        path = self._at(name)
+        self._disk.make_folder(os.path.dirname(path))
+        for _ in range(_TRIES):
+            if self._append_once(name, path, offset, data, already_there):
+                return
+        raise StorageError(f"{path} is being changed by something else while SMP writes.", path=path)
+
+    def _append_once(
+        self, name: str, path: str, offset: int, data: bytes, already_there: Callable[[str, bytes], bool]
+    ) -> bool:
+        """False if the file changed between the look and the write."""
+        found = self._disk.stat(path)
+        size = found.st_size if found else 0
+        there = self._disk.read(path, offset) if size > offset else b""
+        if there == data:
+            self._disk.sync_file(path)  # whoever wrote it may have died before that
+        elif size >= offset and is_part(there, data):
+            return self._disk.complete(path, offset, data, there)
+        elif already_there(name, data):
+            self._disk.sync_file(path)
+        else:
+            return self._disk.complete(path, size, b"\n" + data)
+        return True
+
+    def _folders_of(self, name: str) -> list[str]:
+        """The folder of a file and those above it: whoever made them may have died before their sync."""
+        folders = []
+        while name:
+            name = os.path.dirname(name)
+            folders.append(self._at(name))
+        return folders
+
+    def _at(self, name: str) -> str:
+        return os.path.join(self._folder, name) if name else self._folder
+
+
+def _decoded(fields: dict[str, Any]) -> Plan | None:
+    """A plan from its fields; None if a name in it leads out of the folder."""
+    plan = Plan()
+    plan.appends = [(name, offset, data.encode()) for name, offset, data in fields["appends"]]
+    plan.moves = [(source, target) for source, target in fields["moves"]]
+    plan.removes = list(fields["removes"])
+    plan.before = {str(name): str(digest) for name, digest in fields.get("before", {}).items()}
+    names = [*plan.removes, *(name for name, _, _ in plan.appends), *(name for move in plan.moves for name in move)]
+    offsets = all(type(offset) is int and offset >= 0 for _, offset, _ in fields["appends"])
+    return plan if offsets and all(_is_inside(name) for name in names) else None
+
+
+def _is_inside(name: object) -> bool:
+    """Whether a name stays below the folder; a plan that says otherwise is not one of ours."""
+    if not isinstance(name, str) or not name:
+        return False
+    return not os.path.isabs(name) and ".." not in name.replace("\\", "/").split("/")
+
+
+def is_part(there: bytes, data: bytes) -> bool:
+    """Whether this is what a power loss left of the data: its beginning, or all of it with zeros for what is missing."""
+    return data.startswith(there) or (
+        len(there) <= len(data) and all(found in (0, byte) for found, byte in zip(there, data, strict=False))
+    )

@@ -1,0 +1,32 @@
+"""Four ways the same memories look on disk, by name. Each is imported only when a store uses it."""
+
+from __future__ import annotations
+
+from smp_memory.errors import InvalidConfig
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from smp_memory.files.layouts.layout import Layout
+
+NAMES = ("jsonl", "markdown", "single", "log")
+
+
+def layout_named(name: str) -> Layout:
+    """The layout with this name."""
+    if name == "jsonl":
+        from smp_memory.files.layouts.jsonl import JsonlLayout
+
+        return JsonlLayout()
+    if name == "markdown":
+        from smp_memory.files.layouts.markdown import MarkdownLayout
+
+        return MarkdownLayout()
+    if name == "single":
+        from smp_memory.files.layouts.single import SingleLayout
+
+        return SingleLayout()
+    if name == "log":
+        from smp_memory.files.layouts.log import LogLayout
+
+        return LogLayout()
+    raise InvalidConfig(f"layout: {name!r} is not a layout. Use one of: {', '.join(NAMES)}.", field="layout")

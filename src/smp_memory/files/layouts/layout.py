@@ -1,0 +1,205 @@
+"""Which file holds what? A layout is a small class; the engine knows nothing else about folders and file names.
+
+A fifth layout is written by deriving from `Layout`, giving it a name, a dialect, and saying which file an entry goes
+to and which codec reads that file; then it is registered in `smp_memory.files.layouts`. No engine code is touched.
+"""
+
+from __future__ import annotations
+
+import os
+
+from smp_memory.errors import InvalidFormat
+from smp_memory.model import ids
+from smp_memory.model.session_info import SessionInfo
+from smp_memory.model.times import parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smp_memory.files.codec import Codec, Fields
+    from smp_memory.files.disk import Disk
+    from smp_memory.files.field_names import FieldNames
+    from smp_memory.model.entry import Entry
+
+PRIVATE = ".smp"  # SMP's own folder: locks, journal, quarantine. Nothing in it is a memory but what was set aside.
+ARCHIVED = "archived"  # the folder of archived sessions
+# Figures that the designs keep in a head: SMP computes them when asked, so a head that it writes has none that could be stale.
+FIGURES = frozenset(
+    (
+        "updated_at",
+        "last_accessed",
+        "statistics",
+        "storage",
+        "decay",
+        "total_entries",
+        "total_size_bytes",
+        "last_compaction",
+    )
+)
+OVERRIDES = ("decay_config", "compaction_config", "privacy_config")  # settings of a session in the designs
+OVERVIEWS = "indexes"  # made from the memories for people to read, see `smp_memory.store.overview_files`
+
+
+class Layout:
+    """Names and places. Paths it gives are relative to the session's folder unless they say otherwise."""
+
+    name = ""
+    sessions = ""  # the folder below the root that holds the sessions
+    info_file = ""  # the file with a session's head; empty: it is an entry of the log itself
+    dialect: FieldNames
+
+    # -- places
+
+    def folder(self, root: str, session: str) -> str:
+        return os.path.join(root, self.sessions, session)
+
+    def private(self, root: str, session: str) -> str:
+        return os.path.join(root, self.sessions, session, PRIVATE)
+
+    def session_ids(self, disk: Disk, root: str) -> list[str]:
+        base = os.path.join(root, self.sessions)
+        return [
+            name
+            for name in disk.folders(base)
+            if ids.is_valid(name) and self.is_session(disk, os.path.join(base, name))
+        ]
+
+    def is_session(self, disk: Disk, folder: str) -> bool:
+        return disk.exists(os.path.join(folder, self.info_file)) or bool(
+            self.files(disk, folder, os.path.basename(folder))
+        )
+
+    def exists(self, disk: Disk, root: str, session: str) -> bool:
+        folder = self.folder(root, session)
+        return disk.is_folder(folder) and self.is_session(disk, folder)
+
+    # -- files
+
+    def file_of(self, entry: Entry, session: str) -> str:
+        raise NotImplementedError
+
+    def files(self, disk: Disk, folder: str, session: str) -> list[str]:
+        """The files with entries that are there."""
+        raise NotImplementedError
+
+    def may_hold_entries(self, file: str) -> bool:
+        """Whether a file that a plan puts into place is one of `files`, not a head, an overview or one of SMP's own."""
+        return file != self.info_file and file.partition("/")[0] not in (PRIVATE, OVERVIEWS)
+
+    def is_own_file(self, name: str, session: str) -> bool:
+        """Whether a name that was read from a file can be one of `files`."""
+        raise NotImplementedError
+
+    def codec_of(self, file: str) -> Codec:
+        raise NotImplementedError
+
+    def kind_of(self, file: str) -> str | None:
+        """The type that all entries of this file have, None if each says its own."""
+        return None
+
+    def id_in_name(self, file: str) -> str:
+        """The id of the only memory that a file of this name holds; empty if it can hold several."""
+        return ""
+
+    def title_of(self, file: str, session: str) -> str:
+        return session
+
+    def encode(self, entry: Entry, session: str) -> tuple[str, bytes]:
+        """The file of an entry and the bytes to append to it."""
+        name = self.file_of(entry, session)
+        return name, self.codec_of(name).encode(self.dialect.encode(entry, session))
+
+    def encode_all(self, entries: list[Entry], session: str) -> bytes:
+        """The bytes of some entries of one memory, oldest first: folded into one if they can be, else one by one."""
+        if len(entries) > 1 and self.dialect.folds:
+            from smp_memory.files.folded_entries import folded
+
+            fields = folded(self.dialect, entries, session)
+            if fields is not None:
+                return self.codec_of(self.file_of(entries[0], session)).encode(fields)
+        return b"".join([self.encode(entry, session)[1] for entry in entries])
+
+    # -- the head of a session
+
+    def encode_info(self, info: SessionInfo) -> bytes:
+        raise NotImplementedError
+
+    def decode_info(self, data: bytes, session: str) -> SessionInfo:
+        raise NotImplementedError
+
+
+def engine_fields(info: SessionInfo) -> Fields:
+    """What SMP itself needs to remember of a session; left out as long as it is empty."""
+    fields: Fields = {"format": info.format}
+    if info.uid:
+        fields["uid"] = info.uid
+    if info.generation:
+        fields.update(generation=info.generation, seq=info.seq, numbers=dict(info.numbers))
+    return fields
+
+
+def without_figures(other: Fields) -> Fields:
+    return {name: value for name, value in other.items() if name not in FIGURES}
+
+
+def own_settings(fields: Fields) -> Fields:
+    """The settings in a head: `config`, and what the designs call by other names."""
+    config = take(fields, "config", dict, {})
+    return {**{name: fields.pop(name) for name in OVERRIDES if isinstance(fields.get(name), dict)}, **config}
+
+
+def take(fields: Fields, name: str, kind: type, default: Any) -> Any:
+    """Take a value out of what a person may have edited; a wrong type is an error that names the field."""
+    value = fields.pop(name, None)
+    if value is None:
+        return default
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise InvalidFormat(f"{name}: expected {kind.__name__}, found {value!r}.", field=name)
+    return value
+
+
+def build_info(
+    session: str,
+    created: Any,
+    engine: Fields,
+    context: Fields,
+    other: Fields,
+    *,
+    user: Any,
+    agents: list[Any],
+    status: str,
+    config: Fields,
+) -> SessionInfo:
+    return SessionInfo(
+        session,
+        parse(created or "1970-01-01T00:00:00Z", "created"),
+        user=user,
+        agents=[str(name) for name in agents],
+        project=take(context, "project_name", str, None),
+        tags=[str(tag) for tag in take(context, "tags", list, [])],
+        context={**context, **take(context, "context", dict, {})} if "context" in context else context,
+        config=config,
+        status=status,
+        generation=take(engine, "generation", int, 0),
+        numbers=take(engine, "numbers", dict, {}),
+        seq=take(engine, "seq", int, 0),
+        format=take(engine, "format", int, 0),
+        uid=take(engine, "uid", str, ""),
+        other=other,
+    )
+
+
+def context_fields(info: SessionInfo) -> Fields:
+    """Project, tags and what the caller said about a session, in one place; names that are taken go one level down."""
+    fields: Fields = {}
+    if info.project is not None:
+        fields["project_name"] = info.project
+    if info.tags:
+        fields["tags"] = list(info.tags)
+    taken = ("project_name", "tags", "context")
+    fields.update({name: value for name, value in info.context.items() if name not in taken})
+    inner = {name: value for name, value in info.context.items() if name in taken}
+    if inner:
+        fields["context"] = inner
+    return fields

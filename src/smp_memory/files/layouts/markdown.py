@@ -1,0 +1,157 @@
+"""Layout `markdown`: a folder per session with Markdown for what was said and YAML for what was learned.
+
+active/{session}/metadata.yaml  conversation.md  decisions.yaml  findings.yaml  preferences.yaml  learnings.yaml
+                 summaries.yaml  agent-states/{agent}.yaml  artifacts/{id}.md
+"""
+
+from __future__ import annotations
+
+import os
+
+from smp_memory.files.field_names import FieldNames
+from smp_memory.files.layouts.layout import (
+    Layout,
+    build_info,
+    context_fields,
+    engine_fields,
+    own_settings,
+    take,
+    without_figures,
+)
+from smp_memory.files.markdown_blocks import MarkdownBlocks
+from smp_memory.files.yaml_list import AgentStateYaml, YamlList, load_mapping
+from smp_memory.files.yaml_text import emit_mapping
+from smp_memory.model import ids
+from smp_memory.model.types import KINDS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from smp_memory.files.codec import Codec
+    from smp_memory.files.disk import Disk
+    from smp_memory.model.entry import Entry
+    from smp_memory.model.session_info import SessionInfo
+
+_STATES, _ARTIFACTS = "agent-states", "artifacts"
+_PEOPLE = "participants"  # what else a head says of who takes part
+_LISTS = {
+    f"{kind.file}.yaml": kind.name
+    for kind in KINDS.values()
+    if kind.name not in ("conversation", "agent_state", "artifact")
+}
+_CONVERSATION = "conversation.md"
+_NOT_IN_NAMES = {"/", "\\", "\0", ":"}
+_TITLES = {"decisions.yaml": "Decisions", "findings.yaml": "Findings", "preferences.yaml": "Preferences"}
+
+_TURNS = MarkdownBlocks(label="Turn", time_key="timestamp", body_key="content", id_prefix="TURN")
+_ARTIFACT = MarkdownBlocks(label="Artifact", time_key="timestamp", body_key="content", id_prefix="ART")
+_STATE = AgentStateYaml()
+_CODECS = {file: YamlList(file.partition(".")[0]) for file in _LISTS}
+
+
+class MarkdownLayout(Layout):
+    name = "markdown"
+    sessions = "active"
+    info_file = "metadata.yaml"
+    dialect = FieldNames(
+        time="timestamp",
+        names={
+            "conversation": {"author": "speaker", "kind": "type", "references": "memory_refs"},
+            "decision": {"author": "made_by"},
+            "finding": {"author": "discovered_by"},
+        },
+        folds=True,
+    )
+
+    def file_of(self, entry: Entry, session: str) -> str:
+        if entry.type == "conversation":
+            return _CONVERSATION
+        if entry.type == "artifact":
+            return f"{_ARTIFACTS}/{entry.id}.md"
+        if entry.type == "agent_state":
+            return f"{_STATES}/{entry.id.removeprefix(ids.STATE_PREFIX)}.yaml"
+        return f"{KINDS[entry.type].file}.yaml"
+
+    def files(self, disk: Disk, folder: str, session: str) -> list[str]:
+        there = disk.names(folder)  # cheaper than to ask for each
+        found = [file for file in (_CONVERSATION, *_LISTS) if file in there]
+        for inner, ending in ((_STATES, ".yaml"), (_ARTIFACTS, ".md")):
+            if inner in there and disk.is_folder(os.path.join(folder, inner)):
+                found += [
+                    f"{inner}/{name}" for name in disk.names(os.path.join(folder, inner)) if name.endswith(ending)
+                ]
+        return found
+
+    def is_own_file(self, name: str, session: str) -> bool:
+        if name == _CONVERSATION or name in _LISTS:
+            return True
+        folder, _, file = name.partition("/")
+        ending = file.rpartition(".")[2]
+        return (folder, ending) in ((_STATES, "yaml"), (_ARTIFACTS, "md")) and _NOT_IN_NAMES.isdisjoint(file)
+
+    def codec_of(self, file: str) -> Codec:
+        if file == _CONVERSATION:
+            return _TURNS
+        if file.startswith(_ARTIFACTS):
+            return _ARTIFACT
+        return _CODECS.get(file, _STATE)
+
+    def kind_of(self, file: str) -> str | None:
+        if file == _CONVERSATION:
+            return "conversation"
+        if file.startswith(_ARTIFACTS):
+            return "artifact"
+        return _LISTS.get(file, "agent_state")
+
+    def id_in_name(self, file: str) -> str:
+        return os.path.basename(file)[:-3] if file.startswith(_ARTIFACTS) else ""
+
+    def title_of(self, file: str, session: str) -> str:
+        if file == _CONVERSATION:
+            return f"Conversation {session}"
+        if file.startswith(_ARTIFACTS):
+            return f"Artifact {os.path.basename(file)[:-3]} of {session}"
+        if file.startswith(_STATES):
+            return f"What {os.path.basename(file)[:-5]} knows, in {session}"
+        return f"{_TITLES.get(file, file.partition('.')[0].capitalize())} of {session}"
+
+    def encode_info(self, info: SessionInfo) -> bytes:
+        known = info.other.get(_PEOPLE) or {}
+        agents = [{"agent_id": name, **known.get("agents", {}).get(name, {})} for name in info.agents]
+        participants = {**known, "user_id": info.user, "agents": agents}
+        session = {"id": info.id, "created_at": info.created_text, "status": info.status, "participants": participants}
+        session["context"] = context_fields(info)
+        if info.config:
+            session["config"] = info.config
+        session.update({name: value for name, value in without_figures(info.other).items() if name != _PEOPLE})
+        session["smp"] = engine_fields(info)
+        return (
+            f"# The head of session {info.id}. SMP format 1; edit it as you like.\n"
+            + emit_mapping({"session": session}, "")
+        ).encode()
+
+    def decode_info(self, data: bytes, session: str) -> SessionInfo:
+        fields = load_mapping(data).get("session")
+        if not isinstance(fields, dict):
+            raise ValueError("the key `session:` is missing")
+        fields.pop("id", None)
+        people = take(fields, "participants", dict, {})
+        items = take(people, "agents", list, [])
+        agents = [item.get("agent_id") if isinstance(item, dict) else item for item in items]
+        created = take(fields, "created_at", str, None)
+        status = take(fields, "status", str, "active")
+        context = take(fields, "context", dict, {})
+        config = own_settings(fields)
+        engine = take(fields, "smp", dict, {})
+        user = take(people, "user_id", str, None)
+        details = {item["agent_id"]: _details(item) for item in items if isinstance(item, dict) and _details(item)}
+        if people or details:
+            fields[_PEOPLE] = {**people, "agents": details}
+        return build_info(
+            session, created, engine, context, fields, user=user, agents=agents, status=status, config=config
+        )
+
+
+def _details(agent: dict[str, object]) -> dict[str, object]:
+    """What a head says of an agent, without its name and without figures that could be stale."""
+    skipped = ("agent_id", "message_count", "last_active")
+    return {name: value for name, value in agent.items() if name not in skipped} if "agent_id" in agent else {}

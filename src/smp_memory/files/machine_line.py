@@ -1,0 +1,204 @@
+"""SMP's own fields of an entry in one short text, for the formats that people read.
+
+    seq=7 uid=khmedagg refs=FIND-0002:gjhkcdab us=123456
+    seq=3 uid=khmedagg / seq=9 us=004211 / seq=14
+
+| token | field | |
+|---|---|---|
+| `seq` | `seq` | number of the entry in its session |
+| `tx` | `tx` | transaction that it belongs to |
+| `uid` | `uid` | identity of the memory |
+| `refs` | `uids` | identities of the memories that it refers to |
+| `us` | fraction of the entry's time in microseconds; the time itself stands in the entry, in whole seconds |
+| `schema` | `schema` | left out if it is 1, `-` if there is none |
+| `hand` | `hand` | in a folded entry: this step was `edited` or `unsigned` (typed by hand) before it was folded |
+
+The parts behind a `/` belong to the steps of `history`, one after the other.
+
+Guarantees: `join(*split(fields))` gives equal fields for any JSON value. A value that does not fit into a token stays an
+ordinary field. Reading is lenient: a token that makes no sense is skipped, because a person may have changed it; the
+signature behind the text tells that.
+"""
+
+from __future__ import annotations
+
+import re
+
+from smp_memory.files.codec import signature
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smp_memory.files.codec import Fields
+
+_TIMES = ("timestamp", "updated", "deleted", "restored", "at")  # the first one that is there is the entry's time
+_WORD = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_REFERENCE = re.compile(r"[A-Za-z0-9_./-]{1,200}")
+_TRANSACTION = re.compile(r"[0-9]{1,15}-[0-9]{1,15}(?:/[0-9]{1,15})?")
+_NUMBER_LIMIT = 10**15
+_STATES = ("edited", "unsigned")
+_NEXT = " / "
+_SUM_BYTES = len("sha256:0123456789abcdef")
+_SUM_AT_END = re.compile(rb"sha256:[0-9a-f]{16}\Z")
+
+
+def split(fields: Fields) -> tuple[Fields, str]:
+    """The fields that people read, and the text of those that only SMP needs."""
+    shown = dict(fields)
+    text = _taken(shown)
+    steps = fields.get("history")
+    if type(steps) is list and steps and all(type(step) is dict and _is_number(step.get("seq")) for step in steps):
+        shown["history"] = steps = [dict(step) for step in steps]
+        text = _NEXT.join([text, *map(_taken, steps)])
+    return shown, text
+
+
+def join(fields: Fields, text: str) -> Fields:
+    """The fields with those that the text holds. `fields` is changed."""
+    if " / " not in text:
+        _put_back(fields, text)
+        return fields
+    first, *others = f" {text}".split(_NEXT)
+    _put_back(fields, first)
+    steps = fields.get("history")
+    if others and type(steps) is list and len(steps) == len(others):
+        for step, part in zip(steps, others, strict=True):
+            if type(step) is dict:
+                _put_back(step, part)
+    return fields
+
+
+def highest_seq(fields: Fields | None) -> int:
+    """The largest number of an entry and the steps that are folded into it."""
+    if not fields:
+        return 0
+    if "history" not in fields:
+        seq = fields.get("seq")
+        return seq if type(seq) is int else 0
+    steps = fields["history"]
+    parts = [fields, *(step for step in steps if type(step) is dict)] if type(steps) is list else [fields]
+    return max([seq for part in parts if type(seq := part.get("seq")) is int], default=0)
+
+
+def _taken(fields: Fields) -> str:
+    """Take the machine's fields out of one entry or step; their text."""
+    tokens = []
+    seq = fields.get("seq")
+    is_numbered = _is_number(seq)
+    if is_numbered:
+        tokens.append(f"seq={fields.pop('seq')}")
+    for name, fits in (("tx", _TRANSACTION), ("uid", _WORD)):
+        value = fields.get(name)
+        if type(value) is str and fits.fullmatch(value):
+            tokens.append(f"{name}={fields.pop(name)}")
+    if "uids" in fields and _are_references(fields["uids"]):
+        tokens.append("refs=" + ",".join([f"{id}:{uid}" for id, uid in fields.pop("uids").items()]))
+    fraction = _taken_fraction(fields)
+    if fraction:
+        tokens.append(f"us={fraction}")
+    if is_numbered:
+        schema = fields.get("schema")
+        if not _is_number(schema):
+            tokens.append("schema=-")
+        elif fields.pop("schema") != 1:
+            tokens.append(f"schema={schema}")
+    if fields.get("hand") in _STATES:
+        tokens.append(f"hand={fields.pop('hand')}")
+    return " ".join(tokens)
+
+
+def _taken_fraction(fields: Fields) -> str:
+    """Round the entry's time down to a second; the microseconds that it lost, six digits, or nothing."""
+    for name in _TIMES:
+        if name in fields:
+            value = fields[name]
+            if type(value) is str and len(value) == 27 and value[19] == "." and value[26] == "Z":
+                fraction = value[20:26]
+                if fraction.isascii() and fraction.isdigit():
+                    fields[name] = value[:19] + "Z"
+                    return fraction
+            return ""
+    return ""
+
+
+def _put_back(fields: Fields, text: str) -> None:
+    schema: int | None = 1
+    for token in text.split():
+        name, _, value = token.partition("=")
+        if name in ("uid", "tx"):
+            fields[name] = value
+        elif name == "us":
+            _put_fraction_back(fields, value)
+        elif name == "seq":
+            if (seq := _number(value)) is not None:
+                fields["seq"] = seq
+        elif name == "schema":
+            schema = _number(value)
+        elif name == "refs":
+            references = [item.partition(":") for item in value.split(",")]
+            fields["uids"] = {id: uid for id, _, uid in references if id and uid}
+        elif name == "hand" and value in _STATES:
+            fields["hand"] = value
+    if schema is not None and "seq=" in text:
+        fields["schema"] = schema
+
+
+def _put_fraction_back(fields: Fields, fraction: str) -> None:
+    for name in _TIMES:
+        if name in fields:
+            value = fields[name]
+            if type(value) is str and len(value) == 20 and value[19] == "Z" and len(fraction) == 6:
+                fields[name] = f"{value[:19]}.{fraction}Z"
+            return
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and 0 <= value < _NUMBER_LIMIT
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and len(text) <= 15 and text.isascii() and text.isdigit() else None
+
+
+def _are_references(value: Any) -> bool:
+    if type(value) is not dict or not value:
+        return False
+    return all(
+        type(uid) is str and _WORD.fullmatch(uid) and type(id) is str and _REFERENCE.fullmatch(id)
+        for id, uid in value.items()
+    )
+
+
+# ------------------------------------------------------------------------------------------------- damaged closings
+def before_damaged_closing(raw: bytes, prefix: bytes, suffix: bytes) -> tuple[bytes, str] | None:
+    """What stood before a closing line that was whole once, and its text; None for one that a cut left unfinished.
+
+    `raw` ends with `suffix`, or should. A closing line is `prefix`, the text, the signature and `suffix`. It was whole if at
+    most two bytes outside of the text differ, or if only the text does: a cut never leaves the end of a line.
+    """
+    stop = len(raw) - _SUM_BYTES - len(suffix)
+    last = raw.rfind(b"\n", 0, len(raw) - len(suffix))
+    for start in (last + 1, raw.rfind(b"\n", 0, max(last, 0)) + 1, raw.rfind(prefix)):  # a line end may be the damage
+        if start > 0 and start + len(prefix) <= stop:
+            body, text = raw[: start - 1] + b"\n", raw[start + len(prefix) : stop]
+            expected = b"\n" + prefix + text + signature(body + prefix + text).encode() + suffix
+            if _nearly_equal(raw[start - 1 :], expected):
+                return body, text.decode("utf-8", "replace")
+    start = raw.rfind(b"\n" + prefix) + 1
+    if start > 0 and raw.endswith(suffix) and _SUM_AT_END.search(raw, start, len(raw) - len(suffix)):
+        return raw[:start], raw[start + len(prefix) : stop].decode("utf-8", "replace")
+    return None
+
+
+def before_cut_closing(raw: bytes, prefix: bytes) -> tuple[bytes, str]:
+    """What stands before a closing line that was cut off, and the whole tokens of its text; all of `raw` if there is none."""
+    start = raw.rfind(b"\n") + 1
+    line = raw[start:]
+    if len(line) < 4 or not (line.startswith(prefix) or prefix.startswith(line)):
+        return raw, ""
+    return raw[:start], line[len(prefix) :].rpartition(b" ")[0].decode("utf-8", "replace")
+
+
+def _nearly_equal(found: bytes, expected: bytes) -> bool:
+    return len(found) == len(expected) and sum(a != b for a, b in zip(found, expected, strict=True)) <= 2

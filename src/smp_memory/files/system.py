@@ -1,0 +1,433 @@
+"""The primitives between a store and the operating system.
+
+All store code reads, changes and locks files through one object, the *system*. `RealSystem` is the machine;
+`smp_memory.files.memory_system.MemorySystem` is a tree in RAM; `smp_memory.testing` has systems that lose power or run full.
+
+Paths below a root. `RealSystem(root)` resolves every path below `root` one component at a time (`openat` with
+O_NOFOLLOW), for every primitive that opens, lists or changes something. A symbolic link or a `..` below the root is an OSError (ELOOP), and a path
+outside the root cannot be opened or changed. So files that somebody else put into a store cannot lead SMP out of it,
+also if they change while SMP works. `openat2` would do the same in one call, but Python reaches it through `ctypes`
+only, which takes 9 ms to load; the walk takes 2 µs (docs/adr/0019-hostile-stores.md).
+
+Guarantees: a primitive does one thing, fails with the `OSError` that the operating system gives, and never retries;
+`open` neither follows a link at the end of the path nor waits for the other end of a pipe, and no child process
+inherits its result; a lock belongs to one `open`, excludes every other one (of this process too), and is gone when
+its descriptor is closed or its process dies.
+Non-guarantees: `write` and `pwrite` may write less than they were given; nothing but `sync` (content and size of a
+file) and `sync_dir` (the names in a folder) makes anything durable; after a failed `sync` nobody knows what the disk
+holds; links above the root, and all links without a root, are followed (but for the last component); `pwrite` on a
+descriptor opened with O_APPEND differs between systems (Linux appends, `MemorySystem` refuses), as does a second `lock`
+of one descriptor (granted on POSIX, refused on Windows). Windows neither replaces nor unlinks a file that is open, and
+has no `openat`: there each component is checked before the path is used, which a racing process could outrun.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as modes
+import sys
+
+from smp_memory.files.path_walk import (
+    FOLDER,
+    HAS_OPENAT,
+    NOFOLLOW,
+    check_components,
+    close_folder,
+    link_error,
+    open_component,
+    walk,
+)
+
+TYPE_CHECKING = False  # `import typing` costs several milliseconds at each start of a hook
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+else:
+    Protocol = object
+
+if sys.platform == "win32":
+    import msvcrt
+    from _thread import allocate_lock
+else:
+    import fcntl
+    from fcntl import flock
+
+    _TRY_LOCK, _UNLOCK = fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_UN
+
+Data = bytes | bytearray | memoryview
+
+
+class Stat(Protocol):
+    """The part of `os.stat_result` that store code may use."""
+
+    @property
+    def st_mode(self) -> int: ...
+    @property
+    def st_ino(self) -> int: ...
+    @property
+    def st_dev(self) -> int: ...
+    @property
+    def st_nlink(self) -> int: ...
+    @property
+    def st_uid(self) -> int: ...
+    @property
+    def st_size(self) -> int: ...
+    @property
+    def st_mtime_ns(self) -> int: ...
+    @property
+    def st_ctime_ns(self) -> int: ...
+
+
+class System(Protocol):
+    """The primitives. Arguments are positional, except `mode`."""
+
+    def open(self, path: str, flags: int, /, mode: int = 0o600) -> int:
+        """A descriptor for the file; `flags` as for `os.open`."""
+
+    def close(self, fd: int, /) -> None:
+        """Give the descriptor back, and with it its lock."""
+
+    def pread(self, fd: int, size: int, offset: int, /) -> bytes:
+        """Up to `size` bytes from `offset` on; fewer only at the end of the file."""
+
+    def write(self, fd: int, data: Data, /) -> int:
+        """Write at the end (O_APPEND) or at the position; how many bytes were taken."""
+
+    def pwrite(self, fd: int, data: Data, offset: int, /) -> int:
+        """Write at `offset`; how many bytes were taken."""
+
+    def ftruncate(self, fd: int, size: int, /) -> None:
+        """Cut the file, or let it grow by zeros."""
+
+    def sync(self, fd: int, /) -> None:
+        """Return when the file's content and size are durable."""
+
+    def sync_dir(self, path: str, /) -> None:
+        """Return when the names in the folder are durable (Windows: at once, nothing can be done)."""
+
+    def fstat(self, fd: int, /) -> Stat:
+        """What is open here."""
+
+    def lstat(self, path: str, /) -> Stat:
+        """What has this name; a link at the end is not followed."""
+
+    def replace(self, src: str, dst: str, /) -> None:
+        """Rename a file over a file or a folder over nothing, atomically."""
+
+    def link(self, src: str, dst: str, /) -> None:
+        """Give a file a second name; FileExistsError if the name is taken."""
+
+    def unlink(self, path: str, /) -> None:
+        """Remove a file's name."""
+
+    def mkdir(self, path: str, /, mode: int = 0o700) -> None:
+        """Make one folder."""
+
+    def rmdir(self, path: str, /) -> None:
+        """Remove an empty folder."""
+
+    def listdir(self, path: str, /) -> list[str]:
+        """The names in a folder, in no order."""
+
+    def chmod(self, path: str, mode: int, /) -> None:
+        """Set the permissions."""
+
+    def set_modified(self, path: str, time_ns: int, /) -> None:
+        """Set when a file was last written."""
+
+    def lock(self, fd: int, /) -> bool:
+        """Try to lock exclusively, without waiting; whether we have it now."""
+
+    def unlock(self, fd: int, /) -> None:
+        """Free the lock; nothing happens if there is none."""
+
+    def boot_id(self) -> str:
+        """Differs after each start of the machine. Equal ids of two processes mean: no power loss between them."""
+
+    def secret(self) -> bytes:
+        """The key with which this user's journals are signed; it lies outside every store."""
+
+    def yield_cpu(self) -> None:
+        """Let other threads and processes run."""
+
+
+_ALWAYS = 0
+for _flag in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY", "O_NOINHERIT"):
+    _ALWAYS |= getattr(os, _flag, 0)
+
+_NO_DIR_SYNC = {errno.EINVAL, errno.EBADF, errno.ENOSYS, getattr(errno, "ENOTSUP", errno.EINVAL)}
+_REAL_FAILURE = {errno.EIO, errno.ENOSPC, errno.EBADF, errno.EROFS, getattr(errno, "EDQUOT", errno.ENOSPC)}
+_LOCK_AT = 2**31 - 2  # Windows: the locked byte is unreadable to others, so it lies far beyond any content
+
+
+if sys.platform == "darwin":
+
+    def _sync(fd: int, /) -> None:
+        """fsync alone leaves the bytes in the drive's cache on macOS."""
+        try:
+            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+        except OSError as error:
+            if error.errno in _REAL_FAILURE:
+                raise
+            os.fsync(fd)  # a file system (network, FAT) that does not know F_FULLFSYNC
+
+elif sys.platform == "linux":
+    _sync = os.fdatasync
+else:
+    _sync = os.fsync
+
+
+class RealSystem:
+    """The machine. Threads may share it; it has no state but the root below which no link is followed."""
+
+    root = _prefix = ""
+
+    def __init__(self, root: str = "") -> None:
+        self.root = root
+        self._prefix = root if root.endswith(os.sep) or not root else root + os.sep
+
+    def open(self, path: str, flags: int, /, mode: int = 0o600) -> int:
+        folder, name = self._resolve(path)
+        if folder is None:
+            return os.open(name, flags | _ALWAYS, mode)
+        try:
+            return os.open(name, flags | _ALWAYS, mode, dir_fd=folder)
+        finally:
+            os.close(folder)
+
+    def mkdir(self, path: str, /, mode: int = 0o700) -> None:
+        folder, name = self._resolve(path, outside=True)
+        try:
+            os.mkdir(name, mode, dir_fd=folder)
+        finally:
+            close_folder(folder)
+
+    def rmdir(self, path: str, /) -> None:
+        folder, name = self._resolve(path)
+        try:
+            os.rmdir(name, dir_fd=folder)
+        finally:
+            close_folder(folder)
+
+    def unlink(self, path: str, /) -> None:
+        folder, name = self._resolve(path)
+        try:
+            os.unlink(name, dir_fd=folder)
+        finally:
+            close_folder(folder)
+
+    def replace(self, src: str, dst: str, /) -> None:
+        self._both(os.replace, src, dst)
+
+    def link(self, src: str, dst: str, /) -> None:
+        self._both(os.link, src, dst)
+
+    def _both(self, act: Callable[..., None], src: str, dst: str) -> None:
+        source, old = self._resolve(src)
+        try:
+            target, new = self._resolve(dst)
+            try:
+                act(old, new, src_dir_fd=source, dst_dir_fd=target)
+            finally:
+                close_folder(target)
+        finally:
+            close_folder(source)
+
+    def chmod(self, path: str, mode: int, /) -> None:
+        folder, name = self._resolve(path)
+        try:
+            if modes.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                raise link_error(path)
+            os.chmod(name, mode, dir_fd=folder)
+        finally:
+            close_folder(folder)
+
+    def set_modified(self, path: str, time_ns: int, /) -> None:
+        folder, name = self._resolve(path)
+        try:
+            if folder is None:
+                os.utime(name, ns=(time_ns, time_ns), follow_symlinks=os.utime not in os.supports_follow_symlinks)
+            else:
+                os.utime(name, ns=(time_ns, time_ns), dir_fd=folder, follow_symlinks=False)
+        finally:
+            close_folder(folder)
+
+    def listdir(self, path: str, /) -> list[str]:
+        if not HAS_OPENAT or not self._is_below(path):
+            self._resolve(path, outside=True)
+            return os.listdir(path)
+        folder = self._open_folder(path)
+        try:
+            return os.listdir(folder)
+        finally:
+            os.close(folder)
+
+    # -- paths below the root
+
+    def _is_below(self, path: str) -> bool:
+        return bool(self._prefix) and path.startswith(self._prefix)
+
+    def _resolve(self, path: str, *, outside: bool = False) -> tuple[int | None, str]:
+        """The folder of a path, opened without following links below the root, and the name in it.
+
+        The folder is None, and the name the whole path, where there is nothing to walk. The caller closes the folder.
+        `outside`: the root itself and what lies above it may be looked at and made, too.
+        """
+        prefix = self._prefix
+        if not prefix:
+            return None, path
+        if not path.startswith(prefix):
+            if outside or path == self.root:
+                return None, path
+            raise OSError(errno.ELOOP, f"lies outside the store {self.root}", path)
+        parts = path[len(prefix) :].rstrip(os.sep).split(os.sep)
+        if ".." in parts or "" in parts or "." in parts:
+            raise OSError(errno.ELOOP, "is not a plain path below the store", path)
+        if not HAS_OPENAT:
+            check_components(prefix, parts, path)
+            return None, path
+        return (None, path) if len(parts) == 1 else (walk(prefix, parts[:-1], path), parts[-1])
+
+    def _open_folder(self, path: str) -> int:
+        """A descriptor of a folder below the root, for listing and syncing."""
+        folder, name = self._resolve(path)
+        try:
+            return open_component(name, folder, FOLDER | NOFOLLOW, path)
+        finally:
+            close_folder(folder)
+
+    _boot = ""
+    _secrets: dict[str | None, bytes] = {}  # noqa: RUF012  by the folder of the user's state, shared by all stores
+    close = staticmethod(os.close)
+    write = staticmethod(os.write)
+    ftruncate = staticmethod(os.ftruncate)
+    sync = staticmethod(_sync)
+    fstat = staticmethod(os.fstat)
+    lstat = staticmethod(
+        os.lstat
+    )  # opens nothing and tells sizes and times only: the walk would cost readers more than it gains
+
+    def boot_id(self) -> str:
+        if not RealSystem._boot:
+            RealSystem._boot = _boot_id()
+        return RealSystem._boot
+
+    def secret(self) -> bytes:
+        from smp_memory.files.user_state import state_home
+
+        home = state_home(os.environ)
+        if home not in self._secrets:
+            self._secrets[home] = _secret()
+        return self._secrets[home]
+
+    if sys.platform == "win32":
+        _seeking = allocate_lock()
+
+        def pread(self, fd: int, size: int, offset: int, /) -> bytes:
+            with self._seeking:
+                position = os.lseek(fd, 0, os.SEEK_CUR)
+                try:
+                    os.lseek(fd, offset, os.SEEK_SET)
+                    return os.read(fd, size)
+                finally:
+                    os.lseek(fd, position, os.SEEK_SET)
+
+        def pwrite(self, fd: int, data: Data, offset: int, /) -> int:
+            with self._seeking:
+                position = os.lseek(fd, 0, os.SEEK_CUR)
+                try:
+                    os.lseek(fd, offset, os.SEEK_SET)
+                    return os.write(fd, data)
+                finally:
+                    os.lseek(fd, position, os.SEEK_SET)
+
+        def sync_dir(self, path: str, /) -> None:
+            pass
+
+        def lock(self, fd: int, /) -> bool:
+            try:
+                self._locking(fd, msvcrt.LK_NBLCK)
+            except PermissionError:
+                return False
+            return True
+
+        def unlock(self, fd: int, /) -> None:
+            try:
+                self._locking(fd, msvcrt.LK_UNLCK)
+            except PermissionError:
+                return  # was not locked
+
+        def _locking(self, fd: int, how: int) -> None:
+            with self._seeking:
+                position = os.lseek(fd, 0, os.SEEK_CUR)
+                try:
+                    os.lseek(fd, _LOCK_AT, os.SEEK_SET)
+                    msvcrt.locking(fd, how, 1)
+                finally:
+                    os.lseek(fd, position, os.SEEK_SET)
+
+        def yield_cpu(self) -> None:
+            import time
+
+            time.sleep(0)
+
+    else:
+        pread = staticmethod(os.pread)
+        pwrite = staticmethod(os.pwrite)
+        yield_cpu = staticmethod(os.sched_yield)  # 1 µs; time.sleep(0) takes 100 µs on Linux
+
+        def sync_dir(self, path: str, /) -> None:
+            fd = self._open_folder(path) if self._is_below(path) else os.open(path, FOLDER)
+            try:
+                (_sync if sys.platform == "darwin" else os.fsync)(fd)
+            except OSError as error:
+                if error.errno not in _NO_DIR_SYNC:  # some network file systems know no fsync of folders
+                    raise
+            finally:
+                os.close(fd)
+
+        def lock(self, fd: int, /) -> bool:
+            try:
+                flock(fd, _TRY_LOCK)
+            except BlockingIOError:
+                return False
+            return True
+
+        def unlock(self, fd: int, /) -> None:
+            flock(fd, _UNLOCK)
+
+
+def _secret() -> bytes:
+    """This user's key; where none can be kept, one of this process alone."""
+    from smp_memory.errors import StorageFull, StorageReadOnly, from_os_error
+    from smp_memory.files.user_state import user_key
+
+    try:
+        return user_key() or os.urandom(32)
+    except OSError as error:
+        if isinstance(from_os_error(error, "", ""), (StorageFull, StorageReadOnly)):
+            return os.urandom(32)
+        raise
+    except (StorageFull, StorageReadOnly):
+        return os.urandom(32)
+
+
+def _boot_id() -> str:
+    """The kernel's id of this boot; elsewhere one of this process, as if every process came after a power loss.
+
+    Wall clock minus uptime would tell boots apart only until the clock is set or the machine sleeps.
+    """
+    try:
+        fd = os.open("/proc/sys/kernel/random/boot_id", os.O_RDONLY)
+        try:
+            found = os.read(fd, 64).decode("ascii").strip()
+        finally:
+            os.close(fd)
+    except (OSError, ValueError):
+        found = ""
+    return found or os.urandom(16).hex()
+
+
+if TYPE_CHECKING:
+    _checked: System = RealSystem()

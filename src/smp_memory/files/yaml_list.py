@@ -1,0 +1,378 @@
+"""What are the bytes? A YAML file with one list of entries, such as decisions.yaml.
+
+    # Decisions of this session. SMP format 1; …
+    decisions:
+
+      - id: DEC-0001 #3
+        timestamp: 2026-01-11T14:30:05Z
+        decision: Use multi-agent review
+        smp: seq=3 uid=khmedagg sha256:0123456789abcdef
+
+An entry is a blank line and one list item: `  - ` with `id` first, fields at column 4, the machine line `smp:` last.
+The machine line holds what only SMP needs (`machine_line`), and a signature of all bytes from the `  - ` up to it. The
+text of values is that of `yaml_text`; nothing inside a value ever stands at column 4 or less, so no text can imitate the
+structure. A field of the caller's that is called smp is written with its key in quotes, which tells it from ours.
+
+The comment ` #3` behind the id is the *begin mark*: the entry's number. A last entry without a machine line is an
+unfinished write if it has a begin mark with a number larger than all before it in the file, because numbers only grow.
+Without a mark a person typed it; with a number that is already there a person copied it from another entry. Both count.
+So does one that was whole once, as the writers' notes tell (`stored`): a person took its machine line away.
+
+Reading goes by lines first: an item starts at a `- ` that is not deeper than the item before it, and ends after its
+machine line or before the next item. Each item is then parsed alone, so damage stays where it is. Hand-written lists
+may have any indent; our own items are found among them by their begin mark.
+
+Guarantees: those of `codec`, for fields with a one-line `id` and a `seq` that is larger than those before it: cut at any
+byte, such an entry is TORN or leaves no trace. An entry of ours that lost its machine line is EDITED, and TORN only at
+the end of a file. If its machine line was damaged but once complete, it is EDITED also there.
+Non-guarantees: without `id` and `seq` a cut entry cannot be told from a hand-written one. A last line `- id: …` without
+a line end and without anything else counts as cut.
+
+Codec of `agent-states/{agent}.yaml`: SMP's list of states, and the one mapping that design 003 writes.
+
+    agent_state:
+      agent_id: veritas
+      last_updated: 2026-01-31T14:32:00Z
+      working_memory: {…}
+
+The mapping is read as one unsigned entry: `agent_id` is the agent, `last_updated` the time, `decay` counts as in any memory, and
+all other fields are the state. Later states are appended behind it as list items; `repair` turns the mapping into an item as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from types import ModuleType
+
+from smp_memory.errors import StorageError
+from smp_memory.files.codec import (
+    DAMAGED,
+    EDITED,
+    NOT_KNOWN,
+    SIGNED,
+    TORN,
+    UNSIGNED,
+    Fields,
+    Piece,
+    Stored,
+    around,
+    signature,
+    was_whole,
+)
+from smp_memory.files.conflict_markers import BOM, read_both_sides
+from smp_memory.files.machine_line import before_cut_closing, before_damaged_closing, highest_seq, join, split
+from smp_memory.files.yaml_text import Unreadable, emit_mapping, read_item, read_value
+from smp_memory.model import ids
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from smp_memory.files.codec import Fields, Stored
+
+
+_ITEM_INDENT, _FIELD_INDENT = "  - ", "    "
+_CLOSING = b"    smp: "
+_BEGIN_MARK = re.compile(rb"  - id: [^\n]* #([0-9]{1,15})\r?\n")
+_BEGINNING_LIMIT_BYTES = 200  # more than the longest first line of ours
+_BLANK_LINE = (b"\n\n", b"\n\r\n")
+_CUT_INDENTS = (b" ", b"  ")  # a last line that is nothing but an item's indent
+_CUT_OFF = "the write of this entry was cut off"
+_USUAL_INDENT_LIMIT = 4  # our own nested lists start at column 6; deeper lists count only if the file begins so
+
+
+class YamlList:
+    """Codec of a YAML file that holds one list under `key`."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        name = re.escape(key.encode())
+        self._structure = re.compile(
+            rb"^(?:(?P<dash> *)-(?=[ \r\n]|\Z)"
+            rb"|(?P<closing> +)smp: (?P<machine>(?:[^\n]* )?)(?P<sum>sha256:[0-9a-f]{16})[ ]*\r?(?:\n|\Z)"
+            rb"|(?P<top>\"?" + name + rb"\"?:[ ]*(?:\[\][ ]*)?(?:#[^\n]*)?|---[ ]*|\.\.\.[ ]*)\r?(?:\n|\Z))",
+            re.MULTILINE,
+        )
+
+    def header(self, title: str) -> bytes:
+        title = " ".join(title.split()).rstrip(".")
+        about = f"# {title}. SMP format 1. Add, edit or remove entries: a new one needs only its text, SMP adds id and time."
+        return f"{about}\n{self._key}:\n".encode()
+
+    def encode(self, fields: Fields) -> bytes:
+        shown, machine = split(fields)
+        text = emit_mapping(_id_first(shown), _FIELD_INDENT)
+        if "smp" in shown:
+            text = re.sub("^    smp:", '    "smp":', text, count=1, flags=re.MULTILINE)
+        if "seq" in fields and "seq" not in shown and type(id := shown.get("id")) is str and "\n" not in id:
+            first, _, rest = text.partition("\n")
+            text = f"{first} #{fields['seq']}\n{rest}"
+        item = (_ITEM_INDENT + text[4:] if text else "  -\n").encode() + _CLOSING
+        if machine:
+            item += machine.encode() + b" "
+        return b"\n%b%b\n" % (item, signature(item).encode())
+
+    def decode(self, data: bytes, offset: int = 0, line: int = 1, stored: Stored = NOT_KNOWN) -> list[Piece]:
+        here = (stored[0], stored[1] - offset)
+        return read_both_sides(data, offset, line, lambda text, first: self._read(text, first, here), lone_divider=True)
+
+    def span(self, data: bytes, start: int, end: int) -> tuple[int, int]:
+        return around(data, start, end)
+
+    def boundary(self, data: bytes) -> int:
+        at = data.find(b"\n  - id: ")
+        return at + 1 if at >= 0 else -1
+
+    def _read(self, data: bytes, at_file_start: bool, stored: Stored) -> list[Piece]:
+        if at_file_start and self._is_cut_header(data):
+            return [Piece(0, len(data), 0, TORN, None, "the write of the file's first lines was cut off")]
+        last = data.rfind(b"\n") + 1
+        cut = last if data[last:] in _CUT_INDENTS else len(data)
+        pieces = self._pieces(data[:cut] if cut < len(data) else data, stored)
+        if cut < len(data):
+            start = pieces.pop().start if pieces and pieces[-1].state == TORN else cut
+            pieces.append(Piece(start, len(data), 0, TORN, None, _CUT_OFF))
+        return pieces
+
+    def _is_cut_header(self, data: bytes) -> bool:
+        comment, _, key = data.partition(b"\n")
+        return comment.startswith(b"#") and len(key) <= len(self._key) and f"{self._key}:".encode().startswith(key)
+
+    def _pieces(self, data: bytes, stored: Stored) -> list[Piece]:
+        pieces: list[Piece] = []
+        done = highest = 0  # everything before is a piece or needs none; the largest number so far
+        for item in self._items(data):
+            pieces.extend(_stray(data, done, item.start))
+            if item.column >= 0:
+                pieces.append(_entry(data, item, highest, stored))
+                highest = max(highest, highest_seq(pieces[-1].fields))
+            done = item.end
+        pieces.extend(_stray(data, done, len(data)))
+        return pieces
+
+    def _items(self, data: bytes) -> Iterator[_Item]:
+        """Items and top-level lines (column -1), in order; what lies between them belongs to nobody."""
+        current: _Item | None = None
+        limit, top_end = -1, 0  # the deepest indent of an item is unknown before the first one
+        for found in self._structure.finditer(data):
+            start = found.start()
+            dash, closing = found["dash"], found["closing"]
+            if closing is not None:
+                if current is not None and len(closing) == current.column:
+                    current.end, current.closing_at, current.sum_at = found.end(), start, found.start("sum")
+                    current.machine, current.sum = found["machine"], found["sum"].decode()
+                    yield current
+                    current = None
+                continue
+            if dash is not None:
+                if limit < 0:
+                    clean = _stray_span(data, top_end, start) is None
+                    limit = max(_USUAL_INDENT_LIMIT, len(dash)) if clean else _USUAL_INDENT_LIMIT
+                deepest = limit if current is None else current.indent
+                if len(dash) > deepest and not _is_own_start(data, start):
+                    continue
+            if current is not None:
+                current.end = start
+                yield current
+                current = None
+            if dash is None:
+                top_end = found.end()
+                yield _Item(start, top_end, 0, -1)
+            else:
+                current = _Item(start, len(data), len(dash), _column(data, found.end(), len(dash)))
+        if current is not None:
+            yield current
+
+
+def yaml_library() -> ModuleType:
+    """PyYAML, loaded late because it costs 46 ms and writers never need it. Without it YAML files cannot be read."""
+    try:
+        import yaml
+    except (ImportError, OSError) as error:
+        raise StorageError(
+            f"PyYAML cannot be loaded ({type(error).__name__}: {error}). YAML files and the markdown layout need it: pip install PyYAML. "
+            "Nothing was changed.",
+            library="PyYAML",
+        ) from error
+    return yaml
+
+
+def load_mapping(data: bytes) -> Fields:
+    """A whole file that is one mapping; `ValueError` says what is wrong with it."""
+    yaml = yaml_library()
+    try:
+        text = data.removeprefix(BOM).replace(b"\r\n", b"\n").decode()
+    except UnicodeDecodeError:
+        raise Unreadable("not valid UTF-8") from None
+    fields = read_value(text, yaml)
+    if fields is not None and not isinstance(fields, dict):
+        raise Unreadable("not a mapping of fields")
+    return fields or {}
+
+
+class _Item:
+    """Where one list item stands: its dash's indent, its fields' column, and its machine line if it has one."""
+
+    __slots__ = ("closing_at", "column", "end", "indent", "machine", "start", "sum", "sum_at")
+
+    def __init__(self, start: int, end: int, indent: int, column: int) -> None:
+        self.start, self.end, self.indent, self.column = start, end, indent, column
+        self.closing_at = self.sum_at = -1
+        self.machine, self.sum = b"", ""
+
+
+def _id_first(fields: Fields) -> Fields:
+    return {"id": fields["id"], **fields} if "id" in fields else fields
+
+
+def _column(data: bytes, after_dash: int, indent: int) -> int:
+    end = data.find(b"\n", after_dash)
+    rest = data[after_dash : end if end >= 0 else len(data)]
+    text = rest.lstrip(b" ")
+    return indent + 1 + len(rest) - len(text) if text.strip() else indent + 2
+
+
+def _is_own_start(data: bytes, start: int) -> bool:
+    """Whether an entry that `encode` wrote, or the beginning of one that was cut off, starts here."""
+    if _BEGIN_MARK.match(data, start):
+        return True
+    if len(data) - start > _BEGINNING_LIMIT_BYTES or not data[max(0, start - 3) : start].endswith(_BLANK_LINE):
+        return False
+    return _is_cut_beginning(data[start:])
+
+
+def _stray_span(data: bytes, start: int, end: int) -> tuple[int, int] | None:
+    """The lines between two items without the blank and comment lines at the edges, or None if that is all."""
+    if start >= end or data[start:end].isspace():
+        return None
+    first = last = -1
+    for text in data[start:end].splitlines(keepends=True):
+        if text.strip() and not text.lstrip().startswith(b"#"):
+            first = start if first < 0 else first
+            last = start + len(text)
+        start += len(text)
+    return (first, last) if first >= 0 else None
+
+
+def _stray(data: bytes, start: int, end: int) -> list[Piece]:
+    span = _stray_span(data, start, end)
+    return [Piece(*span, 0, DAMAGED, None, "stray text, not part of an entry")] if span else []
+
+
+def _entry(data: bytes, item: _Item, highest: int, stored: Stored) -> Piece:
+    """The piece for one item. Whether it is torn is asked first: a cut may well fall inside a character."""
+    start, end = item.start, item.end
+    if item.sum_at >= 0:
+        state = SIGNED if signature(data[start : item.sum_at]) == item.sum else EDITED
+        message = "" if state == SIGNED else "changed since it was signed"
+        return _parsed(
+            data[start : item.closing_at], start, end, state, message, item.machine.decode("utf-8", "replace")
+        )
+    raw = data[start:end].rstrip() + b"\n"
+    for trimmed in (data[start:end], raw):
+        closed = before_damaged_closing(trimmed, _CLOSING, b"\n")
+        if closed is not None:
+            return _parsed(closed[0], start, start + len(raw), EDITED, "its machine line is damaged", closed[1])
+    mark = _BEGIN_MARK.match(raw)
+    seq = int(mark[1]) if mark else 0
+    may_be_cut = seq > highest and not was_whole(seq, start, stored)
+    if end == len(data) and (may_be_cut or _is_cut_beginning(data[start:end])):
+        return Piece(start, end, 0, TORN, None, _CUT_OFF)
+    end = min(end, start + len(raw))
+    if seq <= highest:
+        return _with_old_marks(_parsed(raw, start, end, UNSIGNED, ""))
+    body, machine = before_cut_closing(data[start : item.end], _CLOSING)
+    piece = _with_old_marks(_parsed(body.rstrip() + b"\n", start, end, EDITED, "its machine line is gone", machine))
+    if piece.fields is not None:
+        piece.fields["seq"] = seq
+    return piece
+
+
+def _with_old_marks(piece: Piece) -> Piece:
+    """An entry without a machine line that we know; what a person moved or reformatted, or an older tool signed."""
+    fields = piece.fields
+    if not fields:
+        return piece
+    if type(machine := fields.get("smp")) is str and ("seq=" in machine or "sha256:" in machine):
+        piece.fields = join({name: value for name, value in fields.items() if name != "smp"}, machine)
+        piece.state, piece.message = EDITED, "changed since it was signed"
+    if piece.fields and piece.fields.pop("checksum", None) is not None:
+        piece.state, piece.message = EDITED, "changed since it was signed"
+    return piece
+
+
+def _parsed(raw: bytes, start: int, end: int, state: str, message: str, machine: str = "") -> Piece:
+    yaml = yaml_library()
+    try:
+        fields = read_item(raw.replace(b"\r\n", b"\n").decode(), yaml)
+    except UnicodeDecodeError:
+        return Piece(start, end, 0, DAMAGED, None, "not valid UTF-8")
+    except Unreadable as error:
+        return Piece(start, end, 0, DAMAGED, None, str(error))
+    if fields is None and state == SIGNED:
+        fields = {}
+    if not isinstance(fields, dict):
+        return Piece(start, end, 0, DAMAGED, None, "not a mapping of fields")
+    return Piece(start, end, 0, state, join(fields, machine) if machine else fields, message)
+
+
+def _is_cut_beginning(raw: bytes) -> bool:
+    """Whether these last bytes of a file are the beginning of an entry of ours, cut within its first line."""
+    if raw.rstrip() == b"  -":
+        return True
+    return b"\n" not in raw and (raw.startswith(b"  - id: ") or b"  - id: ".startswith(raw))
+
+
+_KEY = "agent_state"
+_MAPPING = re.compile(
+    rb"^\"?agent_state\"?:[ ]*(?:#[^\n]*)?\r?\n(?P<body>(?:[ ]*(?:#[^\n]*)?\r?\n)*[ ]+[^\s#-])", re.MULTILINE
+)
+_ITEM = re.compile(rb"^[ ]{0,2}- id: ", re.MULTILINE)
+_NOT_STATE = ("id", "agent_id", "agent", "session_id", "last_updated", "timestamp", "decay")
+
+
+class AgentStateYaml(YamlList):
+    """Reads both forms, writes items of a list."""
+
+    def __init__(self) -> None:
+        super().__init__(_KEY)
+
+    def _pieces(self, data: bytes, stored: Stored) -> list[Piece]:
+        found = _MAPPING.search(data)
+        if found is None:
+            return super()._pieces(data, stored)
+        start = found.start("body")
+        item = _ITEM.search(data, start)
+        end = item.start() if item is not None else len(data)
+        own = data[start:end].rstrip()
+        pieces = [
+            _state(own + b"\n", start, start + len(own) + 1 if start + len(own) < len(data) else start + len(own))
+        ]
+        rest = (stored[0], stored[1] - end)
+        for piece in super()._pieces(data[end:], rest) if item is not None else ():
+            piece.start, piece.end = piece.start + end, piece.end + end
+            pieces.append(piece)
+        return pieces
+
+
+def _state(body: bytes, start: int, end: int) -> Piece:
+    try:
+        fields = load_mapping(b"agent_state:\n" + body).get(_KEY)
+    except ValueError as error:
+        return Piece(start, end, 0, DAMAGED, None, str(error))
+    if not isinstance(fields, dict) or not isinstance(fields.get("agent_id", fields.get("agent")), str):
+        return Piece(start, end, 0, DAMAGED, None, "agent_id: an agent's state needs it")
+    return Piece(start, end, 0, UNSIGNED, _as_entry(fields))
+
+
+def _as_entry(fields: Fields) -> Fields:
+    agent = fields.get("agent_id", fields.get("agent"))
+    entry: Fields = {
+        "id": f"{ids.STATE_PREFIX}{agent}",
+        "timestamp": fields.get("last_updated", fields.get("timestamp")),
+        "author": agent,
+        "agent": agent,
+        "state": {name: value for name, value in fields.items() if name not in _NOT_STATE},
+    }
+    if "decay" in fields:
+        entry["decay"] = fields["decay"]
+    return entry

@@ -1,0 +1,185 @@
+"""Split a session file into units for a merge: its header, its entries with the comments before them, and its end.
+
+Guarantees: `header + lead + text + ... + trailer` of all units is the file again, apart from blank lines between lines of
+JSON, doubled entries, CRLF and a byte order mark. A file with an entry that cannot be read raises `CannotMerge`, because
+nobody knows where such an entry ends; only in JSON lines, where every entry is one line, it is kept as it is.
+"""
+
+from __future__ import annotations
+
+import re
+
+from smp_memory.files.codec import CONFLICT, DAMAGED, TORN
+from smp_memory.files.json_lines import JsonLines
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smp_memory.files.codec import Codec, Fields
+
+    Key = tuple[Any, ...]
+
+_LINES = JsonLines()
+_MARKERS = (b"<<<<<<<", b"=======", b">>>>>>>", b"|||||||")
+_LIST = re.compile(
+    rb"(?:[ \t]*(?:#[^\n]*)?\n|---[ ]*\n)*\"?([A-Za-z_][\w-]*)\"?:[ ]*(?:\[\][ ]*)?(?:#[^\n]*)?(?:\n(?P<rest>[\s\S]*))?\Z"
+)
+_TIMES = ("timestamp", "ts", "created", "created_at")
+PUT, CHANGE, HEAD, UNREADABLE = "put", "change", "head", "unreadable"
+_ENDS = ("deleted", "restored")
+
+
+class CannotMerge(Exception):
+    """A file cannot be merged entry by entry; says why, without content."""
+
+
+class NotAStoreFile(CannotMerge):
+    """A file beside the store's own, which git's text merge handles."""
+
+
+class Unit:
+    """One entry of a file, and the comments before it."""
+
+    __slots__ = ("fields", "key", "lead", "op", "text")
+
+    def __init__(self, text: bytes, fields: Fields | None, lead: bytes = b"") -> None:
+        self.text = text if text.endswith(b"\n") else text + b"\n"
+        self.lead = lead
+        self.fields = fields or {}
+        self.op = _operation(fields) if fields is not None else UNREADABLE
+        self.key = self._key()
+
+    @property
+    def memory(self) -> str:
+        """The memory that an entry belongs to."""
+        return str(self.fields.get("uid") or self.fields.get("id") or "")
+
+    @property
+    def name(self) -> str:
+        """The id by which people know the memory."""
+        return str(self.fields.get("id") or "an entry without an id")
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the first entry of a memory that no other clone can have made."""
+        return self.op == PUT and bool(self.fields.get("uid"))
+
+    @property
+    def at(self) -> str:
+        if self.op == CHANGE:
+            return str(self.fields.get("updated", ""))
+        if self.op in _ENDS:
+            return str(self.fields.get(self.op, ""))
+        return str(next((self.fields[name] for name in _TIMES if name in self.fields), ""))
+
+    @property
+    def order(self) -> tuple[int, str, str, bytes]:
+        seq = self.fields.get("seq")
+        return seq if type(seq) is int else -1, self.at, self.memory, self.text
+
+    @property
+    def tx(self) -> str:
+        return str(self.fields.get("tx") or "")
+
+    def _key(self) -> Key:
+        if self.is_first:
+            return (PUT, self.memory)
+        if self.op in (HEAD, UNREADABLE) or not self.fields.get("id"):
+            return (self.op, self.text)
+        return (self.op, self.memory, str(self.fields.get("seq")), self.at)
+
+
+class UnitFile:
+    """A file in parts: header, units by key in the order of the file, trailer."""
+
+    def __init__(self, header: bytes = b"", trailer: bytes = b"") -> None:
+        self.header = header
+        self.trailer = trailer
+        self.units: dict[Key, Unit] = {}
+
+    def add(self, unit: Unit) -> None:
+        """An entry that stands here already, word for word, counts once."""
+        known = self.units.get(unit.key)
+        if known is not None and known.text != unit.text:
+            unit.key = (*unit.key, unit.text)
+            known = self.units.get(unit.key)
+        if known is None:
+            self.units[unit.key] = unit
+
+
+def _operation(fields: Fields) -> str:
+    if isinstance(fields.get("changes"), dict):
+        return CHANGE
+    if fields.get("type") == "session" and "seq" not in fields:
+        return HEAD
+    return next((word for word in _ENDS if fields.get(word)), PUT)
+
+
+def normalised(data: bytes) -> bytes:
+    """The bytes with LF line ends and without a byte order mark."""
+    return data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")
+
+
+def split_lines(data: bytes, *, is_base: bool = False) -> UnitFile:
+    """The units of a `.jsonl` file. A base may hold conflict markers: git merges several common ancestors into one."""
+    found = UnitFile()
+    lines = data.split(b"\n")
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        if line.startswith(_MARKERS):
+            if is_base:
+                continue
+            raise CannotMerge(f"line {number}: a merge conflict was left here")
+        pieces = _LINES.decode(line + b"\n")
+        whole = pieces[0].fields if len(pieces) == 1 and pieces[0].end - pieces[0].start == len(line) else None
+        if whole is None and number == len(lines) and not is_base:
+            raise CannotMerge(f"line {number}: an unfinished write")
+        found.add(Unit(line + b"\n", whole))
+    return found
+
+
+def split_entries(data: bytes, codec: Codec, *, is_base: bool = False) -> UnitFile:
+    """The units of a YAML or Markdown file."""
+    if not data:
+        return UnitFile()
+    found: UnitFile | None = None
+    done = 0
+    for piece in codec.decode(data):
+        if piece.fields is None:
+            if is_base and piece.state in (CONFLICT, DAMAGED, TORN):
+                continue
+            raise CannotMerge(f"line {piece.line}: {piece.message}")
+        start, end = codec.span(data, piece.start, piece.end)
+        start = max(start, done)
+        lead, done = data[done:start], end
+        if found is None:
+            header, lead = _above_first(lead)
+            found = UnitFile(header)
+        found.add(Unit(data[start:end], piece.fields, lead))
+    if found is None:
+        return UnitFile(data)
+    found.trailer = data[done:] if data[done:].strip() else b""
+    return found
+
+
+def _above_first(gap: bytes) -> tuple[bytes, bytes]:
+    """What stands above the first entry: the header of the file, and comments that belong to the entry."""
+    lines = gap.splitlines(keepends=True)
+    last = next(
+        (n for n in reversed(range(len(lines))) if lines[n].strip() and not lines[n].lstrip().startswith(b"#")), None
+    )
+    header = b"".join(lines[: last + 1]) if last is not None else gap
+    return header, gap[len(header) :]
+
+
+def list_key(data: bytes) -> str | None:
+    """The key of a YAML file that holds one list of entries; None for a file of another shape."""
+    match = _LIST.match(data)
+    if match is None:
+        return None
+    for line in (match["rest"] or b"").split(b"\n"):
+        if line.strip() and not line.lstrip().startswith(b"#") and not line.startswith(_MARKERS):
+            return match[1].decode() if line.lstrip().startswith(b"-") else None
+    return match[1].decode()

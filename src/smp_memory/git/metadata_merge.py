@@ -1,0 +1,200 @@
+"""Three-way merge of mappings: the metadata of a session, in a file of its own or in a line, and `config.json`.
+
+Field by field: what only one side changed is taken over. Lists are united. Of two times the later one holds, but for
+`created_at` the earlier one; the `uid` of the session is that of the side that created it first. Of two figures that SMP
+keeps (numbers given out, counts) the larger one holds. Any other field that both sides changed differently is a conflict.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from smp_memory.files.json_lines import JsonLines
+from smp_memory.git.entry_files import CannotMerge
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+OURS, THEIRS = b"<<<<<<< ours\n", b">>>>>>> theirs\n"
+DIVIDER = b"=======\n"
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,15}Z")
+_FIGURES = frozenset(["smp", "statistics", "stats", "storage", "numbers"])
+_FIGURE = re.compile(r"seq|generation|format|\w+_(?:count|bytes|turns)|total_\w+")
+_CREATED = "created_at"
+_MISSING: Any = object()
+_LINES = JsonLines()
+
+
+class Heads:
+    """The merged line of a session's metadata."""
+
+    def __init__(self, fields: dict[str, Any], text: bytes, conflicts: list[str]) -> None:
+        self.fields = fields
+        self.text = text
+        self.conflicts = conflicts
+
+
+def merge_heads(base: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]) -> Heads:
+    """Merge the metadata lines of the layout `single`."""
+    mine, other, conflicts = merge_mappings(base, ours, theirs)
+    lines = _LINES.encode(mine), _LINES.encode(other)
+    return Heads(mine, hunks([lines[0]], [lines[1]]) if conflicts else lines[0], conflicts)
+
+
+def merge_mapping_files(
+    base: bytes, ours: bytes, theirs: bytes, form: str, text_merge: Callable[[bytes, bytes, bytes], bytes | None] | None
+) -> tuple[bytes, list[str]]:
+    """Merge two files that hold one mapping each, in JSON or YAML."""
+    read = _read_json if form == "json" else _read_yaml
+    fields = read(ours), read(theirs)
+    try:
+        before = read(base) if base.strip() else {}
+    except CannotMerge:
+        before = {}  # git's merge of several common ancestors may hold conflict markers
+    mine, other, conflicts = merge_mappings(before, *fields)
+    if conflicts:
+        shown = [_shown(each, form, ours).splitlines(keepends=True) for each in (mine, other)]
+        return hunks(*shown), conflicts
+    for data, known in ((ours, fields[0]), (theirs, fields[1])):
+        if known == mine:
+            return data, []
+    text = text_merge(base, ours, theirs) if text_merge is not None and form == "yaml" else None
+    if text is not None:  # keeps comments, and counts only if it says the same
+        try:
+            if read(text) == mine:
+                return text, []
+        except CannotMerge:
+            pass
+    return _shown(mine, form, ours), []
+
+
+def merge_mappings(
+    base: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """The merged fields as ours and as theirs, which differ only in conflicts, and a sentence for each conflict."""
+    inner = [side.get("session") if isinstance(side.get("session"), dict) else side for side in (ours, theirs)]
+    first = 0 if _age(inner[0]) <= _age(inner[1]) else 1
+    work = _Fields(first)
+    mine, other = work.mapping(base, ours, theirs, ())
+    return mine, other, work.conflicts
+
+
+def _age(head: Any) -> tuple[str, str]:
+    engine = head.get("smp")
+    return str(head.get(_CREATED, "")), str(engine.get("uid", "")) if isinstance(engine, dict) else ""
+
+
+class _Fields:
+    def __init__(self, first: int) -> None:
+        self.first = first  # which side created the session first
+        self.conflicts: list[str] = []
+
+    def mapping(
+        self, base: Any, ours: dict[str, Any], theirs: dict[str, Any], path: tuple[str, ...]
+    ) -> tuple[Any, Any]:
+        before = base if isinstance(base, dict) else {}
+        mine: dict[str, Any] = {}
+        other: dict[str, Any] = {}
+        for name in [*ours, *(name for name in theirs if name not in ours)]:
+            sides = [side.get(name, _MISSING) for side in (before, ours, theirs)]
+            values = self._value(sides[0], sides[1], sides[2], (*path, name))
+            for target, value in zip((mine, other), values, strict=True):
+                if value is not _MISSING:
+                    target[name] = value
+        return mine, other
+
+    def _value(self, base: Any, ours: Any, theirs: Any, path: tuple[str, ...]) -> tuple[Any, Any]:
+        if _same(ours, theirs) or _same(theirs, base):
+            return ours, ours
+        if _same(ours, base):
+            return theirs, theirs
+        if isinstance(ours, dict) and isinstance(theirs, dict):
+            return self.mapping(base, ours, theirs, path)
+        if isinstance(ours, list) and isinstance(theirs, list):
+            united = _united(base if isinstance(base, list) else [], ours, theirs)
+            return united, united
+        if base in (_MISSING, None) and (ours is None or theirs is None):
+            value = theirs if ours is None else ours
+            return value, value
+        settled = self._settled(ours, theirs, path)
+        if settled is not _MISSING:
+            return settled, settled
+        self.conflicts.append(f"Both sides changed {'.'.join(path)}.")
+        return ours, theirs
+
+    def _settled(self, ours: Any, theirs: Any, path: tuple[str, ...]) -> Any:
+        if path[-1] == "uid":
+            return (ours, theirs)[self.first]
+        if isinstance(ours, str) and isinstance(theirs, str) and _TIME.fullmatch(ours) and _TIME.fullmatch(theirs):
+            return (min if path[-1] == _CREATED else max)(ours, theirs, key=lambda time: time[:-1])
+        is_figure = not _FIGURES.isdisjoint(path) or _FIGURE.fullmatch(path[-1])
+        if is_figure and type(ours) in (int, float) and type(theirs) in (int, float):
+            return max(ours, theirs)
+        return _MISSING
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal, and of equal type: true is not 1."""
+    if one is _MISSING or other is _MISSING:
+        return one is other
+    return (
+        type(one) is type(other)
+        and (one == other)
+        and json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    )
+
+
+def _united(base: list[Any], ours: list[Any], theirs: list[Any]) -> list[Any]:
+    """What either side has, without what one of them took out."""
+    kept = [item for item in ours if item not in base or item in theirs]
+    return kept + [item for item in theirs if item not in base and item not in ours]
+
+
+def hunks(ours: list[bytes], theirs: list[bytes]) -> bytes:
+    """Two versions of the same lines as one text, with conflict markers around what differs."""
+    if len(ours) == 1 and len(theirs) == 1:
+        return ours[0] if ours == theirs else b"".join((OURS, ours[0], DIVIDER, theirs[0], THEIRS))
+    from difflib import SequenceMatcher
+
+    parts: list[bytes] = []
+    for what, start, end, other_start, other_end in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+        if what == "equal":
+            parts += ours[start:end]
+        else:
+            parts += [OURS, *ours[start:end], DIVIDER, *theirs[other_start:other_end], THEIRS]
+    return b"".join(parts)
+
+
+def _shown(fields: dict[str, Any], form: str, like: bytes) -> bytes:
+    if form == "json":
+        return (json.dumps(fields, ensure_ascii=False, indent=2) + "\n").encode()
+    from smp_memory.files.yaml_text import mapping_text
+
+    comments = []
+    for line in like.splitlines(keepends=True):
+        if not line.startswith(b"#"):
+            break
+        comments.append(line)
+    return b"".join(comments) + mapping_text(fields).encode()
+
+
+def _read_json(data: bytes) -> dict[str, Any]:
+    try:
+        fields = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CannotMerge(f"not JSON: {type(error).__name__}") from None
+    if not isinstance(fields, dict):
+        raise CannotMerge("not a JSON object")
+    return fields
+
+
+def _read_yaml(data: bytes) -> dict[str, Any]:
+    from smp_memory.files.yaml_list import load_mapping
+
+    try:
+        return load_mapping(data)
+    except (ValueError, RecursionError) as error:
+        raise CannotMerge(f"not YAML that can be read: {error}") from None

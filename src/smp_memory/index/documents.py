@@ -1,0 +1,311 @@
+"""What does the index keep of a memory? Its row, its labels, its words. Pure.
+
+Labels are what a search may insist on: `s12` the session, `t1` the type, `a3` the author, `gauth.oauth` a tag and each
+tag above it, `oLogin` the topic, `x` deleted.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from zlib import crc32
+
+from smp_memory.decay.inputs import impact_level
+from smp_memory.index.rows import NULL, TYPE_NUMBERS
+from smp_memory.index.tokens import bag_of_terms
+from smp_memory.model.entry import BY_MAINTENANCE, is_use
+from smp_memory.model.types import CONFIDENCE_WORDS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from smp_memory.model.history import RecordHistory
+
+DELETED = "x"
+ROLES = {"user": 1, "assistant": 2, "system": 3, "tool": 4, "agent": 5}
+_SILENT = frozenset(
+    ["author_kind", "idempotency_key", "access", "visibility", "trust", "relations", "references", "turn_ref", "role"]
+)
+_SILENT_EVERYWHERE = frozenset(["confidence", "importance", "pinned", "format"])
+ROLE, GUARDED = 7 << 4, 1 << 7  # in the number of `facts_number`
+_MANY_WORDS = 255
+_LONGEST_KEY = 300  # characters of a tag or topic that count
+_LABELS = 2000  # that are known without being made anew
+_LARGEST = 1e300
+_MOST_TURNS = 10**9
+
+
+def facts_number(type_number: int, role: int, words: int, author: int, guarded: bool = False) -> int:
+    """Type, role, length and author in one number, which the text index hands out with a candidate; and whether the
+    memory says itself who may see it."""
+    return author << 16 | min(words, _MANY_WORDS) << 8 | guarded << 7 | role << 4 | type_number
+
+
+def facts_in(number: int) -> tuple[int, int, int, int, bool]:
+    """Type, role, how many words (255: or more), author, whether it is guarded."""
+    return number & 15, number >> 4 & 7, number >> 8 & 255, number >> 16, bool(number & GUARDED)
+
+
+def microseconds(text: str) -> int:
+    """A canonical time as a number; a time that a person spoilt is the beginning of time."""
+    start = _seconds.get(text[:19])
+    if start is None:
+        start = _seconds_of(text)
+    fraction = text[20:-1]
+    return start + (int(fraction) if len(fraction) == _DIGITS and fraction.isdigit() else 0)
+
+
+_DIGITS = 6
+_seconds: dict[str, int] = {}  # many memories are written in one second
+_SECONDS_LIMIT = 10_000
+
+
+def _seconds_of(text: str) -> int:
+    from smp_memory.model.times import EPOCH, to_moment
+
+    try:
+        since = to_moment(text) - EPOCH
+    except (ValueError, OverflowError):
+        return 0
+    found = (since.days * 86400 + since.seconds) * 1_000_000
+    if len(_seconds) >= _SECONDS_LIMIT:
+        _seconds.clear()
+    _seconds[text[:19]] = found
+    return found
+
+
+class DocumentShape:
+    """All that the index keeps of one memory as it stands."""
+
+    __slots__ = ("access", "facts", "labels", "last_change", "relations", "row", "tags", "terms", "topic")
+
+    def __init__(
+        self,
+        doc: int,
+        session: str,
+        trail: RecordHistory,
+        number_of: Callable[[str], int],
+        places: str,
+        words: str | None = None,
+    ) -> None:
+        """What a memory comes to; `words` if they have been made before."""
+        data, first, last = trail.data(), trail.first, trail.last
+        kind = TYPE_NUMBERS[first.type]
+        author = data.get("author")
+        number = number_of(author) if isinstance(author, str) and author else 0
+        created = microseconds(first.at)
+        plain = _MARKED.isdisjoint(data)  # most turns: nothing in it but words
+        self.tags = [] if plain else [key for key in map(label_key, _list(data.get("tags"))) if key]
+        self.topic = None if plain else label_key(data.get("topic")) or None
+        self.relations = [] if plain or _POINTING.isdisjoint(data) else list(_relations(data, session))
+        self.access = _access(data["access"], created) if "access" in data else None
+        self.terms = terms = words_of(trail) if words is None else words
+        guarded = "visibility" in data or kind == _STATE
+        self.facts = facts = facts_number(kind, _role(data.get("role")), terms.count(" ") + 1, number, guarded)
+        self.last_change = 0 if kind == _SUMMARY else created if len(trail.entries) == 1 else _last_change(trail)
+        deleted = trail.deletion is not None
+        self.labels = labels = self._labels(f"s{doc >> 24} t{kind}", number, deleted)
+        self.row: tuple[Any, ...] = (
+            doc,
+            first.id,
+            kind,
+            created,
+            microseconds(last.at) if last is not first else NULL,
+            number or NULL,
+            *(_NOTHING if plain else _bounds(data)),
+            1 if deleted else NULL,
+            *(_NOTHING_MORE if plain and kind != _FINDING else _standing(first.type, data)),
+            facts,
+            crc32(f"{terms}\0{labels}\0{facts}\0{created}".encode(errors="replace")),
+            places,
+        )
+
+    def _labels(self, place: str, author: int, deleted: bool) -> str:
+        labels = f"{place} a{author}" if author else place
+        if self.topic:
+            labels = f"{labels} {_topic_labels(self.topic)}"
+        for tag in self.tags:
+            labels = f"{labels} {_tag_labels(tag)}"
+        return f"{labels} {DELETED}" if deleted else labels
+
+
+def words_of(trail: RecordHistory) -> str:
+    """The terms by which a memory is found; the last one is its id."""
+    return f"{bag_of_terms(text_of(trail.data()))}{trail.first.id.lower()}"
+
+
+_MARKED = frozenset(
+    [
+        "approved_by",
+        "confidence",
+        "impact",
+        "importance",
+        "pinned",
+        "references",
+        "relations",
+        "resolution",
+        "severity",
+        "status",
+        "tags",
+        "topic",
+        "turn_ref",
+    ]
+)
+_NOTHING, _NOTHING_MORE = (NULL,) * 3, (NULL,) * 4
+_POINTING = frozenset(["references", "relations", "turn_ref"])
+_FINDING, _STATE = TYPE_NUMBERS["finding"], TYPE_NUMBERS["agent_state"]
+_SUMMARY = TYPE_NUMBERS["summary"]  # compaction writes it
+
+
+def _last_change(trail: RecordHistory) -> int:
+    """When somebody last wrote, changed, deleted or restored a memory, in microseconds; maintenance does not count."""
+    own = (entry for entry in reversed(trail.entries) if entry.by != BY_MAINTENANCE and not is_use(entry))
+    return max(microseconds(trail.first.at), microseconds(next(own, trail.first).at))
+
+
+def _access(said: Any, created: int) -> tuple[int, int] | None:
+    """How often and when a memory was used, as its file says; nothing if a person broke it."""
+    count, last = (said.get("count"), said.get("last")) if isinstance(said, dict) else (None, None)
+    if type(count) is not int or not 0 < count < 1 << 62:
+        return None
+    if last is None:  # the designs count uses and do not always say when
+        return count, created
+    if not isinstance(last, str):
+        return None
+    try:
+        return count, microseconds(last)
+    except ValueError:
+        return None
+
+
+def _bounds(data: dict[str, Any]) -> tuple[float | str, float | str, int | str]:
+    """Importance, confidence, whether it is pinned."""
+    pinned = 1 if data.get("pinned") is True else NULL
+    return _number(data.get("importance")), _confidence(data.get("confidence")), pinned
+
+
+def _standing(type: str, data: dict[str, Any]) -> tuple[str, str, str, int | str]:
+    """Status, severity, impact, whether it is approved."""
+    impact = impact_level(data["impact"]) or NULL if "impact" in data else NULL
+    approved = 1 if data.get("approved_by") else NULL
+    return status_of(type, data), _word(data.get("severity")), impact, approved
+
+
+def _role(role: Any) -> int:
+    """An agent may speak under its own name."""
+    return 0 if role is None else ROLES.get(role, ROLES["agent"]) if isinstance(role, str) else 0
+
+
+def label_key(name: Any) -> str:
+    """A tag or topic as the index knows it: case, white space and what comes after a long beginning do not count."""
+    return _key(name) if isinstance(name, str) else ""
+
+
+@lru_cache(_LABELS)
+def _key(name: str) -> str:
+    return " ".join(name.casefold().split())[:_LONGEST_KEY]
+
+
+def tag_label(tag: str) -> str:
+    return "g" + label_key(tag).replace(" ", "\u2423")
+
+
+def topic_label(topic: str) -> str:
+    return "o" + label_key(topic).replace(" ", "\u2423")
+
+
+@lru_cache(_LABELS)  # many memories have the same ones
+def _tag_labels(tag: str) -> str:
+    return " ".join(map(tag_label, _levels(tag)))
+
+
+@lru_cache(_LABELS)
+def _topic_labels(topic: str) -> str:
+    return " ".join(map(topic_label, _levels(topic)))
+
+
+def _levels(name: str) -> Iterator[str]:
+    """`a.b.c`: a, a.b, a.b.c."""
+    parts = name.split(".")
+    return (".".join(parts[: depth + 1]) for depth in range(len(parts)))
+
+
+def text_of(data: dict[str, Any]) -> str:
+    """Everything in a memory that somebody might search for. Its id is a term of its own, not words."""
+    parts: list[str] = []
+    for name, value in data.items():
+        if name not in _SILENT:
+            if type(value) is str:
+                parts.append(value)
+            else:
+                parts += _texts(name, value)
+    return "\n".join(parts)
+
+
+def meant_by(data: dict[str, Any]) -> str:
+    """What a memory says, for its meaning: who says it is no part of that."""
+    return text_of({name: value for name, value in data.items() if name != "author"})
+
+
+def _texts(name: str, value: Any) -> Iterator[str]:
+    if type(value) is str:
+        yield value
+    elif type(value) is list:
+        for item in value:
+            yield from _texts(name, item)
+    elif type(value) is dict:
+        for key, item in value.items():
+            if type(item) in (str, list, dict):
+                yield key
+            yield from _texts(key, item)
+    elif type(value) in (int, float) and name not in _SILENT_EVERYWHERE:
+        yield str(value)
+
+
+def status_of(type: str, data: dict[str, Any]) -> str:
+    """`status`, wherever a design put it; a finding without one is open."""
+    resolution = data.get("resolution")
+    inner = resolution.get("status") if isinstance(resolution, dict) else None
+    status = data.get("status") or inner
+    if status is None and type == "finding":
+        return "open"
+    return _word(status)
+
+
+def _relations(data: dict[str, Any], session: str) -> Iterator[tuple[str, str, str]]:
+    """Kind, session and id of what a memory points to; plain references are of the kind `references`."""
+    for relation in _list(data.get("relations")):
+        if isinstance(relation, dict):
+            yield from _pointer(relation.get("kind"), relation.get("target"), session)
+    for reference in _list(data.get("references")):
+        yield from _pointer("references", reference, session)
+    yield from _pointer("turn", turn_id(data.get("turn_ref")), session)
+
+
+def turn_id(said: Any) -> Any:
+    """The id of a turn that is named by its number, as the designs do: 3 is TURN-0003."""
+    return f"TURN-{said:04d}" if type(said) is int and 0 < said < _MOST_TURNS else said
+
+
+def _pointer(kind: Any, target: Any, session: str) -> Iterator[tuple[str, str, str]]:
+    if isinstance(kind, str) and isinstance(target, str) and target:
+        other, _, name = target.rpartition("/")
+        yield kind, other or session, name
+
+
+def _list(value: Any) -> list[Any]:
+    """What should be a list; a person may have typed one of its elements, or anything."""
+    return value if type(value) is list else [value] if type(value) is str else []
+
+
+def _number(value: Any) -> float | str:
+    return float(value) if type(value) in (int, float) and -_LARGEST < value < _LARGEST else NULL
+
+
+def _confidence(value: Any) -> float | str:
+    return CONFIDENCE_WORDS.get(value, NULL) if isinstance(value, str) else _number(value)
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else NULL

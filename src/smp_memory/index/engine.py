@@ -1,0 +1,279 @@
+"""What does tantivy know of these words? The only module that talks to tantivy.
+
+Its files are in a folder of their own, named by the rows; one that the rows do not name is a leftover. Whatever tantivy
+says about damaged files becomes `Unusable`.
+
+Positions are not kept: that would take a fifth of the index. Of a phrase all words are found here; whether they follow
+each other is for whoever reads the text to tell.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from smp_memory.import_lock import loading
+from smp_memory.index.native_libraries import LibraryMissing, leave_disk, report
+from smp_memory.index.rows import IndexUnusable
+from smp_memory.index.text_query import candidates, inverse_frequency
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Sequence
+    from typing import Any
+
+    from smp_memory.index.text_query import Found, TextQuery, Weights
+
+    Document = tuple[int, str, str, int, int]  # doc, terms, labels, created, facts
+
+PREFIX = "text-"
+_HEAP_BYTES = 48_000_000
+
+
+class TantivyEngine:
+    def __init__(self, path: str | None, *, create: bool) -> None:
+        """Open or create; no path: in RAM."""
+        try:
+            with loading:
+                import tantivy
+        except (ImportError, OSError) as error:
+            leave_disk("tantivy", error)
+            raise LibraryMissing("tantivy") from error
+        self._path = path
+        self._writer: Any = None  # between the first `feed` and `commit`
+        try:
+            if path is not None and create:
+                _make_folder(path)
+            self._index = tantivy.Index(_schema(), path=path) if create else tantivy.Index.open(path or "")
+            tokenizer = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build()
+            self._index.register_tokenizer("whitespace", tokenizer)
+        except Exception as error:
+            raise IndexUnusable(str(error)) from error
+        self._searcher: Any = None
+        self._grammar: _Grammar | None = None
+
+    def reload(self) -> None:
+        """See what was committed last, by any process."""
+        try:
+            self._index.reload()
+            self._searcher = self._index.searcher()
+        except Exception as error:
+            raise IndexUnusable(str(error)) from error
+
+    def stamp(self) -> int:
+        """Of the last commit; 0 in RAM, where no other process commits."""
+        if self._path is None:
+            return 0
+        try:
+            with open(os.path.join(self._path, "meta.json"), encoding="utf-8") as file:
+                return int(json.load(file)["opstamp"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise IndexUnusable(str(error)) from error
+
+    @property
+    def documents(self) -> int:
+        return int(self._searcher.num_docs)
+
+    def frequency(self, term: str) -> int:
+        return int(self._searcher.doc_freq("text", term))
+
+    def terms_from(self, beginning: str) -> list[str]:
+        return [term for term, _ in self._searcher.terms_with_prefix("text", beginning)]
+
+    def docs(self) -> set[int]:
+        """All docs that are there."""
+        import tantivy
+
+        self.reload()
+        try:
+            count = max(self.documents, 1)
+            hits = self._searcher.search(tantivy.Query.all_query(), count, count=False).hits
+            return set(self._searcher.fast_field_values("doc", [address for _, address in hits]))
+        except Exception as error:
+            raise IndexUnusable(str(error)) from error
+
+    def feed(self, documents: Iterable[Document], removed: Iterable[int] = ()) -> None:
+        """Take documents out, then put others in. Nobody sees it before `commit`; tantivy's thread is at work meanwhile."""
+        import tantivy
+
+        try:
+            if self._writer is None:
+                self._writer = self._index.writer(heap_size=_HEAP_BYTES, num_threads=1)
+            writer = self._writer
+            gone = sorted(set(removed))
+            if gone:  # not by a term: where that is a number, tantivy-py 0.27 deletes nothing and says nothing
+                writer.delete_documents_by_query(tantivy.Query.term_set_query(self._index.schema, "doc", gone))
+            for doc, terms, labels, created, facts in documents:
+                document = tantivy.Document()
+                document.add_text("text", terms)
+                document.add_text("label", labels)
+                document.add_unsigned("doc", doc)
+                document.add_integer("created", created)
+                document.add_unsigned("facts", facts)
+                writer.add_document(document)
+        except Exception as error:
+            raise IndexUnusable(str(error)) from error
+
+    def commit(self) -> None:
+        """All that was fed, at once."""
+        writer, self._writer = self._writer, None
+        try:
+            writer.commit()
+            writer.wait_merging_threads()
+            for name in os.listdir(self._path) if self._path is not None else ():
+                os.chmod(os.path.join(self._path or "", name), 0o600)
+        except Exception as error:
+            raise IndexUnusable(str(error)) from error
+
+    def roll_back(self) -> None:
+        """Nothing of what was fed."""
+        self._writer = None
+
+    def search(self, wanted: TextQuery, weights: Weights, limit: int, hidden: Container[int] | None) -> list[Found]:
+        """The best so many; those that are hidden are not among them, so that there may be fewer."""
+        if self._grammar is None:
+            self._grammar = _Grammar(self._index.schema)
+        query = _Translation(self._grammar, _boosts(self, weights), weights).query(wanted)
+        if query is None:
+            return []
+        try:
+            hits = self._searcher.search(query, max(min(limit, self.documents), 1), count=False).hits
+            addresses = [address for _, address in hits]
+            docs = self._searcher.fast_field_values("doc", addresses)
+            times = self._searcher.fast_field_values("created", addresses)
+            facts = self._searcher.fast_field_values("facts", addresses)
+        except Exception as error:
+            raise IndexUnusable(str(error)) from error
+        found = candidates(zip(docs, [score for score, _ in hits], times, facts, strict=True))
+        return [each for each in found if each.doc not in hidden] if hidden is not None else found
+
+
+def _make_folder(path: str) -> None:
+    """A folder for a new engine; those of earlier ones that came to nothing are removed."""
+    from shutil import rmtree
+
+    for name in os.listdir(os.path.dirname(path)):
+        if name.startswith(PREFIX):
+            rmtree(os.path.join(os.path.dirname(path), name), ignore_errors=True)
+    os.mkdir(path, 0o700)
+
+
+def _schema() -> Any:
+    import tantivy
+
+    builder = tantivy.SchemaBuilder()
+    builder.add_text_field("text", tokenizer_name="whitespace", index_option="freq")
+    builder.add_text_field("label", tokenizer_name="whitespace", index_option="basic")
+    builder.add_unsigned_field("doc", fast=True, indexed=True)
+    builder.add_integer_field("created", fast=True)
+    builder.add_unsigned_field("facts", fast=True)
+    return builder.build()
+
+
+class _Grammar:
+    """What every question to tantivy is made of."""
+
+    __slots__ = ("integer", "must", "never", "query", "schema", "should")
+
+    def __init__(self, schema: Any) -> None:
+        import tantivy
+
+        self.schema = schema
+        self.query = tantivy.Query
+        self.must, self.should, self.never = tantivy.Occur.Must, tantivy.Occur.Should, tantivy.Occur.MustNot
+        self.integer = tantivy.FieldType.Integer
+
+
+class _Translation:
+    """Our question in tantivy's words."""
+
+    def __init__(self, grammar: _Grammar, boosts: dict[str, float], weights: Weights) -> None:
+        self._schema, self._query, self._integer = grammar.schema, grammar.query, grammar.integer
+        self._must, self._should, self._not = grammar.must, grammar.should, grammar.never
+        self._weights = weights
+        self._boosts = boosts
+
+    def query(self, wanted: TextQuery) -> Any | None:
+        """None if nothing can match. Phrases and patterns decide what matches; each word counts once for the score."""
+        needed = [self._all_of(words) for words in wanted.phrases] + [
+            self._one_of(t) for t in self._weights.patterns if t
+        ]
+        if None in needed or not all(self._weights.patterns):
+            return None
+        weighed = [self._term(term) for term in self._boosts]
+        if self._weights.uncounted:
+            weighed.append(self._constant(self._one_of(self._weights.uncounted)))
+        if (wanted.terms or wanted.characters) and not needed and not weighed:
+            return None
+        parts: list[tuple[Any, Any]] = [(self._must, self._constant(query)) for query in needed]
+        alone = not (wanted.labels or needed or wanted.since is not None or wanted.until is not None)
+        if needed or alone:  # where nothing must be, one of those that may be has to be
+            parts += [(self._should, query) for query in weighed]
+        elif weighed:
+            parts.append((self._must, self._any(weighed)))
+        for labels in wanted.labels:
+            parts.append((self._must, self._constant(self._any([self._label(label) for label in labels]))))
+        for label in wanted.without:
+            parts.append((self._not, self._label(label)))
+        excluded = [*self._weights.excluded, *(words[0] for words in wanted.excluded if len(words) == 1)]
+        if excluded:
+            parts.append((self._not, self._one_of(excluded)))
+        if wanted.since is not None or wanted.until is not None:
+            parts.append((self._must, self._constant(self._between(wanted.since, wanted.until))))
+        if not any(part[0] is not self._not for part in parts):
+            parts.append((self._must, self._constant(self._query.all_query())))
+        return parts[0][1] if len(parts) == 1 else self._query.boolean_query(parts)
+
+    def _one_of(self, terms: Sequence[str]) -> Any:
+        return self._query.term_set_query(self._schema, "text", list(terms))
+
+    def _any(self, queries: list[Any]) -> Any:
+        return self._query.boolean_query([(self._should, query) for query in queries])
+
+    def _constant(self, query: Any) -> Any:
+        return self._query.const_score_query(query, 0.0)
+
+    def _term(self, term: str) -> Any:
+        query = self._query.term_query(self._schema, "text", term)
+        boost = self._boosts[term]
+        return query if abs(boost - 1) < 1e-6 else self._query.boost_query(query, boost)
+
+    def _label(self, label: str) -> Any:
+        return self._query.term_query(self._schema, "label", label, index_option="basic")
+
+    def _all_of(self, words: Sequence[str]) -> Any | None:
+        """All words of a phrase; None if tantivy does not know one of them."""
+        if any(word not in self._boosts for word in words):
+            return None
+        return self._query.boolean_query([(self._must, self._term(word)) for word in dict.fromkeys(words)])
+
+    def _between(self, since: int | None, until: int | None) -> Any:
+        return self._query.range_query(
+            self._schema, "created", self._integer, since, until, include_lower=True, include_upper=until is None
+        )
+
+
+def _boosts(engine: TantivyEngine, weights: Weights) -> dict[str, float]:
+    """By how much our weight of a word differs from tantivy's, for the words that it has."""
+    boosts, documents = {}, engine.documents
+    for term, weight in weights.of_term.items():
+        having = engine.frequency(term)
+        if having:
+            boosts[term] = weight / inverse_frequency(documents, having)
+    return boosts
+
+
+_here: list[bool] = []
+
+
+def is_here() -> bool:
+    """Without tantivy (a platform for which there is no wheel) everything stays in the tail."""
+    if not _here:
+        try:
+            with loading:
+                import tantivy  # noqa: F401
+            _here.append(True)
+        except (ImportError, OSError) as error:
+            _here.append(False)
+            report("tantivy", error)
+    return _here[0]

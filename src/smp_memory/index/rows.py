@@ -1,0 +1,430 @@
+"""Which memories are there, and where do they stand? The rows of the index, in SQLite.
+
+Guarantees: cursors and rows change together or not at all, also over processes and crashes. A database of another
+version, or one that SQLite calls damaged, raises `Unusable`; its owner throws it away.
+Non-guarantees: after a power loss the last changes may be missing, then the cursors are old, too.
+
+A memory's *doc* is its session's number and its position in the session: `number << 24 | position`. Neighbours in a
+conversation are neighbours in number.
+
+Map errors of the index's database to SMPError.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections import namedtuple
+from functools import cache, partial
+
+from smp_memory.errors import StorageError, StorageFull
+from smp_memory.model.types import KINDS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any, NamedTuple
+
+
+VERSION = 5
+POSITION_BITS = 24
+_PAGE_BYTES = 2048  # an index of few memories takes a tenth less room than with 4096, one of many as much
+_AT_ONCE = 500  # numbers in one statement
+_LARGEST = 2**63 - 1  # that SQLite keeps; a person may type a larger one
+TYPES = list(KINDS)
+TYPE_NUMBERS = {name: number for number, name in enumerate(TYPES)}
+
+_SCHEMA = """
+CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE session(no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, files TEXT NOT NULL, seq INTEGER NOT NULL,
+    size INTEGER NOT NULL, whole INTEGER NOT NULL, last INTEGER NOT NULL, names TEXT NOT NULL);
+CREATE TABLE name(no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE memory(doc INTEGER PRIMARY KEY, id TEXT NOT NULL, type INTEGER NOT NULL, created INTEGER NOT NULL,
+    updated INTEGER, author INTEGER, importance REAL, confidence REAL, pinned INTEGER, deleted INTEGER,
+    status TEXT, severity TEXT, impact TEXT, approved INTEGER, facts INTEGER NOT NULL, digest INTEGER NOT NULL, places TEXT NOT NULL);
+CREATE TABLE tag(tag TEXT NOT NULL, doc INTEGER NOT NULL, PRIMARY KEY(tag, doc)) WITHOUT ROWID;
+CREATE TABLE topic(topic TEXT NOT NULL, doc INTEGER NOT NULL, PRIMARY KEY(topic, doc)) WITHOUT ROWID;
+CREATE TABLE relation(source INTEGER NOT NULL, kind TEXT NOT NULL, session TEXT NOT NULL, target TEXT NOT NULL,
+    PRIMARY KEY(source, kind, session, target)) WITHOUT ROWID;
+CREATE TABLE recent(doc INTEGER PRIMARY KEY, version INTEGER NOT NULL);
+CREATE TABLE block(version INTEGER PRIMARY KEY, count INTEGER NOT NULL, data BLOB NOT NULL);
+CREATE TABLE gone(doc INTEGER PRIMARY KEY);
+CREATE TABLE access(doc INTEGER PRIMARY KEY, count INTEGER NOT NULL, last INTEGER NOT NULL);
+"""
+
+# Made at the end of a large build: then each is sorted once, instead of being kept in order row by row.
+_INDEXES = (
+    "UNIQUE INDEX IF NOT EXISTS memory_id ON memory(doc >> 24, id)",
+    "INDEX IF NOT EXISTS memory_created ON memory(created)",
+)
+_INDEXES_OF_MANY = (  # among few memories they would take more room than the time that they save is worth
+    "INDEX IF NOT EXISTS memory_session ON memory(doc >> 24, created)",
+    "INDEX IF NOT EXISTS memory_type ON memory(type, created)",
+    "INDEX IF NOT EXISTS memory_author ON memory(author, created)",
+    "INDEX IF NOT EXISTS tag_doc ON tag(doc)",
+    "INDEX IF NOT EXISTS topic_doc ON topic(doc)",
+    "INDEX IF NOT EXISTS relation_target ON relation(session, target)",
+)
+FEW = 2000  # memories
+_OF_MEMORIES = (("memory", "doc"), ("tag", "doc"), ("topic", "doc"), ("relation", "source"))  # a memory's rows
+
+COLUMNS = (
+    "doc, id, type, created, updated, author, importance, confidence, pinned, deleted, status, severity, "
+    "impact, approved, facts, digest, places"
+)
+
+NULL = ""  # in what is put: to bind a None takes Python's sqlite3 longer than all other values of a row together
+_MAY_BE_NULL = "updated, author, importance, confidence, pinned, deleted, status, severity, impact, approved"
+_VALUES = ",".join(f"nullif(?, '{NULL}')" if each in _MAY_BE_NULL.split(", ") else "?" for each in COLUMNS.split(", "))
+_OF_DOCS = f"SELECT {COLUMNS} FROM wanted CROSS JOIN memory ON doc = wanted.no"
+
+
+class IndexUnusable(Exception):
+    """The index cannot be used: damaged, of another version, or on a disk that does not take it."""
+
+
+class IndexBusy(Exception):
+    """Another process is changing the index."""
+
+
+if TYPE_CHECKING:
+
+    class Row(NamedTuple):
+        """What the index knows of one memory."""
+
+        doc: int
+        id: str
+        type: int
+        created: int
+        updated: int | None
+        author: int | None
+        importance: float | None
+        confidence: float | None
+        pinned: int | None
+        deleted: int | None
+        status: str | None
+        severity: str | None
+        impact: str | None
+        approved: int | None
+        facts: int
+        digest: int
+        places: str
+
+else:  # `typing` takes a new process 5 ms to load
+    Row = namedtuple("Row", COLUMNS)
+
+_row = partial(tuple.__new__, Row)  # of one that SQLite gives
+
+
+class Known:
+    """What the index knows of one session."""
+
+    __slots__ = ("files", "id", "last", "names", "number", "seq", "size", "whole")
+
+    def __init__(
+        self, number: int, id: str, files: str, seq: int, size: int, whole: int, last: int, names: str = "[]"
+    ) -> None:
+        self.number = number
+        self.id = id
+        self.files: dict[str, list[Any]] = json.loads(files)
+        self.seq = seq  # the largest number of an entry that was taken in
+        self.size = size  # how many positions are given out
+        self.last = last  # when somebody last wrote in it (maintenance does not count), microseconds
+        self.names: list[Any] = (
+            json.loads(names) if names != "[]" else []
+        )  # ids that were given out twice, see `smp_memory.model.clone_merge`
+        self.whole = bool(whole)  # False: the session must be read whole when it changes
+
+
+class Rows:
+    def __init__(self, path: str) -> None:
+        """Open or create; `:memory:` for one that lives with its object."""
+        self.path = path
+        self._pid = os.getpid()
+        try:
+            if path != ":memory:":
+                _create(path)
+            self._db = sqlite3.connect(path, timeout=0.0, isolation_level=None, check_same_thread=False)
+        except (sqlite3.Error, OSError) as error:
+            raise IndexUnusable(str(error)) from error
+        try:
+            self._set_up()
+        except (sqlite3.Error, IndexUnusable) as error:
+            self.close()
+            if _is_lock(error):
+                raise IndexBusy from error
+            raise IndexUnusable(str(error)) from error
+        self._has_indexes = False
+        self._numbers: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+        self._sessions: dict[int, str] = {}
+
+    def _set_up(self) -> None:
+        self._db.execute("PRAGMA busy_timeout = 200")
+        self._db.execute("PRAGMA mmap_size = 268435456")
+        self._db.execute("PRAGMA cache_size = -16000")
+        self._db.execute("PRAGMA wal_autocheckpoint = 2000")
+        if self.version() == 0:
+            self._db.execute("PRAGMA synchronous = OFF")  # an empty one that a power loss spoils is thrown away
+            self._db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("BEGIN IMMEDIATE")
+            if self.version() == 0:  # another process may have been quicker
+                for statement in _SCHEMA.split(";"):
+                    self._db.execute(statement)
+                self._db.execute(f"PRAGMA user_version = {VERSION}")
+            self._db.execute("COMMIT")
+        if self.version() != VERSION:
+            raise IndexUnusable(f"the index has version {self.version()}, not {VERSION}")
+        self._db.execute("PRAGMA synchronous = NORMAL")
+
+    def version(self) -> int:
+        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
+
+    def data_version(self) -> int:
+        """Changes when another connection has committed."""
+        return int(self._db.execute("PRAGMA data_version").fetchone()[0])
+
+    def close(self) -> None:
+        self._db.close()
+
+    def __del__(self) -> None:
+        """Who forgets to close a store leaves no connection behind; a child made by `fork` does not touch its parent's."""
+        if self._pid == os.getpid() and hasattr(self, "_db"):
+            self._db.close()
+
+    # -- transactions
+
+    def begin(self) -> None:
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if _is_lock(error):
+                raise IndexBusy from error
+            raise
+
+    def commit(self) -> None:
+        self._db.execute("COMMIT")
+
+    def make_indexes(self) -> None:
+        """Make those that are missing; a no-op if none is."""
+        if not self._has_indexes:
+            self._has_indexes = self.one("SELECT 1 FROM memory LIMIT 1 OFFSET ?", (FEW,)) is not None
+            for index in (*_INDEXES, *_INDEXES_OF_MANY) if self._has_indexes else _INDEXES:
+                self._db.execute(f"CREATE {index}")
+
+    def save_space(self) -> None:
+        """After much was written: bring it from the log of changes into the file itself."""
+        if self.path != ":memory:":
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def roll_back(self) -> None:
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+    # -- whatever else
+
+    def all(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+        return self._db.execute(sql, values).fetchall()
+
+    def each(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Any]:
+        return self._db.execute(sql, values)
+
+    def one(self, sql: str, values: Sequence[Any] = ()) -> Any:
+        """The first value of the first row, or None."""
+        row = self._db.execute(sql, values).fetchone()
+        return row[0] if row is not None else None
+
+    def do(self, sql: str, values: Sequence[Any] = ()) -> None:
+        self._db.execute(sql, values)
+
+    def do_many(self, sql: str, values: Iterable[Sequence[Any]]) -> None:
+        self._db.executemany(sql, values)
+
+    # -- meta
+
+    def meta(self, key: str, otherwise: Any = None) -> Any:
+        value = self.one("SELECT value FROM meta WHERE key = ?", (key,))
+        return otherwise if value is None else value
+
+    def set_meta(self, key: str, value: Any) -> None:
+        self.do("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+    # -- sessions
+
+    def session_ids(self) -> list[str]:
+        return [row[0] for row in self.each("SELECT id FROM session")]
+
+    def sessions(self) -> dict[str, Known]:
+        return {
+            row[1]: Known(*row) for row in self.each("SELECT no, id, files, seq, size, whole, last, names FROM session")
+        }
+
+    def session(self, id: str) -> Known | None:
+        found = self.all("SELECT no, id, files, seq, size, whole, last, names FROM session WHERE id = ?", (id,))
+        return Known(*found[0]) if found else None
+
+    def has_session(self, id: str) -> bool:
+        return self.one("SELECT 1 FROM session WHERE id = ?", (id,)) is not None
+
+    def new_session(self, id: str) -> Known:
+        number = int(self.meta("last_session", 0)) + 1
+        self.set_meta("last_session", number)  # numbers are not used again: tantivy may still know the old ones
+        self.do("INSERT INTO session VALUES (?, ?, '{}', 0, 0, 1, 0, '[]')", (number, id))
+        return Known(number, id, "{}", 0, 0, 1, 0)
+
+    def save_session(self, known: Known) -> None:
+        self.do(
+            "UPDATE session SET files = ?, seq = ?, size = ?, whole = ?, last = ?, names = ? WHERE no = ?",
+            (
+                json.dumps(known.files, separators=(",", ":")),
+                min(known.seq, _LARGEST),
+                known.size,
+                int(known.whole),
+                known.last,
+                json.dumps(known.names, separators=(",", ":")),
+                known.number,
+            ),
+        )
+
+    def remove_session(self, number: int) -> None:
+        self.do("DELETE FROM session WHERE no = ?", (number,))
+
+    def session_name(self, number: int) -> str | None:
+        name = self._sessions.get(number)
+        if name is None:
+            name = self.one("SELECT id FROM session WHERE no = ?", (number,))
+            if name is not None:
+                self._sessions[number] = name  # numbers are not used again
+        return name
+
+    def session_names(self) -> dict[int, str]:
+        return dict(self.each("SELECT no, id FROM session"))
+
+    # -- names of authors and files, which come again and again
+
+    def number_of(self, name: str) -> int:
+        number = self._numbers.get(name)
+        if number is None:
+            number = self.known_number(name)
+            if number is None:
+                number = self._db.execute("INSERT INTO name(name) VALUES (?)", (name,)).lastrowid
+            self._numbers[name] = int(number or 0)
+        return int(number or 0)
+
+    def known_number(self, name: str) -> int | None:
+        found = self.one("SELECT no FROM name WHERE name = ?", (name,))
+        return None if found is None else int(found)
+
+    def name_of(self, number: int) -> str:
+        name = self._names.get(number)
+        if name is None:
+            name = self._names[number] = str(self.one("SELECT name FROM name WHERE no = ?", (number,)))
+        return name
+
+    def forget_names(self) -> None:
+        """Numbers given out in a transaction that was rolled back do not hold."""
+        self._numbers.clear()
+        self._names.clear()
+        self._sessions.clear()
+
+    # -- memories
+
+    def put(self, values: Iterable[Sequence[Any]]) -> None:
+        """Memories that are new, with `NULL` for what they lack. To look for old ones would take three times as long."""
+        self.do_many(f"INSERT INTO memory({COLUMNS}) VALUES ({_VALUES})", values)
+
+    def has_any(self, number: int, ids: Sequence[str]) -> bool:
+        """Whether a session has a memory with one of these ids."""
+        for start in range(0, len(ids), 500):
+            part = ids[start : start + 500]
+            marks = ",".join("?" * len(part))
+            if self.one(f"SELECT 1 FROM memory WHERE doc >> 24 = ? AND id IN ({marks}) LIMIT 1", (number, *part)):
+                return True
+        return False
+
+    def by_id(self, number: int, id: str) -> Row | None:
+        found = self.all(f"SELECT {COLUMNS} FROM memory WHERE doc >> 24 = ? AND id = ?", (number, id))
+        return _row(found[0]) if found else None
+
+    def by_docs(self, docs: Sequence[int]) -> dict[int, Row]:
+        return {values[0]: _row(values) for values in self.of(_OF_DOCS, docs)}
+
+    def of(self, selection: str, numbers: Sequence[int]) -> Iterable[Any]:
+        """What a selection finds that joins a table with these numbers: `wanted(no)`."""
+        if len(numbers) <= _AT_ONCE:
+            marks = _marks(len(numbers))
+            return self._db.execute(f"WITH wanted(no) AS (VALUES {marks}) {selection}", numbers) if numbers else ()
+        parts = (numbers[start : start + _AT_ONCE] for start in range(0, len(numbers), _AT_ONCE))
+        return (row for part in parts for row in self.of(selection, part))
+
+    def select(self, where: str, values: Sequence[Any], order: str, limit: int, offset: int = 0) -> list[Row]:
+        sql = f"SELECT {COLUMNS} FROM memory WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?"
+        return list(map(_row, self.each(sql, (*values, limit, offset))))
+
+    def remove_between(self, first: int, last: int) -> dict[int, int]:
+        """Take out the memories of a range of docs; which ones there were, and the digest of each one's words."""
+        docs = dict(self.each("SELECT doc, digest FROM memory WHERE doc BETWEEN ? AND ?", (first, last)))
+        for table, column in _OF_MEMORIES if docs else ():
+            self.do(f"DELETE FROM {table} WHERE {column} BETWEEN ? AND ?", (first, last))
+        return docs
+
+    def take_accesses(self, first: int, last: int) -> dict[str, tuple[int, int]]:
+        """How often, and when last, the memories of a range of docs were used, by id; it is not kept here any more."""
+        found = {
+            id: (count, used)
+            for id, count, used in self.each(
+                "SELECT m.id, a.count, a.last FROM access a JOIN memory m ON m.doc = a.doc WHERE a.doc BETWEEN ? AND ?",
+                (first, last),
+            )
+        }
+        self.do("DELETE FROM access WHERE doc BETWEEN ? AND ?", (first, last))
+        return found
+
+    def put_accesses(self, number: int, accesses: dict[str, tuple[int, int]]) -> None:
+        """The same for the docs that these memories of a session have now."""
+        rows = ((self.by_id(number, id), used) for id, used in accesses.items())
+        self.know_accesses([(row.doc, *used) for row, used in rows if row is not None])
+
+    def know_accesses(self, accesses: list[tuple[int, int, int]]) -> None:
+        """Doc, how often, when last; whoever knows of more is right."""
+        self.do_many(
+            "INSERT INTO access VALUES (?,?,?) ON CONFLICT(doc) DO UPDATE SET count = max(count, excluded.count), "
+            "last = max(last, excluded.last)",
+            accesses,
+        )
+
+    def take_out(self, doc: int) -> None:
+        """Before a memory is put again: its row, tags, topic and relations."""
+        for table, column in _OF_MEMORIES:
+            self.do(f"DELETE FROM {table} WHERE {column} = ?", (doc,))
+
+
+def _create(path: str) -> None:
+    """Make the file if it is not there; what SQLite puts beside it has the same permissions.
+
+    One that is there is not opened: to close it again would take away the locks that SQLite has on it in this process.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        pass
+
+
+@cache
+def _marks(count: int) -> str:
+    return ",".join(["(?)"] * count)
+
+
+def _is_lock(error: Exception) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and ("locked" in str(error) or "busy" in str(error))
+
+
+def from_index_error(error: Exception, path: str, doing: str) -> StorageError:
+    """The index can be made anew from the files at any time, so nothing is lost."""
+    kind = StorageFull if "full" in str(error) else StorageError
+    return kind(
+        f"The index in {path} failed while {doing} ({error}). No memory is lost; `smp reindex` makes it anew.",
+        path=path,
+    )

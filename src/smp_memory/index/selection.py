@@ -1,0 +1,248 @@
+"""Which rows meet these conditions? Questions without words, in SQL; and the conditions that labels cannot state."""
+
+from __future__ import annotations
+
+import json
+
+from smp_memory.index.documents import DELETED, label_key, tag_label, topic_label
+from smp_memory.index.rows import POSITION_BITS, TYPES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+    from typing import Any
+
+    from smp_memory.index.rows import Row, Rows
+
+_FEW = 2000  # rows: up to so many are collected first, of more each candidate is tried
+
+
+class RowConditions:
+    """What a memory must be, in the numbers of one index. None and empty mean: whatever."""
+
+    __slots__ = (
+        "agents",
+        "all_tags",
+        "confidence",
+        "docs",
+        "include_deleted",
+        "min_confidence",
+        "min_importance",
+        "not_tags",
+        "pinned",
+        "sessions",
+        "since",
+        "tags",
+        "topics",
+        "types",
+        "until",
+    )
+
+    def __init__(self) -> None:
+        self.sessions: list[int] | None = None
+        self.types: list[int] = []
+        self.agents: list[int] | None = None
+        self.tags: list[str] = []
+        self.all_tags: list[str] = []
+        self.not_tags: list[str] = []
+        self.topics: list[str] = []
+        self.since: int | None = None
+        self.until: int | None = None
+        self.min_importance: float | None = None
+        self.min_confidence: float | None = None
+        self.confidence: list[float] = []
+        self.pinned: bool | None = None
+        self.include_deleted = False
+        self.docs: set[int] | None = None
+
+    @property
+    def impossible(self) -> bool:
+        return self.sessions == [] or self.agents == [] or self.docs == set()
+
+    def labels(self) -> list[list[str]]:
+        """Groups of labels, of each of which a memory must have one."""
+        groups = [[tag_label(tag)] for tag in self.all_tags]
+        if self.sessions is not None:
+            groups.append([f"s{number}" for number in self.sessions])
+        if self.types:
+            groups.append([f"t{number}" for number in self.types])
+        if self.agents is not None:
+            groups.append([f"a{number}" for number in self.agents])
+        if self.tags:
+            groups.append([tag_label(tag) for tag in self.tags])
+        if self.topics:
+            groups.append([label(topic) for topic in self.topics for label in (topic_label, tag_label)])
+        return groups
+
+    def without(self) -> list[str]:
+        unwanted = [tag_label(tag) for tag in self.not_tags]
+        return unwanted if self.include_deleted else [*unwanted, DELETED]
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether there is more to it than labels and times."""
+        return (
+            self.min_importance is not None
+            or self.min_confidence is not None
+            or bool(self.confidence)
+            or self.pinned is not None
+            or self.docs is not None
+        )
+
+    @property
+    def narrow(self) -> bool:
+        """Whether it leaves anything out but what was deleted."""
+        return bool(self.labels()) or bool(self.not_tags) or self.needs_rows or (self.since, self.until) != (None, None)
+
+    @property
+    def asks_for_labels(self) -> bool:
+        """Whether it takes more than a row to know that a memory is wanted."""
+        return bool(self.tags or self.all_tags or self.not_tags or self.topics)
+
+    def admit(self, row: Row) -> bool:
+        """Whether a row that no search has found meets all conditions; not for those that ask for labels."""
+        return self.allow(row.doc, row.type, row.author, row.created) and (self.include_deleted or not row.deleted)
+
+    def allow(self, doc: int, type: int, author: Hashable, created: int) -> bool:
+        """The same for what is not deleted, or may be."""
+        return (
+            (self.sessions is None or doc >> POSITION_BITS in self.sessions)
+            and (not self.types or type in self.types)
+            and (self.agents is None or author in self.agents)
+            and (self.since is None or created >= self.since)
+            and (self.until is None or created < self.until)
+        )
+
+    def fit(self, row: Row) -> bool:
+        """Whether a row meets what labels cannot state."""
+        if self.min_importance is not None and (row.importance is None or row.importance < self.min_importance):
+            return False
+        if self.min_confidence is not None and (row.confidence is None or row.confidence < self.min_confidence):
+            return False
+        if self.confidence and row.confidence not in self.confidence:
+            return False
+        if self.pinned is not None and bool(row.pinned) is not self.pinned:
+            return False
+        return self.docs is None or row.doc in self.docs
+
+
+class RowSelection:
+    """The conditions as SQL."""
+
+    def __init__(self, rows: Rows, conditions: RowConditions) -> None:
+        self._rows = rows
+        self._parts: list[str] = []
+        self._values: list[Any] = []
+        self._add_all(conditions)
+
+    @property
+    def where(self) -> str:
+        return " AND ".join(self._parts) or "1"
+
+    @property
+    def values(self) -> list[Any]:
+        return self._values
+
+    def _add_all(self, conditions: RowConditions) -> None:
+        if conditions.sessions is not None:
+            self._one_of(f"doc >> {POSITION_BITS}", conditions.sessions)
+        if conditions.docs is not None:
+            self._one_of("doc", sorted(conditions.docs))
+        if conditions.types:
+            self._one_of("type", conditions.types)
+        if conditions.agents is not None:
+            self._one_of("author", conditions.agents)
+        if not conditions.include_deleted:
+            self._add("deleted IS NULL")
+        for comparison, value in (
+            ("created >= ?", conditions.since),
+            ("created < ?", conditions.until),
+            ("importance >= ?", conditions.min_importance),
+            ("confidence >= ?", conditions.min_confidence),
+        ):
+            if value is not None:
+                self._add(comparison, value)
+        if conditions.confidence:
+            self._one_of("confidence", conditions.confidence)
+        if conditions.pinned is not None:
+            self._add("pinned = 1" if conditions.pinned else "pinned IS NULL")
+        self._add_tags(conditions)
+
+    def _add_tags(self, conditions: RowConditions) -> None:
+        for tag in conditions.all_tags:
+            self._tagged("tag", [tag])
+        if conditions.tags:
+            self._tagged("tag", conditions.tags)
+        for tag in conditions.not_tags:
+            self._tagged("tag", [tag], "NOT ")
+        if conditions.topics:
+            self._about(conditions.topics)
+
+    def _about(self, topics: Sequence[str]) -> None:
+        """A topic is what a memory says it is about, or one of its tags."""
+        parts, values = self._parts, self._values
+        self._parts, self._values = [], []
+        self._tagged("topic", topics)
+        self._tagged("tag", topics)
+        either, given = f"({' OR '.join(self._parts)})", self._values
+        self._parts, self._values = [*parts, either], [*values, *given]
+
+    def _tagged(self, table: str, names: Sequence[str], negation: str = "") -> None:
+        """One of these tags or one below it. Frequent tags are looked up for each row, rare ones are collected first."""
+        alternatives = " OR ".join([f"({table} = ? OR ({table} >= ? AND {table} < ?))"] * len(names))
+        values = [edge for name in names for edge in _below(name)]
+        count = self._rows.one(
+            f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {alternatives} LIMIT {_FEW})", values
+        )
+        if int(count or 0) < _FEW:
+            self._add(f"doc {negation}IN (SELECT doc FROM {table} WHERE {alternatives})", *values)
+        else:
+            self._add(
+                f"{negation}EXISTS (SELECT 1 FROM {table} WHERE {table}.doc = memory.doc AND ({alternatives}))",
+                *values,
+            )
+
+    def _one_of(self, column: str, values: Sequence[Any]) -> None:
+        if len(values) == 1:
+            self._add(f"{column} = ?", values[0])
+        elif len(values) > _FEW:  # there is a limit to the number of question marks
+            self._add(f"{column} IN (SELECT value FROM json_each(?))", json.dumps(values))
+        else:
+            self._add(f"{column} IN ({','.join('?' * len(values))})", *values)
+
+    def _add(self, part: str, *values: Any) -> None:
+        self._parts.append(part)
+        self._values += values
+
+
+def _below(name: str) -> tuple[str, str, str]:
+    name = label_key(name)
+    return name, name + ".", name + "/"
+
+
+_COUNTED = {
+    "type": "SELECT type, count(*) FROM memory WHERE {where} GROUP BY 1",
+    "agent": "SELECT author, count(*) FROM memory WHERE {where} GROUP BY 1",
+    "day": "SELECT date((created - 999999 * (created < 0)) / 1000000, 'unixepoch'), count(*) FROM memory WHERE {where} GROUP BY 1",
+    "session": "SELECT doc >> 24, count(*) FROM memory WHERE {where} GROUP BY 1",
+    "tag": "SELECT tag, count(*) FROM tag WHERE doc IN (SELECT doc FROM memory WHERE {where}) GROUP BY 1",
+    "topic": "SELECT topic, count(*) FROM topic WHERE doc IN (SELECT doc FROM memory WHERE {where}) GROUP BY 1",
+}
+
+
+def counted(rows: Rows, by: str, where: str, values: Sequence[Any]) -> dict[str, int]:
+    """How many memories there are of each kind, the most frequent first."""
+    found = rows.all(_COUNTED[by].format(where=where), values)
+    names = rows.session_names() if by == "session" else {}
+    readable: dict[str, int] = {}
+    for key, count in found:
+        if by == "type":
+            name = TYPES[key]
+        elif by == "agent":
+            name = rows.name_of(key) if key is not None else ""
+        elif by == "session":
+            name = names[key]
+        else:
+            name = str(key)
+        readable[name] = readable.get(name, 0) + count
+    return dict(sorted(readable.items(), key=lambda item: (-item[1], item[0])))

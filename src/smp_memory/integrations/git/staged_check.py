@@ -1,0 +1,149 @@
+"""Checks of what is staged for a commit: secrets, private files and conflict markers in the files of a store.
+
+Guarantees: a finding names the file, the line and the kind, never the text. Files outside of the store are not looked at.
+Non-guarantees: compressed files (archived sessions) are not looked into.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from smp_memory.config import Config
+from smp_memory.config_file import with_facts_outside
+from smp_memory.errors import InvalidRecord, UserError
+from smp_memory.files.disk import TEMPORARY
+from smp_memory.files.layouts import NAMES, layout_named
+from smp_memory.files.layouts.layout import PRIVATE
+from smp_memory.privacy.settings import redactor_always
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from smp_memory.files.layouts.layout import Layout
+    from smp_memory.git.repository import Repository
+    from smp_memory.privacy.redaction import Redactor
+
+_CONFIG = "config.json"
+_MARKERS = (b"<<<<<<<", b">>>>>>>", b"|||||||")
+_COMPRESSED = (".gz", ".zip")
+_PEOPLE = ("user_id", "agent_ids", "participants", "config")  # of a session's metadata: a mail address is a name there
+_IN_FOLDERS = ("agent-states", "artifacts")
+
+
+class Staged(NamedTuple):
+    """One reason not to commit."""
+
+    path: str
+    line: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.what}" if self.line else f"{self.path}: {self.what}"
+
+
+def check_staged(repository: Repository, root: str) -> tuple[int, list[Staged]]:
+    """How many files of the store are staged, and what is wrong with them."""
+    below = repository.relative(root)
+    staged = repository.staged(below)
+    found = [Staged(path, 0, "a private file of SMP; take it out: git rm --cached, and: smp git setup") for path in staged if _is_private(path, below)]  # fmt: skip
+    private = {each.path for each in found}
+    wanted = {path: id for path, id in staged.items() if path not in private and not path.endswith(_COMPRESSED)}
+    contents = repository.contents(sorted(set(wanted.values())))
+    layout, redactor = _settings(root)
+    for path, id in wanted.items():
+        found += _in_file(path, contents[id], layout, redactor)
+    return len(staged), sorted(found)
+
+
+def _is_private(path: str, below: str) -> bool:
+    inner = path.removeprefix(below).split("/")
+    return PRIVATE in inner or path.endswith(TEMPORARY)
+
+
+def _settings(root: str) -> tuple[Layout, Redactor]:
+    from smp_memory.ownership import config_bytes
+
+    path = os.path.join(root, _CONFIG)
+    try:
+        stored = with_facts_outside(json.loads(config_bytes(root).decode("utf-8-sig")))
+    except (ValueError, RecursionError, AttributeError):
+        raise UserError(f"{path} cannot be read, so the files of the store cannot be checked.", path=path) from None
+    config = Config.build(stored, path, environ=os.environ)
+    return layout_named(config.layout if config.layout in NAMES else "jsonl"), redactor_always(config)
+
+
+def _in_file(path: str, data: bytes, layout: Layout, redactor: Redactor) -> Iterator[Staged]:
+    for number, line in enumerate(data.splitlines(), 1):
+        if line.startswith(_MARKERS):
+            yield Staged(path, number, "a conflict marker; settle the conflict first")
+    seen = set()
+    for number, kinds in _secrets(path, data, layout, redactor):
+        if (number, kinds) not in seen:
+            seen.add((number, kinds))
+            yield Staged(path, number, f"looks like a secret ({kinds}); take it out: smp redact")
+
+
+def _secrets(path: str, data: bytes, layout: Layout, redactor: Redactor) -> Iterator[tuple[int, str]]:
+    folder, name = os.path.split(path)
+    parent = os.path.basename(folder)
+    relative = f"{parent}/{name}" if parent in _IN_FOLDERS else name
+    session = name.removesuffix(".jsonl") if layout.name == "single" else ""
+    if layout.is_own_file(relative, session):
+        yield from _in_entries(relative, data, layout, redactor)
+    elif name == layout.info_file:
+        yield from _in_metadata(data, layout, redactor)
+    elif name != _CONFIG:  # its patterns may look like what they find
+        yield from _in_text(data, 1, redactor)
+
+
+def _in_entries(file: str, data: bytes, layout: Layout, redactor: Redactor) -> Iterator[tuple[int, str]]:
+    for piece in layout.codec_of(file).decode(data):
+        raw = data[piece.start : piece.end]
+        if piece.fields is None:
+            yield from _in_text(raw, piece.line, redactor)
+            continue
+        try:
+            if piece.fields.get("type") == "session" and not layout.info_file:
+                fields: dict[str, Any] = _without_people(piece.fields)
+            else:
+                fields = layout.dialect.decode(
+                    piece.fields, layout.kind_of(file), piece.state, file, piece.line, 0
+                ).data
+        except InvalidRecord:
+            yield from _in_text(raw, piece.line, redactor)
+            continue
+        removals = redactor.redact_fields(fields)[1]
+        if removals:
+            yield piece.line, ", ".join(dict.fromkeys(removal.kind for removal in removals))
+
+
+def _in_metadata(data: bytes, layout: Layout, redactor: Redactor) -> Iterator[tuple[int, str]]:
+    try:
+        if layout.name == "markdown":
+            from smp_memory.files.yaml_list import load_mapping
+
+            fields = load_mapping(data).get("session")
+        else:
+            fields = json.loads(data)
+    except (ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict):
+        yield from _in_text(data, 1, redactor)
+        return
+    removals = redactor.redact_fields(_without_people(fields))[1]
+    if removals:
+        lines = [line for line, _ in _in_text(data, 1, redactor)]
+        yield (lines or [1])[0], ", ".join(dict.fromkeys(removal.kind for removal in removals))
+
+
+def _without_people(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in _PEOPLE}
+
+
+def _in_text(data: bytes, line: int, redactor: Redactor) -> Iterator[tuple[int, str]]:
+    for number, text in enumerate(data.decode(errors="replace").split("\n"), line):
+        removals = redactor.redact(text)[1]
+        if removals:
+            yield number, ", ".join(dict.fromkeys(removal.kind for removal in removals))

@@ -1,0 +1,68 @@
+"""How does the MCP server get into a TOML file? As a block at its end, between two marks. Pure.
+
+Guarantees: nothing else in the file changes; a file that is not TOML, or that has a server `smp` of its own, is refused.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from smp_memory.integrations.hooks.install.file_edit import FileEdit
+
+BEGIN = "# >>> smp: written by `smp install codex`"
+END = "# <<< smp"
+
+
+def block_edit(path: str, about: str, command: str) -> FileEdit:
+    from smp_memory.integrations.hooks.install.file_edit import FileEdit
+
+    def put(text: str) -> str:
+        if _block(command) in text:
+            return text
+        rest = _without(text)
+        known = _parsed(path, rest).get("mcp_servers")
+        if isinstance(known, dict) and "smp" in known:
+            from smp_memory.errors import UserError
+
+            raise UserError(f"{path}: there is a server [mcp_servers.smp] already. It was not changed.", path=path)
+        between = "" if not rest or rest.endswith("\n\n") else "\n" if rest.endswith("\n") else "\n\n"
+        after = f"{rest}{between}{_block(command)}"
+        _parsed(path, after)
+        return after
+
+    def take(text: str) -> str:
+        _parsed(path, text)
+        return _without(text)
+
+    return FileEdit(path, about, put, take)
+
+
+def _block(command: str) -> str:
+    import json
+
+    from smp_memory.integrations.hooks.install.file_edit import server
+
+    asked = server(command)
+    words = ", ".join(json.dumps(word) for word in asked["args"])
+    return f"{BEGIN}\n[mcp_servers.smp]\ncommand = {json.dumps(asked['command'])}\nargs = [{words}]\n{END}\n"
+
+
+def _without(text: str) -> str:
+    start = text.find(BEGIN)
+    end = text.find(END, start)
+    if start < 0 or end < 0:
+        return text
+    rest = text[end + len(END) :].removeprefix("\r").removeprefix("\n")
+    before = text[:start]
+    return before.rstrip("\n") + "\n" + rest if before.strip() and not rest else before + rest
+
+
+def _parsed(path: str, text: str) -> dict[str, object]:
+    import tomllib
+
+    try:
+        return tomllib.loads(text.removeprefix("\ufeff"))
+    except tomllib.TOMLDecodeError as error:
+        from smp_memory.errors import UserError
+
+        raise UserError(f"{path}: not TOML ({error}). It was not changed.", path=path) from None

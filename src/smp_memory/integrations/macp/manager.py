@@ -1,0 +1,251 @@
+"""How do agents that talk by MACP use memory? The context manager of the protocol, over a store.
+
+    manager = ContextManager(memory)
+    for message in manager.answer(text_or_dictionary):      the answer, then events for all
+        send(message)
+
+    REQUEST_CONTEXT     RESPONSE with the shared context as the asking agent may see it, and the same as text for a prompt
+    UPDATE_CONTEXT      its updates are stored in one transaction; SESSION_CONTEXT_UPDATED, FINDING_DISCOVERED for all,
+                        about memories that everybody may see
+    SUMMARIZE_CONTEXT   RESPONSE with the session on a page
+    any RESPONSE        its `agent_state`, decisions, findings and learnings are stored (`update_on_response`)
+    any other message   comes back with `payload.shared_context`: what all may see (`inject_on_message`)
+
+Guarantees: what comes from the wire never raises: a message that is wrong, or of which nothing may be done, is answered by
+an ERROR that says why, and nothing was written. The same message again is answered again and writes nothing twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from smp_memory.agent_memory import agent_in
+from smp_memory.context.builder import MAX_TOKENS, MOST_TURNS, SessionReach
+from smp_memory.errors import NotAllowed, SMPError
+from smp_memory.integrations.macp.messages import (
+    ERROR,
+    EVENT,
+    EVERYBODY,
+    MANAGER,
+    REQUEST,
+    RESPONSE,
+    BadMessage,
+    Message,
+    MessageWriter,
+    read,
+)
+from smp_memory.integrations.macp.updates import QUESTION, Updates
+from smp_memory.model.times import to_text
+from smp_memory.privacy.visibility import Viewer
+
+if TYPE_CHECKING:
+    from smp_memory.agent_memory import AgentMemory
+    from smp_memory.memory import Memory
+    from smp_memory.model.record import Record
+
+REQUEST_CONTEXT, UPDATE_CONTEXT, SUMMARIZE_CONTEXT = "REQUEST_CONTEXT", "UPDATE_CONTEXT", "SUMMARIZE_CONTEXT"
+_TURNS = 20
+_MOST = 50
+_LARGEST = 1_000_000
+
+
+class ContextManager:
+    """Answers messages of agents out of a store, and stores what they bring."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    def answer(self, given: Any) -> list[dict[str, Any]]:
+        """The messages that go out when this one comes in: text, bytes or a dictionary."""
+        message: Message | None = None
+        pen = self._pen()
+        try:
+            message = read(given)
+            return self._handled(message, pen)
+        except BadMessage as error:
+            problem = {"code": "E_INVALID_FORMAT", "field": error.field, "message": str(error)}
+            return [pen.write(message, ERROR, "PROCESSING_FAILED", {"error": problem, "reason": str(error)})]
+        except SMPError as error:
+            intent = "AUTHORIZATION_DENIED" if isinstance(error, NotAllowed) else "PROCESSING_FAILED"
+            field = error.details.get("field")
+            problem = {"code": error.code, "field": str(field or ""), "message": error.message}
+            return [pen.write(message, ERROR, intent, {"error": problem, "reason": error.message})]
+
+    def _pen(self) -> MessageWriter:
+        from uuid import uuid4
+
+        return MessageWriter(to_text(self._memory.now()), lambda: str(uuid4()))
+
+    def _handled(self, message: Message, pen: MessageWriter) -> list[dict[str, Any]]:
+        session = self._memory.session(message.session)
+        if message.type in (ERROR, "ACK"):
+            return []
+        if message.type in (RESPONSE, EVENT) and message.source == MANAGER:
+            return []
+        member = agent_in(self._memory, message.source, session)
+        if message.intent == REQUEST_CONTEXT:
+            content = self._chosen(self._shared(member, message.content), message.refs)
+            return [pen.write(message, RESPONSE, "PROVIDE_INPUT", content)]
+        if message.intent == SUMMARIZE_CONTEXT:
+            return [pen.write(message, RESPONSE, "PROVIDE_INPUT", {"summary": str(member.summarize())})]
+        updates = Updates(message.source)
+        if message.intent == UPDATE_CONTEXT:
+            updates.take(message.content.get("updates"))
+        elif message.type == RESPONSE:
+            updates.take_new_memories(message.content)
+        else:
+            return [self._injected(message)]
+        return self._updated(message, pen, member, updates)
+
+    # -- inject on message
+
+    def _injected(self, message: Message) -> dict[str, Any]:
+        """The message with what its receiver should know. It goes through the sender's hands: only what all may see."""
+        member = agent_in(self._memory, message.source, message.session)
+        shared = self._shared(member, message.content, for_all=True)
+        wire = dict(message.wire)
+        wire["payload"] = {**message.wire["payload"], "shared_context": shared}
+        return wire
+
+    def _shared(self, member: AgentMemory, content: dict[str, Any], *, for_all: bool = False) -> dict[str, Any]:
+        """The shared context, as this agent may see it, or as all may."""
+        viewer = Viewer(None if for_all else member.agent)
+        info = member.info
+        topic = content.get("topic") if isinstance(content.get("topic"), str) else None
+        max_tokens, turns = _number(content, "max_tokens", MAX_TOKENS), _number(content, "turns", _TURNS)
+        decisions = [record for record in self._relevant(member, "decision", topic) if viewer.sees(record)]
+        findings = [record for record in self._relevant(member, "finding", topic) if viewer.sees(record)]
+        state = None if for_all else member.state
+        context = self._memory.context(
+            viewer.agent, _task(content), topic, session=member.id, max_tokens=max_tokens, turns=turns
+        )
+        return {
+            "session_id": member.id,
+            "created_at": info.to_dict()["created"],
+            "last_updated": to_text(self._memory.now()),
+            "project": {"name": info.project, **info.context},
+            "conversation_history": [
+                _turn(record) for record in member.conversation_context(turns) if viewer.sees(record)
+            ],
+            "agent_contexts": {member.agent: state.state} if state is not None else {},
+            "working_memory": {
+                "key_decisions": [_decision(record) for record in decisions],
+                "open_questions": [_question(record) for record in findings if record.category == QUESTION],
+            },
+            "active_findings": [_finding(record) for record in findings if record.category != QUESTION],
+            "user_preferences": [
+                {"key": record.key, "value": record.value, "preference": record.preference, "id": record.ref}
+                for record in member.user_preferences()
+                if viewer.sees(record)
+            ],
+            "text": context.text,
+        }  # fmt: skip
+
+    def _relevant(self, member: AgentMemory, type: str, topic: str | None) -> list[Any]:
+        """By the topic, if there is one; else the session's own, those that stand."""
+        from smp_memory.policies.statuses import is_settled
+
+        if topic:
+            found = member.relevant_decisions(topic) if type == "decision" else member.relevant_findings(topic)
+            reach = SessionReach(self._memory.store, member.id)
+            found = [record for record in found if reach.allows(record.session)]
+        else:
+            found = member.records(type)[-_MOST:]
+        return [record for record in found if not is_settled(record)]
+
+    @staticmethod
+    def _chosen(shared: dict[str, Any], refs: list[str]) -> dict[str, Any]:
+        """Only the parts that were asked for, such as `working_memory.key_decisions`."""
+        if not refs:
+            return shared
+        chosen: dict[str, Any] = {"session_id": shared["session_id"]}
+        for ref in refs:
+            value: Any = shared
+            for part in ref.split("."):
+                value = value.get(part) if isinstance(value, dict) else None
+            if value is None:
+                known = ", ".join(shared)
+                raise BadMessage("payload.context_refs", f"{ref[:80]!r} is not a part of the context; it has {known}.")
+            chosen[ref] = value
+        return chosen
+
+    # -- update on response
+
+    def _updated(
+        self, message: Message, pen: MessageWriter, member: AgentMemory, updates: Updates
+    ) -> list[dict[str, Any]]:
+        if not updates.adds and not updates.states:
+            return []
+        known = {record.id for record in member.records("finding")}
+        records = updates.write(member, message.message_id)
+        from smp_memory.party import merged_with_others
+
+        new = [record for record in records if record.type == "finding" and record.id not in known]
+        stands = {record.id: merged_with_others(member, record) for record in new}  # type: ignore[arg-type]
+        written = [stands.get(record.id, record) for record in records]
+        changed = {"paths": updates.paths, "ids": [record.id for record in written], "by": message.source}
+        everybody = Viewer(None)
+        public = [number for number, record in enumerate(written) if everybody.sees(record)]
+        out = []
+        if public:
+            ids = [written[number].id for number in public]
+            told = {"paths": updates.paths_of(public), "ids": ids, "by": message.source}
+            out.append(pen.write(message, EVENT, "SESSION_CONTEXT_UPDATED", told, target=EVERYBODY))
+        for record in new:
+            if everybody.sees(stands[record.id]):
+                told = {**_finding(stands[record.id]), "discovered_by": message.source}
+                out.append(pen.write(message, EVENT, "FINDING_DISCOVERED", told, target=EVERYBODY))
+        if message.type == REQUEST:
+            out.insert(0, pen.write(message, RESPONSE, "TASK_COMPLETE", {"status": "stored", **changed}))
+        return out
+
+
+def _number(content: dict[str, Any], name: str, otherwise: int) -> int:
+    value = content.get(name)
+    return min(max(value, 0), MOST_TURNS if name == "turns" else _LARGEST) if type(value) is int else otherwise
+
+
+def _task(content: dict[str, Any]) -> str | None:
+    """What a message is about, in words."""
+    for name in ("task", "query", "question", "text", "content", "description", "summary"):
+        if isinstance(content.get(name), str) and content[name].strip():
+            return str(content[name])
+    return None
+
+
+def _turn(record: Record) -> dict[str, Any]:
+    data = record.given
+    return {
+        "turn_id": record.id,
+        "speaker": record.author or data.get("role"),
+        "content": data.get("content"),
+        "timestamp": to_text(record.created),
+        "type": data.get("kind", "message"),
+    }
+
+
+def _decision(record: Record) -> dict[str, Any]:
+    data = record.given
+    return {
+        "id": record.ref,
+        "decision": data.get("decision"),
+        "rationale": data.get("rationale"),
+        "made_by": record.author,
+        "agreed_by": data.get("agreed_by", []),
+        "timestamp": to_text(record.created),
+    }
+
+
+def _question(record: Record) -> dict[str, Any]:
+    return {"id": record.ref, "question": record.text, "raised_by": record.author, "status": "open"}
+
+
+def _finding(record: Record) -> dict[str, Any]:
+    data = record.given
+    return {
+        "id": record.ref,
+        "finding": data.get("finding"),
+        "severity": data.get("severity"),
+        "discovered_by": record.author,
+        "timestamp": to_text(record.created),
+    }

@@ -1,0 +1,268 @@
+"""What do the tools take? Their arguments; the descriptions are what a model reads of them.
+
+What does a tool take and give, in as few words as possible? JSON schemas of models, and arguments read by them.
+
+A client hands the definitions of all tools to its model with every request, so each word of them costs. Guarantees: a schema
+says no less than the model checks; titles, nulls and defaults of nothing are left out. A wrong argument is an
+`InvalidRecord` that names it, in one sentence and without what the caller gave. Models often write a list as text, or one
+thing where several are wanted: both are understood.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from smp_memory.errors import InvalidRecord
+from smp_memory.model.types import KINDS
+
+
+class Arguments(BaseModel):
+    """What a tool takes. Unknown names are refused: a mistyped one must not be ignored."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_meant(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return cls._arranged(
+            {name: _as_wanted(_wanted(cls, name), name, value) for name, value in given.items() if value is not None}
+        )
+
+    @classmethod
+    def _arranged(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """The arguments where the model has them; a model that accepts other places overrides this."""
+        return given
+
+
+class Answer(BaseModel):
+    """What a tool gives; fields without a value are left out."""
+
+
+M = TypeVar("M", bound=Arguments)
+
+
+def read(model: type[M], given: dict[str, Any] | None) -> M:
+    """The arguments of a call, checked."""
+    try:
+        return model.model_validate(given or {})
+    except ValidationError as error:
+        problems = [_problem(model, each) for each in error.errors(include_url=False, include_input=False)]
+        raise InvalidRecord(" ".join(problems), field=str(error.errors()[0]["loc"][:1])) from None
+
+
+def _problem(model: type[BaseModel], error: Any) -> str:
+    name = ".".join(str(part) for part in error["loc"]) or "arguments"
+    if error["type"] == "extra_forbidden":
+        return f"{name}: there is no such argument; there are {', '.join(model.model_fields)}."
+    if error["type"] == "missing":
+        return f"{name}: is needed."
+    said = str(error["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+    return f"{name}: {said[:1].lower()}{said[1:]}."
+
+
+def _wanted(model: type[BaseModel], name: str) -> str:
+    """`list` or `dict` if that is what a field takes."""
+    field = model.model_fields.get(name)
+    shown = str(field.annotation) if field is not None else ""
+    return next((kind for kind in ("list", "dict") if shown.startswith((kind, f"<class '{kind}"))), "")
+
+
+def _as_wanted(wanted: str, name: str, value: Any) -> Any:
+    if not wanted or not isinstance(value, str):
+        return value
+    try:
+        parsed = json.loads(value)
+    except (ValueError, RecursionError):
+        parsed = None
+    if wanted == "list":
+        if isinstance(parsed, list):
+            return parsed
+        return [part.strip() for part in value.split(",") if part.strip()] if name == "tags" else [value]
+    return parsed if isinstance(parsed, dict) else value
+
+
+def schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    """The JSON schema of a model, in few words."""
+    whole = model.model_json_schema()
+    shared = whole.pop("$defs", {})
+    small: dict[str, Any] = _small(whole, shared)
+    small.pop("description", None)
+    small.setdefault("properties", {})
+    return small
+
+
+def _small(value: Any, shared: dict[str, Any], *, names: bool = False) -> Any:
+    """Without titles, nulls and defaults of nothing; `names`: these are the names of fields, not words of a schema."""
+    if isinstance(value, list):
+        return [_small(each, shared) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if names:
+        return {name: _small(each, shared) for name, each in value.items()}
+    if "$ref" in value:
+        inner = {**shared[value["$ref"].rpartition("/")[2]], **value}
+        inner = {name: each for name, each in inner.items() if name not in ("$ref", "description")}
+        return _small(inner, shared)
+    kinds = [each for each in value.get("anyOf", ()) if each != {"type": "null"}]
+    if len(kinds) == 1:
+        value = {**{name: each for name, each in value.items() if name != "anyOf"}, **kinds[0]}
+    if value.get("additionalProperties") is True:  # the default
+        value = {name: each for name, each in value.items() if name != "additionalProperties"}
+    dropped = {"title"} | ({"default"} if value.get("default", 0) in (None, [], {}, False) else set())
+    return {
+        name: _small(each, shared, names=name in ("properties", "$defs"))
+        for name, each in value.items()
+        if name not in dropped
+    }
+
+
+Type = Literal["decision", "finding", "preference", "learning", "conversation", "agent_state", "artifact", "summary"]
+
+_TYPES = (
+    "decision: what was chosen, and why; finding: something noticed that may need action; "
+    "preference: how the user wants things done; a new value of a key replaces the old one; "
+    "learning: a fact or lesson for later work; conversation: one message, with its role; "
+    "agent_state: your own working notes, replaced each time; artifact: something made, with its name or path; "
+    "summary: what happened over a longer time"
+)
+_SESSION = "default: the current one"
+_SCOPE = "default: all"
+_REF = "session/ID or ID"
+FEWEST_TOKENS = 200  # the fence and its note take 80; what is left holds one memory
+Tokens = Annotated[int, Field(ge=FEWEST_TOKENS, le=50_000, description="budget of the answer")]
+TOP_LEVEL = (
+    "tags",
+    "topic",
+    "importance",
+    "rationale",
+    "severity",
+    "status",
+    "key",
+    "author",
+    "idempotency_key",
+)  # of `remember`
+_TIME = "such as: last week, since monday, 2026-01, 2026-01-05..2026-01-10"
+
+
+class RecallArguments(Arguments):
+    query: str | None = Field(None, description='Plain words; "a phrase", prefix*, -without. Empty: the newest')
+    session: str | None = Field(None, description=_SCOPE)
+    types: list[str] = Field([], description="Only these types, see remember")
+    tags: list[str] = Field([], description="Any of these tags")
+    agent: str | None = Field(None, description="Only what this one wrote")
+    topic: str | None = None
+    time: str | None = Field(None, description=_TIME)
+    where: dict[str, Any] = Field({}, description='Fields, such as {"severity": "critical", "status": "open"}')
+    sort: Literal["relevance", "newest", "oldest", "priority", "importance"] | None = None
+    limit: int = Field(10, ge=1, le=100)
+    offset: int = Field(0, ge=0, description="next_offset of the answer before")
+    max_tokens: Tokens = 1500
+
+
+class RememberArguments(Arguments):
+    type: Type = Field(description=_TYPES)
+    text: str | None = Field(None, description="The memory itself, in one or two sentences that stand alone")
+    session: str | None = Field(None, description=_SESSION)
+    tags: list[str] = Field([])
+    topic: str | None = None
+    importance: float | None = Field(None, ge=0, le=1)
+    rationale: str | None = Field(None, description="decision: why")
+    severity: str | None = Field(None, description="finding: critical, high, medium, low or info")
+    status: str | None = None
+    key: str | None = Field(None, description="preference: what it is about, such as language")
+    fields: dict[str, Any] = Field({}, description="Any other field: role, name, path, agent, relations, …")
+    author: str | None = Field(None, description="Who says so; default: you")
+    idempotency_key: str | None = Field(None, description="A call repeated with it stores nothing new")
+
+    @classmethod
+    def _arranged(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Fields that the type knows are accepted beside `text`, too."""
+        kind = KINDS.get(str(given.get("type")))
+        known = {*kind.rank, *kind.aliases, "created"} - {*cls.model_fields} if kind is not None else set()
+        beside = {name: value for name, value in given.items() if name in known}
+        fields = given.get("fields", {})
+        if not beside or not isinstance(fields, dict):
+            return given
+        for name in fields.keys() & beside.keys():
+            if fields[name] != beside[name]:
+                raise ValueError(f"{name} is given twice with different values, here and in fields")
+        return {**{name: value for name, value in given.items() if name not in known}, "fields": {**fields, **beside}}
+
+
+class GetArguments(Arguments):
+    ids: list[str] = Field(min_length=1, max_length=100, description=_REF)
+    session: str | None = Field(None, description=_SESSION)
+    related: bool = Field(False, description="Also what they are connected with")
+    history: bool = Field(False, description="Also who changed what, and when")
+    start: int = Field(0, ge=0, description="next_start of the answer before, for a long text")
+    max_tokens: Tokens = 4000
+
+
+class ContextArguments(Arguments):
+    task: str | None = Field(None, description="What you are about to do, in a sentence")
+    topic: str | None = None
+    agent: str | None = Field(None, description="For whom; default: you")
+    session: str | None = Field(None, description=_SESSION)
+    max_tokens: Tokens = 1500
+
+
+class UpdateArguments(Arguments):
+    action: Literal["change", "resolve", "pin", "unpin", "relate"]
+    id: str = Field(description=_REF)
+    session: str | None = Field(None, description=_SESSION)
+    changes: dict[str, Any] = Field({}, description="change: new values; null removes a field")
+    expected_revision: int | None = Field(None, description="change: only if it is still at this revision")
+    resolution: str | None = Field(None, description="resolve: what was done")
+    status: str = Field("resolved", description="resolve")
+    target: str | None = Field(None, description="relate: " + _REF)
+    kind: str = Field("relates_to", description="relate: resolves, supersedes, causes, …")
+
+
+_TRASH = "delete: to the trash; restore: back; list: the trash"
+
+
+class ForgetArguments(Arguments):
+    action: Literal["delete", "restore", "list"] = Field("delete", description=_TRASH)
+    ids: list[str] = Field([], description=_REF)
+    session: str | None = Field(None, description=_SESSION)
+    query: str | None = Field(None, description="Instead of ids: all words must be there")
+    types: list[str] = Field([])
+    tags: list[str] = Field([])
+    topic: str | None = None
+    agent: str | None = None
+    time: str | None = Field(None, description="as in recall")
+    reason: str | None = None
+    preview: bool = Field(False, description="Only show what would happen")
+    limit: int = Field(20, ge=1, le=100)
+    offset: int = Field(0, ge=0)
+
+
+class ForgetOrEraseArguments(ForgetArguments):
+    """For a server that may erase."""
+
+    action: Literal["delete", "restore", "list", "erase"] = Field(  # type: ignore[assignment]
+        "delete", description=_TRASH + "; erase: the bytes, for good"
+    )
+
+
+class SessionsArguments(Arguments):
+    action: Literal["list", "create", "show"] = "list"
+    id: str | None = Field(None, description="create, show")
+    project: str | None = None
+    user: str | None = None
+    agents: list[str] = Field([])
+    tags: list[str] = Field([])
+    limit: int = Field(20, ge=1, le=100)
+    offset: int = Field(0, ge=0)
+
+
+class OverviewArguments(Arguments):
+    what: Literal["summary", "topics", "timeline", "agents", "stats"] = "summary"
+    session: str | None = Field(None, description=_SESSION + "; *: all")
+    time: str | None = Field(None, description="timeline: " + _TIME)
+    max_tokens: Tokens = 1500

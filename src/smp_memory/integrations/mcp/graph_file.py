@@ -1,0 +1,163 @@
+"""What does a memory.jsonl say? The file of the reference memory server: read, and written.
+
+    {"type":"entity","name":"Ada","entityType":"person","observations":["likes tea"]}
+    {"type":"relation","from":"Ada","to":"Acme","relationType":"works at"}
+
+Guarantees: reading never fails because of a line; what cannot be understood is counted with its line and its reason, and
+the file is not touched. A file that is written appears when it is whole, readable for its owner alone, and holds what the
+reference server would write. Reading the same file twice into a graph adds nothing twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from smp_memory.errors import InvalidFormat, UserError, from_os_error
+
+if TYPE_CHECKING:
+    from smp_memory.integrations.mcp.graph import KnowledgeGraph
+    from smp_memory.memory import Memory
+
+LIMIT_BYTES = 512 << 20  # of a file
+_ENTITY = ("name", "entityType")
+_RELATION = ("from", "to", "relationType")
+
+
+class TakenIn:
+    """What was added from a file, and which of its lines were not understood."""
+
+    def __init__(self, session: str, counts: dict[str, int], problems: list[tuple[int, str]]) -> None:
+        self.session = session
+        self.counts = counts
+        self.problems = problems  # line and reason
+
+    def to_dict(self) -> dict[str, Any]:
+        problems = [{"line": line, "message": message} for line, message in self.problems]
+        return {"session": self.session, **self.counts, "problems": problems}
+
+
+def import_file(memory: Memory, source: str | bytes, session: str | None = None, author: str | None = None) -> TakenIn:
+    """Add what a memory.jsonl, by its path or its bytes, has and the graph lacks."""
+    from smp_memory.integrations.mcp.graph import SESSION, KnowledgeGraph
+
+    graph, problems = parse(source if isinstance(source, bytes) else _read(source), memory.config.content_limit_bytes)
+    counts = KnowledgeGraph(memory, session, author).take_in(graph)
+    _note(memory, "import", author, session or SESSION, sum(counts.values()))
+    return TakenIn(session or SESSION, counts, problems)
+
+
+def import_once(graph: KnowledgeGraph, path: str) -> tuple[dict[str, int], list[tuple[int, str]]] | None:
+    """The same for a server that is started again and again; None if there is no file or it was taken in before."""
+    name = os.path.abspath(path)
+    if name in graph.sources() or not os.path.exists(name):
+        return None
+    found, problems = parse(_read(name), graph.content_limit_bytes)
+    return graph.take_in(found, name), problems
+
+
+def export_file(
+    memory: Memory, path: str, session: str | None = None, author: str | None = None, *, force: bool = False
+) -> str:
+    """Write the graph into a file; its path."""
+    from smp_memory.files.disk import Disk
+    from smp_memory.files.system import RealSystem
+
+    target, disk = os.path.abspath(path), Disk(RealSystem())
+    if disk.exists(target) and not force:
+        raise UserError(f"{path} is there already. --force writes over it.", path=path)
+    data = export_text(memory, session, author).encode()
+    try:
+        disk.replace(target, data)
+    except OSError as error:
+        raise from_os_error(error, target, "writing an export") from error
+    return target
+
+
+def export_text(memory: Memory, session: str | None = None, author: str | None = None) -> str:
+    """The graph as the lines of a file."""
+    from smp_memory.integrations.mcp.graph import SESSION, KnowledgeGraph
+
+    graph = KnowledgeGraph(memory, session).read()
+    _note(memory, "export", author, session or SESSION, len(graph["entities"]) + len(graph["relations"]))
+    return text_of(graph)
+
+
+def _note(memory: Memory, action: str, by: str | None, session: str, count: int) -> None:
+    """In the audit log, as every other export and import."""
+    from smp_memory.model.times import to_text
+
+    memory.store.audit.note(action, at=to_text(memory.now()), by=by, session=session, count=count, format="mcp-memory")
+
+
+def text_of(graph: dict[str, list[dict[str, Any]]]) -> str:
+    """The lines of a file, as the reference server writes them."""
+    items = [{"type": "entity", **entity} for entity in graph["entities"]]
+    items += [{"type": "relation", **relation} for relation in graph["relations"]]
+    return "\n".join(json.dumps(item, ensure_ascii=False, separators=(",", ":")) for item in items)
+
+
+def parse(data: bytes, limit_bytes: int | None = None) -> tuple[dict[str, list[dict[str, Any]]], list[tuple[int, str]]]:
+    """The graph in a file, and the lines that are none. What is larger than a memory may be is left out and named, too."""
+    graph: dict[str, list[dict[str, Any]]] = {"entities": [], "relations": []}
+    problems: list[tuple[int, str]] = []
+    for number, line in enumerate(data.decode("utf-8-sig", "replace").split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            item = json.loads(line)
+        except (ValueError, RecursionError):
+            problems.append((number, "not valid JSON"))
+            continue
+        problem = _problem(item, limit_bytes)
+        if problem:
+            problems.append((number, problem))
+        elif item["type"] == "entity":
+            texts = [text for text in item["observations"] if _fits(limit_bytes, item["name"], text=text)]
+            if len(texts) < len(item["observations"]):
+                problems.append((number, "an observation is larger than a memory may be, and was left out"))
+            graph["entities"].append({"name": item["name"], "entityType": item["entityType"], "observations": texts})
+        else:
+            graph["relations"].append({name: item[name] for name in _RELATION})
+    return graph, problems
+
+
+def _fits(limit_bytes: int | None, *names: str, text: str = "") -> bool:
+    """Whether a memory may hold this: names stand in it up to three times, a text twice, with a few words around."""
+    size = sum(3 * len(name.encode()) for name in names) + 2 * len(text.encode())
+    return limit_bytes is None or size + 500 <= limit_bytes
+
+
+def _problem(item: Any, limit_bytes: int | None) -> str | None:
+    if not isinstance(item, dict) or item.get("type") not in ("entity", "relation"):
+        return "neither an entity nor a relation"
+    for name in _ENTITY if item["type"] == "entity" else _RELATION:
+        if not isinstance(item.get(name), str) or not _is_text(item[name]):
+            return f"{name} is missing or no text"
+    if not _fits(limit_bytes, *(item[name] for name in (_ENTITY if item["type"] == "entity" else _RELATION))):
+        return "larger than a memory may be"
+    texts = item.get("observations") if item["type"] == "entity" else []
+    if not isinstance(texts, list) or not all(isinstance(text, str) and _is_text(text) for text in texts):
+        return "observations is missing or no list of texts"
+    return None
+
+
+def _is_text(text: str) -> bool:
+    return text.isascii() or text.encode("utf-8", "replace").decode() == text
+
+
+def _read(path: str) -> bytes:
+    from smp_memory.files.disk import Disk
+    from smp_memory.files.system import RealSystem
+
+    disk, target = Disk(RealSystem()), os.path.realpath(path)
+    try:
+        found = disk.stat(target)
+        if found is not None and found.st_size > LIMIT_BYTES:
+            raise InvalidFormat(f"{path}: larger than {LIMIT_BYTES:,} bytes. Split it by lines.", path=path)
+        return disk.read(target)
+    except FileNotFoundError:
+        raise InvalidFormat(f"There is no file {path}.", path=path) from None
+    except OSError as error:
+        raise from_os_error(error, path, "reading a memory.jsonl") from error

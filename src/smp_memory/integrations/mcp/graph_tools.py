@@ -1,0 +1,314 @@
+"""What does `--compat memory` answer? The nine tools of the reference memory server, on SMP's store.
+
+Guarantees: names, arguments, results, their text and their errors are those of the npm package
+@modelcontextprotocol/server-memory 2026.8.31; a test compares them with the package itself. What differs is what happens
+below: nothing is lost when many write at once, and what was deleted can be restored with `smp restore`.
+
+Are these arguments what the reference memory server takes? Its checks, with its words.
+
+The reference server describes its arguments with a library called zod, today in version 4; clients and their logs know its
+messages. Guarantees: what it accepts is accepted, without fields that it does not know; what it refuses is refused in the
+same words.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import mcp_types as types
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+
+from smp_memory.integrations.mcp.graph import UnknownEntity
+from smp_memory.integrations.mcp.server import INVALID_PARAMS, Threads, explained, failed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from smp_memory.integrations.mcp.graph import KnowledgeGraph
+
+
+def checked(schema: dict[str, Any], given: Any) -> tuple[Any, list[str]]:
+    """The value without what the schema does not know, and what is wrong with it."""
+    problems: list[str] = []
+    value = _checked(schema, given, "", problems)
+    return value, problems
+
+
+def _checked(schema: dict[str, Any], value: Any, path: str, problems: list[str]) -> Any:
+    wanted = schema["type"]
+    if _kind(value) != wanted:
+        said = f"Invalid input: expected {wanted}, received {_kind(value)}"
+        problems.append(f"{said} at {path}" if path else said)
+        return None
+    if wanted == "array":
+        items = schema["items"]
+        return [_checked(items, item, f"{path}[{at}]", problems) for at, item in enumerate(value)]
+    if wanted == "object":
+        known = schema["properties"]
+        return {
+            name: _checked(inner, value.get(name, _MISSING), f"{path}.{name}" if path else name, problems)
+            for name, inner in known.items()
+        }
+    return value
+
+
+class _Missing:
+    pass
+
+
+_MISSING = _Missing()
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    known = {str: "string", int: "number", float: "number", list: "array", dict: "object"}
+    return known.get(type(value), "undefined")
+
+
+NAME, VERSION = "memory-server", "0.6.3"  # as the reference server calls itself
+RESOURCE = "memory://knowledge-graph"
+_DRAFT = "http://json-schema.org/draft-07/schema#"
+
+
+def _text(about: str | None = None) -> dict[str, Any]:
+    return {"type": "string", "description": about} if about else {"type": "string"}
+
+
+def _list(items: dict[str, Any], about: str | None = None) -> dict[str, Any]:
+    return {"type": "array", "items": items, **({"description": about} if about else {})}
+
+
+def _object(**properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _closed(schema: dict[str, Any]) -> dict[str, Any]:
+    """The same for what comes out, which holds nothing else."""
+    if schema["type"] == "array":
+        return {**schema, "items": _closed(schema["items"])}
+    if schema["type"] != "object":
+        return schema
+    properties = {name: _closed(inner) for name, inner in schema["properties"].items()}
+    return {**schema, "properties": properties, "additionalProperties": False}
+
+
+_ENTITY = _object(
+    name=_text("The name of the entity"),
+    entityType=_text("The type of the entity"),
+    observations=_list(_text(), "An array of observation contents associated with the entity"),
+)
+_RELATION = _object(
+    **{
+        "from": _text("The name of the entity where the relation starts"),
+        "to": _text("The name of the entity where the relation ends"),
+        "relationType": _text("The type of the relation"),
+    }
+)
+_GRAPH = _object(entities=_list(_ENTITY), relations=_list(_RELATION))
+_DONE = _object(success={"type": "boolean"}, message=_text())
+_NEW_OBSERVATIONS = _object(
+    entityName=_text("The name of the entity to add the observations to"),
+    contents=_list(_text(), "An array of observation contents to add"),
+)
+_ADDED = _object(entityName=_text(), addedObservations=_list(_text()))
+_OLD_OBSERVATIONS = _object(
+    entityName=_text("The name of the entity containing the observations"),
+    observations=_list(_text(), "An array of observations to delete"),
+)
+_READS = {"read_only_hint": True, "destructive_hint": False, "idempotent_hint": True, "open_world_hint": False}
+_ADDS = {"read_only_hint": False, "destructive_hint": False, "idempotent_hint": False, "open_world_hint": False}
+_DELETES = {"read_only_hint": False, "destructive_hint": True, "idempotent_hint": True, "open_world_hint": False}
+
+
+class _GraphTool:
+    """One of the nine: what it takes and gives, and which method does it with which argument."""
+
+    def __init__(
+        self,
+        about: str,
+        takes: dict[str, Any],
+        gives: dict[str, Any],
+        hints: dict[str, bool],
+        run: Callable[[KnowledgeGraph, dict[str, Any]], Any],
+        done: str | None = None,
+    ) -> None:
+        self.about = about
+        self.takes = takes
+        self.gives = gives
+        self.hints = hints
+        self.run = run
+        self.done = done  # what it says when it has deleted
+
+    def definition(self, name: str) -> types.Tool:
+        return types.Tool(
+            name=name,
+            title=name.replace("_", " ").title(),
+            description=self.about,
+            input_schema={"$schema": _DRAFT, **self.takes},
+            output_schema={"$schema": _DRAFT, **_closed(self.gives)},
+            annotations=types.ToolAnnotations.model_validate(self.hints),
+        )
+
+    def call(self, graph: KnowledgeGraph, given: dict[str, Any]) -> types.CallToolResult:
+        result = self.run(graph, given)
+        if self.done is not None:
+            return _result(self.done, {"success": True, "message": self.done})
+        [wrapped] = self.gives["required"][:1] if self.gives is not _GRAPH else [None]
+        return _result(_json(result), {wrapped: result} if wrapped else result)
+
+
+TOOLS: dict[str, _GraphTool] = {
+    "create_entities": _GraphTool(
+        "Create multiple new entities in the knowledge graph",
+        _object(entities=_list(_ENTITY)),
+        _object(entities=_list(_ENTITY)),
+        _ADDS,
+        lambda graph, given: graph.create_entities(given["entities"]),
+    ),
+    "create_relations": _GraphTool(
+        "Create multiple new relations between entities in the knowledge graph. Relations should be in active voice",
+        _object(relations=_list(_RELATION)),
+        _object(relations=_list(_RELATION)),
+        _ADDS,
+        lambda graph, given: graph.create_relations(given["relations"]),
+    ),
+    "add_observations": _GraphTool(
+        "Add new observations to existing entities in the knowledge graph",
+        _object(observations=_list(_NEW_OBSERVATIONS)),
+        _object(results=_list(_ADDED)),
+        _ADDS,
+        lambda graph, given: graph.add_observations(given["observations"]),
+    ),
+    "delete_entities": _GraphTool(
+        "Delete multiple entities and their associated relations from the knowledge graph",
+        _object(entityNames=_list(_text(), "An array of entity names to delete")),
+        _DONE,
+        _DELETES,
+        lambda graph, given: graph.delete_entities(given["entityNames"]),
+        "Entities deleted successfully",
+    ),
+    "delete_observations": _GraphTool(
+        "Delete specific observations from entities in the knowledge graph",
+        _object(deletions=_list(_OLD_OBSERVATIONS)),
+        _DONE,
+        _DELETES,
+        lambda graph, given: graph.delete_observations(given["deletions"]),
+        "Observations deleted successfully",
+    ),
+    "delete_relations": _GraphTool(
+        "Delete multiple relations from the knowledge graph",
+        _object(relations=_list(_RELATION, "An array of relations to delete")),
+        _DONE,
+        _DELETES,
+        lambda graph, given: graph.delete_relations(given["relations"]),
+        "Relations deleted successfully",
+    ),
+    "read_graph": _GraphTool(
+        "Read the entire knowledge graph",
+        {"type": "object", "properties": {}},
+        _GRAPH,
+        _READS,
+        lambda graph, given: graph.read(),
+    ),
+    "search_nodes": _GraphTool(
+        "Search for nodes in the knowledge graph based on a query",
+        _object(query=_text("The search query to match against entity names, types, and observation content")),
+        _GRAPH,
+        _READS,
+        lambda graph, given: graph.search(given["query"]),
+    ),
+    "open_nodes": _GraphTool(
+        "Open specific nodes in the knowledge graph by their names",
+        _object(names=_list(_text(), "An array of entity names to retrieve")),
+        _GRAPH,
+        _READS,
+        lambda graph, given: graph.open(given["names"]),
+    ),
+}
+
+
+def graph_server(graph: KnowledgeGraph, *, one_client: bool) -> Server[Any]:
+    """The server; with one client it can tell that one when the graph has changed."""
+    threads = Threads()
+    watched: set[str] = set()
+    definitions = [tool.definition(name) for name, tool in TOOLS.items()]
+    schemas = {each.name: each.input_schema for each in definitions}
+
+    async def list_tools(ctx: Any, params: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=definitions)
+
+    async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        tool = TOOLS.get(params.name)
+        if tool is None:
+            return failed(f"MCP error {INVALID_PARAMS}: Tool {params.name} not found")
+        given, problems = checked(tool.takes, params.arguments or {})
+        if problems:
+            said = "\n".join(problems)
+            return failed(
+                f"MCP error {INVALID_PARAMS}: Input validation error: Invalid arguments for tool {params.name}: {said}"
+            )
+        try:
+            result = await threads.run(partial(tool.call, graph, given))
+        except UnknownEntity as error:
+            return failed(str(error))
+        except Exception as error:
+            return failed(explained(error, f"the tool {params.name}"))
+        if not tool.hints["read_only_hint"] and RESOURCE in watched:
+            await ctx.session.send_resource_updated(RESOURCE)
+        return result
+
+    async def list_resources(ctx: Any, params: Any) -> types.ListResourcesResult:
+        about = "The full knowledge graph with all entities and relations"
+        found = types.Resource(
+            uri=RESOURCE,
+            name="knowledge-graph",
+            title="Knowledge Graph",
+            description=about,
+            mime_type="application/json",
+        )
+        return types.ListResourcesResult(resources=[found])
+
+    async def read_resource(ctx: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        uri = str(params.uri)
+        if uri != RESOURCE:
+            raise MCPError(INVALID_PARAMS, f"MCP error {INVALID_PARAMS}: Resource {uri} not found")
+        try:
+            text = _json(await threads.run(graph.read))
+        except Exception as error:
+            raise MCPError(types.INTERNAL_ERROR, explained(error, "the resource")) from None
+        return types.ReadResourceResult(
+            contents=[types.TextResourceContents(uri=uri, mime_type="application/json", text=text)]
+        )
+
+    async def subscribe(ctx: Any, params: types.SubscribeRequestParams) -> types.EmptyResult:
+        watched.add(str(params.uri))
+        return types.EmptyResult()
+
+    async def unsubscribe(ctx: Any, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
+        watched.discard(str(params.uri))
+        return types.EmptyResult()
+
+    watching = {"on_subscribe_resource": subscribe, "on_unsubscribe_resource": unsubscribe} if one_client else {}
+    handlers: dict[str, Any] = {
+        "get_tool_input_schema": schemas.get,
+        "on_list_tools": list_tools,
+        "on_call_tool": call_tool,
+        "on_list_resources": list_resources,
+        "on_read_resource": read_resource,
+        **watching,
+    }
+    return Server(NAME, version=VERSION, **handlers)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def _result(text: str, data: dict[str, Any]) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], structured_content=data)

@@ -1,0 +1,174 @@
+"""Which requests are answered, and how? The server that both transports share.
+
+Guarantees: the store is asked in threads, so that many calls of one connection run at once and their writes share a sync.
+A mistake of the caller, a full disk or a bug ends in a result with `isError`, one sentence and a code; never in a traceback, and
+never in the end of the server. Nothing of what memories hold is logged.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+import mcp_types as types
+from anyio.to_thread import run_sync
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+
+import smp_memory
+from smp_memory.context.budget import one_line
+from smp_memory.errors import SMPError, from_os_error
+from smp_memory.integrations.mcp import resources
+from smp_memory.integrations.mcp.tools import INSTRUCTIONS, UNTRUSTED, tools_for
+from smp_memory.privacy.fence import unmarked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from smp_memory.integrations.mcp.answers import Reply
+    from smp_memory.integrations.mcp.request_context import Caller, RequestContext
+
+T = TypeVar("T")
+log = logging.getLogger("smp_memory.integrations.mcp")
+THREADS = 64
+INVALID_PARAMS, INTERNAL_ERROR, NOT_FOUND = types.INVALID_PARAMS, types.INTERNAL_ERROR, -32002
+
+
+class Threads:
+    """Where the store is asked: its methods wait for disks and locks, and the loop must not."""
+
+    def __init__(self) -> None:
+        self._limiter: anyio.CapacityLimiter | None = None
+
+    async def run(self, work: Callable[[], T]) -> T:
+        if self._limiter is None:
+            self._limiter = anyio.CapacityLimiter(THREADS)
+        return await run_sync(work, limiter=self._limiter)
+
+
+def server_for(desk: RequestContext) -> Server[Any]:
+    """The server with SMP's own tools."""
+    return Server(
+        "smp",
+        version=smp_memory.__version__,
+        title="Session Memory Persistence",
+        instructions=INSTRUCTIONS if desk.memory.is_trusted else f"{INSTRUCTIONS}\n\n{UNTRUSTED}",
+        **_tool_handlers(desk, Threads()),
+        **_resource_handlers(desk, Threads()),
+    )
+
+
+def _tool_handlers(desk: RequestContext, threads: Threads) -> dict[str, Any]:
+    tools = tools_for(desk)
+    definitions = [tool.definition(name) for name, tool in tools.items()]
+    schemas = {each.name: each.input_schema for each in definitions}
+
+    async def list_tools(ctx: Any, params: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=definitions)
+
+    async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        tool = tools.get(params.name)
+        if tool is None:
+            raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name}")
+        caller = desk.caller(client_of(ctx))
+        try:
+            return result_of(await threads.run(partial(tool.call, caller, params.arguments)))
+        except Exception as error:
+            return failed(explained(error, f"the tool {params.name}"))
+
+    return {"on_list_tools": list_tools, "on_call_tool": call_tool, "get_tool_input_schema": schemas.get}
+
+
+def _resource_handlers(desk: RequestContext, threads: Threads) -> dict[str, Any]:
+    async def ask(ctx: Any, what: str, work: Callable[[Caller], T]) -> T:
+        try:
+            return await threads.run(partial(work, desk.caller(client_of(ctx))))
+        except Exception as error:
+            raise MCPError(NOT_FOUND if _is_missing(error) else INVALID_PARAMS, explained(error, what)) from None
+
+    async def list_resources(ctx: Any, params: Any) -> types.ListResourcesResult:
+        cursor = params.cursor if params is not None else None
+        names, after = await ask(ctx, "the list", lambda caller: resources.page(caller, cursor))
+        first = (
+            [] if cursor else [_resource(resources.SESSIONS, "sessions", "The sessions, the one written last first")]
+        )
+        found = [_resource(resources.address_of(name), name, None) for name in names]
+        return types.ListResourcesResult(resources=first + found, next_cursor=after)
+
+    async def list_templates(ctx: Any, params: Any) -> types.ListResourceTemplatesResult:
+        return types.ListResourceTemplatesResult(
+            resource_templates=[
+                types.ResourceTemplate(uri_template=uri, name=name, description=about, mime_type=mime)
+                for uri, (name, about, mime) in resources.TEMPLATES.items()
+            ]
+        )
+
+    async def read_resource(ctx: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        uri = str(params.uri)
+        text = await ask(ctx, "the resource", lambda caller: resources.text_at(caller, uri))
+        return types.ReadResourceResult(
+            contents=[types.TextResourceContents(uri=uri, mime_type="text/markdown", text=text)]
+        )
+
+    async def list_prompts(ctx: Any, params: Any) -> types.ListPromptsResult:
+        return types.ListPromptsResult(prompts=[_prompt(name) for name in resources.PROMPTS])
+
+    async def get_prompt(ctx: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        given = dict(params.arguments or {})
+        text = await ask(ctx, "the prompt", lambda caller: resources.prompt_text(caller, params.name, given))
+        message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
+        return types.GetPromptResult(description=resources.PROMPTS[params.name][0], messages=[message])
+
+    return {
+        "on_list_resources": list_resources,
+        "on_list_resource_templates": list_templates,
+        "on_read_resource": read_resource,
+        "on_list_prompts": list_prompts,
+        "on_get_prompt": get_prompt,
+    }
+
+
+def _resource(uri: str, name: str, about: str | None) -> types.Resource:
+    return types.Resource(uri=uri, name=name, description=about, mime_type="text/markdown")
+
+
+def _prompt(name: str) -> types.Prompt:
+    about, takes = resources.PROMPTS[name]
+    arguments = [types.PromptArgument(name=each, description=text, required=False) for each, text in takes.items()]
+    return types.Prompt(name=name, description=about, arguments=arguments)
+
+
+# -- what both kinds of server share
+
+
+def client_of(ctx: Any) -> str | None:
+    """What the program at the other end calls itself."""
+    known = ctx.session.client_params
+    name = known.client_info.name if known is not None and known.client_info is not None else None
+    return name if isinstance(name, str) and name.strip() else None
+
+
+def result_of(reply: Reply) -> types.CallToolResult:
+    text = types.TextContent(type="text", text=reply.text)
+    return types.CallToolResult(content=[text], structured_content=reply.data)
+
+
+def failed(message: str) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(type="text", text=message)], is_error=True)
+
+
+def explained(error: Exception, doing: str) -> str:
+    """One line and a code, without marks of a fence. A bug is logged by its name alone: its message may hold a memory."""
+    if isinstance(error, OSError):
+        error = from_os_error(error, str(error.filename or "the operating system"), "working")
+    if isinstance(error, SMPError):
+        return f"{unmarked(one_line(error.message))} [{error.code}]"
+    log.error("%s failed: %s", doing, type(error).__name__, exc_info=bool(os.environ.get("SMP_DEBUG")))
+    return f"This should not have happened in {doing}: {type(error).__name__}. SMP_DEBUG=1 shows where. [E_INTERNAL]"
+
+
+def _is_missing(error: Exception) -> bool:
+    return isinstance(error, SMPError) and error.code in ("E_SESSION_NOT_FOUND", "E_MEMORY_NOT_FOUND")

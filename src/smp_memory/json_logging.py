@@ -1,0 +1,35 @@
+"""A formatter for `logging` that writes one JSON object per line.
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(smp_memory.json_logging.JsonFormatter())
+    logging.getLogger("smp").addHandler(handler)
+
+Guarantees: every record becomes one line of valid JSON in ASCII, whatever its message holds. Of an exception only its type is
+written: a traceback could hold content.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from typing import Any
+
+
+class JsonFormatter(logging.Formatter):
+    """Records as JSON: timestamp, level, component, event, session_id, message, metadata."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        shown: dict[str, Any] = {
+            "timestamp": f"{seconds}.{int(record.msecs):03d}Z",
+            "level": record.levelname,
+            "component": record.name,
+            "event": getattr(record, "smp_event", None),
+            "session_id": getattr(record, "smp_session", None),
+            "message": record.getMessage(),
+            "metadata": getattr(record, "smp_figures", None) or None,
+        }
+        if record.exc_info and record.exc_info[0] is not None:
+            shown["exception"] = record.exc_info[0].__name__
+        return json.dumps({name: value for name, value in shown.items() if value is not None}, default=str)

@@ -1,0 +1,348 @@
+"""What is due, and is it done? The tasks of 003 §5.3, when each ran last, and running them.
+
+| task | how often | what |
+|---|---|---|
+| quota | every time | sessions that are nearly full are compacted |
+| decay | 6 hours | the index counts what was used since |
+| index | daily | the index is compared with the files, and made anew if it is damaged |
+| archive | daily | sessions that were not used for `lifecycle.archive_days` are archived |
+| access | daily | what the access log knows goes into the files |
+| tidy | daily | in the `markdown` layout, changes are folded into the entries that they change |
+| retention | daily | if `retention.enabled`: memories that were kept long enough go to the trash |
+| purge | weekly | what was deleted `lifecycle.purge_days` ago goes, announced a day before |
+
+Guarantees: nothing that changes files by the calendar happens after the clock jumped (`lifecycle.clock`); the report says
+so. A task that fails does not keep the others from running. `dry_run` says what would be done and does nothing.
+When a task ran last is in `.smp/maintenance.json`; if it is lost, `smp maintain` runs everything, and opening the
+store begins all periods anew.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from smp_memory.errors import InvalidConfig, InvalidRecord, SMPError, StorageCorrupt
+from smp_memory.model.entry import BY_MAINTENANCE
+from smp_memory.model.times import to_moment, to_text
+from smp_memory.policies.clock_trust import distrust
+from smp_memory.policies.quota import Thresholds, compaction_target
+from smp_memory.policies.retention import due as retention_due
+from smp_memory.policies.retention import upcoming
+from smp_memory.policies.session_states import PURGED, announces_purge, due_transition
+from smp_memory.store import clock_state
+from smp_memory.store.access_counts import empty_log, noted_accesses
+from smp_memory.store.archive_erasure import purge_archives
+from smp_memory.store.archive_index import ArchiveIndex
+from smp_memory.store.session_states import due_to_archive, marks_of, times_of
+from smp_memory.store.tidy import tidy_session
+from smp_memory.store.trash import announce_purge, purge_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from smp_memory.config import Config
+    from smp_memory.memory import Memory
+    from smp_memory.policies.clock_trust import Evidence
+    from smp_memory.store.archive_index import StoredAway
+    from smp_memory.store.file_store import FileStore
+    from smp_memory.store.finder import Finder
+
+FILE = "maintenance.json"
+EVERY = {
+    "quota": timedelta(0),
+    "decay": timedelta(hours=6),
+    "index": timedelta(days=1),
+    "archive": timedelta(days=1),
+    "access": timedelta(days=1),
+    "tidy": timedelta(days=1),
+    "retention": timedelta(days=1),
+    "purge": timedelta(days=7),
+}
+BY_CALENDAR = ("archive", "retention", "purge")  # not while the clock cannot be trusted
+CHEAP = ("decay", "archive", "purge")  # what opening a store may run
+_ANNOUNCED = timedelta(days=7)  # how long before retention says what will go
+_AT_ONCE_SECONDS = 1.0  # how long they may work
+
+
+class Task(NamedTuple):
+    """What a task did, or would do."""
+
+    name: str
+    ran: bool
+    did: list[str]  # in words
+    next: datetime  # when it is due again
+    seconds: float = 0.0
+    problem: str | None = None
+    complete: bool = True  # False: time ran out, or a session was in use; it stays due
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self._asdict(), "next": to_text(self.next), "seconds": round(self.seconds, 3)}
+
+
+class MaintenanceReport(NamedTuple):
+    tasks: list[Task]
+    refused: str  # why the clock is not trusted, empty if it is
+    dry_run: bool
+
+    @property
+    def did(self) -> list[str]:
+        return [line for task in self.tasks for line in task.did]
+
+    @property
+    def ok(self) -> bool:
+        return not any(task.problem for task in self.tasks)
+
+    def to_dict(self) -> dict[str, Any]:
+        tasks = [task.to_dict() for task in self.tasks]
+        return {"tasks": tasks, "refused": self.refused or None, "dry_run": self.dry_run}
+
+
+def maintain(
+    memory: Memory,
+    now: datetime,
+    only: list[str] | None = None,
+    *,
+    dry_run: bool = False,
+    seconds: float | None = None,
+) -> MaintenanceReport:
+    """Run what is due; `only` names tasks to run whether they are due or not."""
+    unknown = next((name for name in only or () if name not in EVERY), None)
+    if unknown is not None:
+        raise InvalidRecord(f"only: {unknown!r} is not a task; there are {', '.join(EVERY)}.", field="only")
+    store = memory.store
+    store.check_open()
+    evidence = clock_state.evidence(store)
+    work = _Maintenance(memory, now, evidence, dry_run, time.monotonic() + seconds if seconds is not None else None)
+    last = _last_runs(store)
+    refused = distrust(now, evidence)
+    tasks = []
+    for name, every in EVERY.items():
+        due = name in only if only is not None else _is_due(last.get(name), now, every)
+        ran = work.run(name) if due else Task(name, False, [], (last.get(name) or now) + every)
+        tasks.append(ran)
+        if ran.ran and ran.complete and not ran.problem and not (refused and name in BY_CALENDAR):
+            last[name] = now
+    if not dry_run:
+        _note_runs(store, last)
+        clock_state.note(store, now)
+    return MaintenanceReport(tasks, refused, dry_run)
+
+
+def maintain_what_is_cheap(memory: Memory) -> None:
+    """What opening a store does, if something may be due; it may take a second, and never fails."""
+    try:
+        last = _last_runs(memory.store)
+        now = memory.now()
+        if not last:  # a new store, or a clone: to archive its old sessions at first sight would surprise
+            _note_runs(memory.store, dict.fromkeys(CHEAP, now))
+            return
+        names = [name for name in CHEAP if _is_due(last.get(name), now, EVERY[name])]
+        _note_runs(memory.store, last)  # others that open it now need not do the same
+        maintain(memory, now, names, seconds=_AT_ONCE_SECONDS)
+    except (SMPError, OSError):
+        pass  # `smp maintain` reports it
+
+
+def _is_due(last: datetime | None, now: datetime, every: timedelta) -> bool:
+    return last is None or last > now or now - last >= every
+
+
+class _Maintenance:
+    """One run."""
+
+    def __init__(
+        self, memory: Memory, now: datetime, evidence: Evidence, dry_run: bool, deadline: float | None
+    ) -> None:
+        self._memory = memory
+        self._store = memory.store
+        self._now = now
+        self._evidence = evidence
+        self._dry_run = dry_run
+        self._deadline = deadline
+        self._is_complete = True
+
+    def run(self, name: str) -> Task:
+        started = time.monotonic()
+        did: list[str] = []
+        problem = None
+        self._is_complete = True
+        work: Callable[[], Iterator[str]] = getattr(self, f"_{name}")
+        try:
+            for line in work():
+                did.append(line)
+                if self._is_out_of_time():
+                    self._is_complete = False
+                    break
+        except (SMPError, OSError) as error:
+            problem = str(error)
+        again = self._now + EVERY[name] if self._is_complete else self._now
+        return Task(name, True, did, again, time.monotonic() - started, problem, self._is_complete)
+
+    def _is_out_of_time(self) -> bool:
+        return self._deadline is not None and time.monotonic() > self._deadline
+
+    # -- tasks: each yields what it did, or would do
+
+    def _quota(self) -> Iterator[str]:
+        for name, config in self._with_settings():
+            files = self._store.session(name)
+            used = sum(files.sizes().values())
+            target = compaction_target(used, config.quota_bytes, Thresholds.of(config.section("storage")))
+            if target is None or not config["compaction.enabled"]:
+                continue
+            report = self._memory.session(name).compact(target[1], dry_run=self._dry_run)
+            if report:
+                yield f"compacted {name}: {_memories(len(report.removed))}, {report.freed_bytes:,} bytes"
+
+    def _with_settings(self) -> Iterator[tuple[str, Config]]:
+        """The sessions and the settings that hold in each. Where these are wrong nothing happens by itself."""
+        for name in self._store.session_ids():
+            try:
+                config = self._store.session(name).config
+            except InvalidConfig:
+                continue  # `validate` and `doctor` say so
+            yield name, config
+
+    def _decay(self) -> Iterator[str]:
+        self._store.access.flush()
+        self._store.indexer.count_all_accesses()
+        return iter(())
+
+    def _index(self) -> Iterator[str]:
+        if not self._store.indexer.answer(None, _is_sound):
+            if not self._dry_run:
+                self._store.indexer.rebuild()
+            yield "made the index anew"
+        yield from self._figures()
+
+    def _archive(self) -> Iterator[str]:
+        for standing in due_to_archive(self._store, self._now, self._evidence):
+            if self._deadline is not None and self._store.is_in_use(standing.session):
+                self._is_complete = False  # a caller in this process has just opened it
+                continue
+            if not self._dry_run:
+                self._memory.archive_session(standing.session, standing.next.why, by=BY_MAINTENANCE)
+            yield f"archived {standing.session}: {standing.next.why}"
+
+    def _figures(self) -> Iterator[str]:
+        """Figures that a design keeps in files: those in heads are taken out, overviews are made anew."""
+        from smp_memory.store.overview_files import refresh
+
+        for name in self._store.session_ids():
+            if self._store.session(name).settings_are_right() and refresh(self._store, name, dry_run=self._dry_run):
+                yield f"{name}: figures in its files"
+
+    def _access(self) -> Iterator[str]:
+        used, end = noted_accesses(self._store)
+        if self._dry_run:
+            yield from (f"{name}: uses of {_memories(len(those))}" for name, those in used.items())
+            return
+        for name, those in used.items():
+            if not self._store.session(name).settings_are_right():
+                continue
+            count = self._memory.session(name)._fold_accesses(those)
+            if count:
+                yield f"{name}: uses of {_memories(count)}"
+        if end:
+            empty_log(self._store, end)
+        self._store.session_uses.shorten()
+
+    def _tidy(self) -> Iterator[str]:
+        for name in self._store.session_ids() if self._store.layout.dialect.folds else ():
+            done = tidy_session(self._store.session(name), dry_run=self._dry_run)
+            if done.ids:
+                yield f"{name}: folded the changes of {_memories(len(done.ids))}"
+
+    def _retention(self) -> Iterator[str]:
+        for name, config in self._with_settings():
+            if not config["retention.enabled"]:
+                continue
+            session, days = self._memory.session(name), config.section("retention")["days"]
+            records = session.records()
+            expired = retention_due(records, self._now, days, self._evidence)
+            soon = upcoming(records, self._now, _ANNOUNCED, days)
+            if soon:
+                yield f"{name}: {_memories(len(soon))} will go to the trash by {to_text(soon[-1].due)[:10]}"
+            by_reason: dict[str, list[str]] = {}
+            for each in expired:
+                by_reason.setdefault(each.why, []).append(each.id)
+            for why, ids in by_reason.items():
+                if not self._dry_run:
+                    session.delete(ids, why, by=BY_MAINTENANCE)
+                yield f"{name}: {_memories(len(ids))} to the trash, {why}"
+
+    def _purge(self) -> Iterator[str]:
+        yield from self._purge_sessions()
+        if distrust(self._now, self._evidence) or self._dry_run:
+            return
+        for name in self._store.indexer.answer(None, _with_deleted):
+            if not times_of(self._store, name).auto_purge:
+                continue
+            done = self._memory.session(name).purge(now=self._now, evidence=self._evidence, by=BY_MAINTENANCE)
+            if done.ids:
+                yield f"purged {_memories(len(done.ids))} of {name}"
+        for name, done in purge_archives(self._store, self._now, self._evidence, BY_MAINTENANCE, automatic=True):
+            if done.ids:
+                yield f"purged {_memories(len(done.ids))} of the archived session {name}"
+            if self._is_out_of_time():
+                self._is_complete = False
+                return
+
+    def _note_purge(self, away: StoredAway) -> None:
+        at = to_text(self._now)
+        self._store.audit.note("purge_session", at=at, by=BY_MAINTENANCE, session=away.session, count=1)
+
+    def _purge_sessions(self) -> Iterator[str]:
+        times = times_of(self._store)
+        for away in ArchiveIndex(self._store).deleted():
+            if away.is_foreign:
+                continue
+            marks = marks_of(away, self._now)
+            step = due_transition(None, self._now, marks, times, self._evidence)
+            if step is not None and step.state == PURGED:
+                if not self._dry_run:
+                    purge_session(self._store, away.session, to_text(self._now), self._note_purge, away.path)
+                yield f"purged the session {away.session}: {step.why}"
+            elif announces_purge(None, self._now, marks, times, self._evidence):
+                if not self._dry_run:
+                    announce_purge(self._store, away, self._now, self._evidence.passed)
+                yield f"will purge the session {away.session} at the next look, in a day or later"
+
+
+def _is_sound(finder: Finder) -> bool:
+    return bool(finder.index.rows.one("PRAGMA quick_check") == "ok")
+
+
+def _with_deleted(finder: Finder) -> list[str]:
+    return [
+        name
+        for (name,) in finder.index.rows.all(
+            "SELECT id FROM session WHERE no IN (SELECT DISTINCT doc >> 24 FROM memory WHERE deleted)"
+        )
+    ]
+
+
+# -- when it ran last
+
+
+def _last_runs(store: FileStore) -> dict[str, datetime]:
+    try:
+        noted = json.loads(store.state.read(FILE))["tasks"]
+        return {name: to_moment(noted[name]) for name in EVERY if name in noted}
+    except (OSError, StorageCorrupt, ValueError, KeyError, TypeError, RecursionError):
+        return {}
+
+
+def _note_runs(store: FileStore, last: dict[str, datetime]) -> None:
+    fields = {"tasks": {name: to_text(when) for name, when in last.items()}}
+    try:
+        store.state.write(FILE, (json.dumps(fields, indent=2) + "\n").encode())
+    except (OSError, SMPError):
+        pass  # a disk that can only be read: everything is due again the next time
+
+
+def _memories(number: int) -> str:
+    return "1 memory" if number == 1 else f"{number:,} memories"

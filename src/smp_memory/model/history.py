@@ -1,0 +1,322 @@
+"""Records from entries. One pure fold, used for reading, for writing, for `as_of` and for checking.
+
+Guarantees: the same set of entries gives the same records, whatever their order in the files and however they were split
+over files or arrivals. Memories are told apart by id and uid: of two that got one id in two clones, the later one is shown
+under the next free id (`smp_memory.model.clone_merge`). An entry that makes no sense (a change of something that is not there)
+becomes a problem and costs nothing else.
+Non-guarantees: order of `created`; records come in the order in which they were written.
+"""
+
+from __future__ import annotations
+
+from smp_memory.model import ids
+from smp_memory.model.clone_merge import (
+    RENAME,
+    ReadableIds,
+    conflicting_changes,
+    in_order,
+    is_rename,
+    is_same_put,
+    is_upkeep,
+    names_of,
+)
+from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_revision, is_use, transaction_range
+from smp_memory.model.record import CLASSES, Record, copied, same
+from smp_memory.model.reports import Problem
+from smp_memory.model.types import PREFIXES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+
+_GIVING = (CHANGE, PUT)  # entries that give values to fields
+
+
+class RecordHistory:
+    """All that happened to one memory, oldest first, and what it comes to; each new entry is taken in once."""
+
+    __slots__ = ("_merged", "_merged_count", "deletion", "entries", "first", "last", "revision")
+
+    def __init__(self, first: Entry) -> None:
+        self.first = first
+        self.entries = [first]
+        self.last = first  # the last entry that changed a field
+        self.revision = 1
+        self.deletion: Entry | None = None  # the deletion that holds
+        self._merged = first.data
+        self._merged_count = 1
+
+    def append(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        if entry.op in _GIVING:  # a second put: the state of an agent from another clone
+            self.revision += not is_use(entry)
+            if not is_upkeep(entry):  # to be found is not to be changed
+                self.last = entry
+        else:
+            self.deletion = entry if entry.op == DELETE else None
+
+    def is_own(self, entry: Entry) -> bool:
+        """Whether an entry belongs to this memory, not to one of another clone with the same id, and leaves it its id."""
+        return entry.uid == self.first.uid and not is_rename(entry)
+
+    def copy(self) -> RecordHistory:
+        twin = RecordHistory(self.first)
+        twin.entries = list(self.entries)
+        twin.last, twin.revision, twin.deletion = self.last, self.revision, self.deletion
+        twin._merged, twin._merged_count = self._merged, self._merged_count
+        return twin
+
+    def data(self) -> dict[str, Any]:
+        """The fields as they stand. Not to be changed: records share it."""
+        if self._merged_count < len(self.entries):
+            merged = dict(self._merged)
+            for entry in self.entries[self._merged_count :]:
+                if entry.op in _GIVING:
+                    merged.update(entry.data)
+            merged.pop(RENAME, None)
+            self._merged = {key: value for key, value in merged.items() if value is not None}
+            self._merged_count = len(self.entries)
+        return self._merged
+
+    def changed_since(self, revision: int) -> bool:
+        """Whether it is another memory than at that revision; that it was used makes no difference."""
+        if revision == self.revision:
+            return False
+        revisions = [entry for entry in self.entries if is_revision(entry)]
+        return not 0 < revision < self.revision or not all(map(is_upkeep, revisions[revision:]))
+
+    def has_key(self, key: str) -> bool:
+        """Whether this is a preference that stands under this key."""
+        return self.first.type == "preference" and self.deletion is None and str(self.data().get("key")) == key
+
+    def record(self, session: str, until: str | None = None) -> Record | None:
+        """The memory as it stands, or as it stood at a time; None if it was not there yet."""
+        if until is not None:
+            return self._until(until).record(session) if not after(self.first.at, until) else None
+        return CLASSES[self.first.type](session, self.first, self.data(), self.last, self.revision, self.deletion)
+
+    def _until(self, until: str) -> RecordHistory:
+        return self._of([entry for entry in self.entries[1:] if not after(entry.at, until)])
+
+    def _of(self, entries: list[Entry]) -> RecordHistory:
+        twin = RecordHistory(self.first)
+        for entry in entries:
+            twin.append(entry)
+        return twin
+
+    def history(self, *, with_edits: bool = True) -> list[dict[str, Any]]:
+        """Who did what, when: each change with its field's value before and after. Uses are no part of it.
+
+        An entry that a person edited in the file has no `by`, because its author did not write it as it stands.
+        """
+        steps: list[dict[str, Any]] = []
+        now: dict[str, Any] = {}
+        revision = 0
+        for entry in self.entries:
+            if is_use(entry):
+                continue
+            step: dict[str, Any] = {"op": entry.op, "at": entry.at, "by": entry.by}
+            if entry.op == PUT:
+                step["by"] = entry.data.get("author")
+            if entry.op in (PUT, CHANGE):
+                revision += 1
+                step["changes"] = {
+                    key: {"from": copied(now.get(key)), "to": copied(value)} for key, value in entry.data.items()
+                }
+                now.update(entry.data)
+            else:
+                step["reason"] = entry.data.get("reason")
+            if with_edits and entry.state == "edited":
+                step["by"], step["edited_by_hand"] = None, True
+            steps.append({"revision": revision, **step})
+        return steps
+
+
+class Fold:
+    """The memories of one session, by id, in the order in which they were written.
+
+    Entries that arrive in order are taken in one by one. Anything else (an id given out twice, one number in two entries,
+    a late arrival) makes the whole fold anew from the set of entries, so that the order of arrival does not matter.
+    """
+
+    def __init__(self, floor: Callable[[], dict[str, int]] | None = None) -> None:
+        self._floor = floor  # the numbers in the session's head: also of memories that are gone
+        self._entries: list[Entry] = []  # as they stand in the files
+        self._parts: dict[str, set[int]] = {}  # transaction -> numbers seen
+        self.is_rebuilt = False
+        self._clear(ReadableIds())
+
+    def _clear(self, names: ReadableIds) -> None:
+        self.names = names
+        self.trails: dict[str, RecordHistory] = {}
+        self.numbers: dict[str, int] = {}  # the largest number given out, by prefix
+        self.seq = 0
+        self.idempotent: dict[str, str] = {}  # idempotency key -> id
+        self.preferences: dict[str, str] = {}  # preference key -> id of the one that had it last
+        self.problems: list[Problem] = []
+        self.orphans: dict[str, list[Entry]] = {}  # what happened to memories that have not been seen yet
+        self._is_sure = True  # nothing was seen that makes the order of arrival matter
+        self._is_rebuilding = False
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        arrived = sorted(entries, key=_number)
+        self._entries += arrived
+        if self.names:
+            arrived = [self.names.resolved(entry) for entry in arrived]
+        for entry in arrived:
+            self._add(entry)
+        if not self._is_sure:
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        ordered = in_order(self._entries)
+        self._clear(names_of(ordered, self._floor() if self._floor is not None else {}))
+        self._is_rebuilding = self.is_rebuilt = True
+        names = self.names
+        for entry in map(names.resolved, ordered) if names else ordered:
+            self._add(entry)
+        for name, put in names.unsettled.items():
+            self._report_name(name, put)
+        self.problems += [problem for trail in self.trails.values() for problem in conflicting_changes(trail)]
+        self._is_rebuilding, self._is_sure = False, True
+
+    def _add(self, entry: Entry) -> None:
+        if entry.seq > self.seq:
+            self.seq = entry.seq
+        else:
+            self._is_sure = False
+        if entry.tx:
+            self._parts.setdefault(entry.tx, set()).add(entry.seq)
+        if entry.op == PUT:
+            self._put(entry)
+        else:
+            self._amend(entry)
+
+    def _put(self, entry: Entry) -> None:
+        known = self.trails.get(entry.id)
+        if known is not None:
+            self._put_again(known, entry)
+            return
+        self.trails[entry.id] = RecordHistory(entry)
+        prefix, number = ids.parts_of(entry.id)
+        if number > self.numbers.get(prefix, 0) and prefix in PREFIXES and "id" not in entry.lacks:
+            self.numbers[prefix] = number
+        if "idempotency_key" in entry.data or entry.type == "preference":
+            self._know_key(entry)
+        if entry.id in self.orphans:
+            self._adopt(entry.id)
+
+    def _put_again(self, known: RecordHistory, entry: Entry) -> None:
+        """A second put of a memory: a copy, a state that two clones made of one agent, or an edit of one line on two branches."""
+        self._is_sure = False
+        if not self._is_rebuilding:
+            return
+        first = known.first
+        if is_same_put(first, entry):
+            self._report(
+                entry, "duplicate_entry", f"{entry.id} stands here twice, word for word; it counts once.", "note"
+            )
+        elif first.type == entry.type == "agent_state":
+            known.append(entry)
+        else:
+            message = (
+                f"{entry.id} stands here and at {first.file}:{first.line} with different text: one line was edited on two "
+                "branches. The first one holds; keep one of the two lines."
+            )
+            self._report(entry, "conflicting_put", message, "error")
+
+    def _know_key(self, entry: Entry) -> None:
+        if entry.type == "preference" and entry.data.get("key") is not None:
+            self.preferences[str(entry.data["key"])] = entry.id
+        key = entry.data.get("idempotency_key")
+        if isinstance(key, str):  # a person may have typed anything
+            known = self.trails.get(self.idempotent.get(key, ""))
+            if known is None or known.deletion is not None:  # what was deleted may have been added again
+                self.idempotent[key] = entry.id
+
+    def _adopt(self, name: str) -> None:
+        """The memory has come after what happened to it."""
+        self.problems = [problem for problem in self.problems if problem.code != "orphan" or problem.id != name]
+        for entry in self.orphans.pop(name):
+            self._amend(entry)
+
+    def _amend(self, entry: Entry) -> None:
+        trail = self.trails.get(entry.id)
+        if trail is not None and entry.uid != trail.first.uid and entry.uid and trail.first.uid:
+            self._is_sure = False  # the memory of another clone with this id
+            trail = None
+        if trail is None:
+            what = {CHANGE: "a change", DELETE: "a deletion", RESTORE: "a restoration"}[entry.op]
+            self._report(entry, "orphan", f"{what} of {entry.id}, which is not there.", "warning")
+            self.orphans.setdefault(entry.id, []).append(entry)
+            return
+        entry.type = trail.first.type  # a deletion written by hand may not say it
+        if entry.seq <= trail.entries[-1].seq and _has_copy(trail.entries, entry):
+            message = f"this change of {entry.id} stands here twice, word for word; it counts once."
+            self._report(entry, "duplicate_entry", message, "note")
+            return
+        if is_rename(entry):
+            self._is_sure = False
+        if is_revision(entry):
+            self._check_change(entry, trail)
+        trail.append(entry)
+
+    def _check_change(self, entry: Entry, trail: RecordHistory) -> None:
+        if entry.revision > trail.revision + 1:
+            message = f"revision {entry.revision} of {entry.id} follows revision {trail.revision}; one is missing."
+            self._report(entry, "revision_gap", message, "warning")
+        if entry.revision <= trail.revision:
+            self._is_sure = False  # made side by side with another one
+        self._know_key(entry)
+
+    def _report_name(self, name: str, put: Entry) -> None:
+        message = f"another memory already has the id {put.id}; this one is shown as {name}. The next write makes that permanent."
+        severity = "note" if put.uid else "warning"
+        self.problems.append(Problem(put.file, put.line, "duplicate_id", message, severity, name))
+
+    def _report(self, entry: Entry, code: str, message: str, severity: str) -> None:
+        self.problems.append(Problem(entry.file, entry.line, code, message, severity, entry.id))
+
+    def renames(self, seq: int) -> list[Entry]:
+        """Entries that make the shown ids permanent, numbered from the one behind `seq`. Two clones write the same ones."""
+        found: list[Entry] = []
+        for name, put in self.names.unsettled.items():
+            trail = self.trails[name]
+            uid, at = self.names.uid_of(put), trail.entries[-1].at
+            rename = Entry(CHANGE, put.type, put.id, at, {RENAME: name}, seq + len(found) + 1, uid=uid)
+            rename.revision = trail.revision
+            found.append(rename)
+        return found
+
+    def unfinished(self) -> list[str]:
+        """Transactions of which a part has not been seen. Whole ones are forgotten."""
+        for mark in list(self._parts):
+            limits = transaction_range(mark)
+            if limits is None or limits[1] - limits[0] + 1 <= len(self._parts[mark]):
+                del self._parts[mark]
+        return list(self._parts)
+
+
+def after(time: str, other: str) -> bool:
+    """Compare two canonical times; without their `Z`, text order is time order."""
+    return time[:-1] > other[:-1]
+
+
+def _has_copy(entries: list[Entry], entry: Entry) -> bool:
+    """Whether the same entry is among those with its number; a late arrival is compared when all are in order."""
+    place = len(entries) - 1
+    while place > 0 and entries[place].seq >= entry.seq:
+        if _is_copy(entry, entries[place]):
+            return True
+        place -= 1
+    return False
+
+
+def _is_copy(entry: Entry, other: Entry) -> bool:
+    return entry.seq == other.seq and entry.op == other.op and entry.at == other.at and same(entry.data, other.data)
+
+
+def _number(entry: Entry) -> int:
+    return entry.seq

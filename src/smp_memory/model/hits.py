@@ -1,0 +1,131 @@
+"""What was found, how well does it fit, and why? The answers of a query."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from smp_memory.model.record import Record
+    from smp_memory.model.reports import Problem
+
+
+class Hit:
+    """One memory that was found. Its record's fields are attributes of the hit, too: `hit.decision`, `hit.tags`."""
+
+    __slots__ = ("_explain", "archived", "priority", "record", "related", "relevance")
+
+    def __init__(
+        self,
+        record: Record,
+        relevance: float,
+        priority: float,
+        explain: Callable[[], dict[str, Any]],
+        related: list[Record] | None = None,
+    ) -> None:
+        self.record = record
+        self.relevance = relevance  # 0 to 1: how well it fits the question, fading counted in
+        self.priority = priority  # 0 to 1: how present it still is
+        self._explain = explain
+        self.related = related if related is not None else []  # with include_related
+        self.archived: str | None = None  # with include_archived: in which cold segment or archive it lies
+
+    @property
+    def explain(self) -> dict[str, Any]:
+        """The parts of its relevance, and under `priority` those of its priority."""
+        return self._explain()
+
+    @property
+    def id(self) -> str:
+        return self.record.id
+
+    @property
+    def session(self) -> str:
+        return self.record.session
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain JSON values."""
+        found: dict[str, Any] = {
+            "record": self.record.to_dict(),
+            "relevance": round(self.relevance, 4),
+            "priority": round(self.priority, 4),
+            "explain": self.explain,
+        }
+        if self.archived:
+            found["archived"] = self.archived
+        if self.related:
+            found["related"] = [record.to_dict() for record in self.related]
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.record, name)
+
+    def __repr__(self) -> str:
+        return f"Hit({self.record.ref} {self.relevance:.3f}: {self.record.text[:60]!r})"
+
+
+class LeftOut(NamedTuple):
+    """A session that another process put away while the answer was made."""
+
+    session: str
+    reason: str  # archived or deleted
+
+
+class Hits(list[Hit]):
+    """The hits of one page, best first."""
+
+    def __init__(
+        self,
+        hits: list[Hit],
+        *,
+        more: bool = False,
+        counts: dict[str, dict[str, int]] | None = None,
+        left_out: list[LeftOut] | None = None,
+        aggregations: dict[str, dict[str, Any]] | None = None,
+        problems: list[Problem] | None = None,
+    ) -> None:
+        super().__init__(hits)
+        self.aggregations = (
+            aggregations or {}
+        )  # of all that match, by field and operation: {"importance": {"avg": 0.7}}
+        self.problems = problems or []  # entries of the sessions asked for that could not be read
+        self.left_out = left_out or []  # sessions of which nothing is here, because they were put away meanwhile
+        self.archived_not_searched = 0  # archived sessions in which nobody looked; include_archived=True does
+        self.shared_not_searched = 0  # memories in files of the designs for all sessions, which `context` uses
+        self.more = more  # whether there are further ones behind these
+        self.counts = counts or {}  # of all that match, by what was asked for: {"type": {"decision": 3}}
+
+    @property
+    def records(self) -> list[Record]:
+        return [hit.record for hit in self]
+
+    @property
+    def ids(self) -> list[str]:
+        return [hit.record.id for hit in self]
+
+
+class Related:
+    """A memory that is connected with another one."""
+
+    __slots__ = ("kind", "record", "steps", "via")
+
+    def __init__(self, record: Record, steps: int, kind: str, via: str) -> None:
+        self.record = record
+        self.steps = steps  # how far away
+        self.kind = kind  # of the last relation on the way
+        self.via = via  # the memory from which it was reached, `session/ID`
+
+    @property
+    def id(self) -> str:
+        return self.record.id
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"record": self.record.to_dict(), "steps": self.steps, "kind": self.kind, "via": self.via}
+
+    def __repr__(self) -> str:
+        return f"Related({self.record.ref} {self.kind}, {self.steps} from {self.via})"

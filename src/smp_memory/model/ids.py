@@ -1,0 +1,86 @@
+"""What is it called? Session ids, memory ids (`DEC-0001`), agents and tags.
+
+Ids of letters, digits, `_` and `-`, at most 64 of them, are safe as file names on every system. Numbered ids are
+given under the session's lock and never twice.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from smp_memory.errors import InvalidRecord
+
+LIMIT = 64
+STATE_PREFIX = "STATE-"
+_ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+_LETTERS = str.maketrans("0123456789", "ghijklmnop")  # no quotes needed in YAML
+_DEVICES = frozenset(["con", "prn", "aux", "nul"] + [f"{name}{n}" for name in ("com", "lpt") for n in range(10)])
+
+
+def check(value: object, field: str, limit: int = LIMIT) -> str:
+    """Return the id, or say what is wrong with it."""
+    if not isinstance(value, str):
+        raise InvalidRecord(f"{field}: must be text, not {type(value).__name__}.", field=field)
+    if not is_valid(value, limit):
+        raise InvalidRecord(
+            f"{field}: {value[:80]!r} is not an id. Use 1 to {limit} letters, digits, _ or -, not starting with -.",
+            field=field,
+            limit=limit,
+        )
+    return value
+
+
+def is_valid(value: str, limit: int = LIMIT) -> bool:
+    return 0 < len(value) <= limit and value[0] != "-" and _ALLOWED.issuperset(value) and value.lower() not in _DEVICES
+
+
+@lru_cache(maxsize=2000)  # people use the same few tags again and again
+def check_tag(tag: object) -> str:
+    """Letters and digits of any script with `_ - .`; dots make a hierarchy."""
+    if isinstance(tag, str) and is_word(tag):
+        return tag
+    raise InvalidRecord(
+        f"tags: {str(tag)[:80]!r} is not a tag. Use 1 to {LIMIT} letters and digits with _ - and . between.",
+        field="tags",
+        limit=LIMIT,
+    )
+
+
+def is_word(text: str) -> bool:
+    """Whether it can be a tag or a kind of relation."""
+    return (
+        0 < len(text) <= LIMIT
+        and (text.isalnum() or all(char.isalnum() or char in "_-." or _is_mark(char) for char in text))
+        and all(part and not _is_mark(part[0]) for part in text.split("."))
+    )
+
+
+def _is_mark(char: str) -> bool:
+    """A sign that belongs to the letter before it: vowels of Hindi, Tamil or Thai, accents that stand alone."""
+    return not char.isascii() and not char.isalnum() and ("a" + char).isidentifier()  # `unicodedata` takes long to load
+
+
+def letters(digits: str) -> str:
+    """Hexadecimal digits as a uid is written."""
+    return digits.translate(_LETTERS)
+
+
+def uid_of_number(number: int) -> str:
+    """The uid that stands for a number of 32 bits."""
+    return f"{number:08x}".translate(_LETTERS)
+
+
+def numbered(prefix: str, number: int) -> str:
+    return f"{prefix}-{number:04d}"
+
+
+def number_of(memory_id: str, prefix: str) -> int:
+    """The number in an id of this prefix, 0 for any other id."""
+    found, number = parts_of(memory_id)
+    return number if found == prefix else 0
+
+
+def parts_of(memory_id: str) -> tuple[str, int]:
+    """What stands before the last `-` of an id, and the number behind it; 0 if that is none."""
+    prefix, _, digits = memory_id.rpartition("-")
+    return prefix, int(digits) if len(digits) <= 12 and digits.isascii() and digits.isdigit() else 0

@@ -1,0 +1,354 @@
+"""What does a memory look like to a caller? A read-only record with the fields of its type as attributes.
+
+Every record has: id, session, type, created, updated, author, author_kind, turn_ref, topic, tags, confidence,
+importance, pinned, references, relations, access, visibility, trust, revision, schema, seq, edited, typed_by_hand,
+deleted.
+The fields of its type and any field SMP does not know are attributes too; `to_dict()` gives them all as plain JSON
+values under the same names. Changing what a record hands out changes nothing in the store.
+"""
+
+from __future__ import annotations
+
+from smp_memory.model.times import to_moment
+from smp_memory.model.types import CONFIDENCE_WORDS, SCHEMA
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+    from typing import Any
+
+    from smp_memory.model.entry import Entry
+    from smp_memory.model.reports import Problem
+
+
+class Field:
+    """A field of a memory as an attribute; missing ones read as their default."""
+
+    __slots__ = ("default", "name")
+
+    def __init__(self, default: Any = None) -> None:
+        self.default = default
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, record: Record | None, owner: type) -> Any:
+        if record is None:
+            return self
+        value = record._data.get(self.name)
+        if value is None:
+            value = self.default
+        return copied(value) if type(value) in _CONTAINERS else value
+
+
+_CONTAINERS = (list, dict)
+
+
+def copied(value: Any) -> Any:
+    """A deep copy of a JSON value."""
+    if type(value) is dict:
+        return {key: copied(item) for key, item in value.items()}
+    if type(value) is list:
+        return [copied(item) for item in value]
+    return value
+
+
+def same(value: Any, other: Any) -> bool:
+    """Whether two JSON values are equal in value and type: 1, 1.0 and True are three different things."""
+    if type(value) is not type(other):
+        return False
+    if type(value) is dict:
+        return len(value) == len(other) and all(key in other and same(item, other[key]) for key, item in value.items())
+    if type(value) is list:
+        return len(value) == len(other) and all(map(same, value, other))
+    return bool(value == other)
+
+
+class Record:
+    """One memory as it stands now, or stood at a time asked for."""
+
+    __slots__ = (
+        "_created",
+        "_data",
+        "_notices",
+        "_updated",
+        "deletion",
+        "edited",
+        "id",
+        "revision",
+        "seq",
+        "session",
+        "type",
+        "typed_by_hand",
+        "updated_by",
+    )
+
+    def __init__(
+        self, session: str, first: Entry, data: dict[str, Any], last: Entry, revision: int, deletion: Entry | None
+    ) -> None:
+        self.session = session
+        self.id = first.id
+        self.type = first.type
+        self.seq = first.seq
+        self.revision = revision
+        self._created = first.at
+        self._updated = last.at
+        self.updated_by = last.by
+        self.edited = first.state == "edited" or last.state == "edited"
+        self.typed_by_hand = first.state == "unsigned"  # by a person or another program, not written by SMP
+        self.deletion = deletion
+        self._data = data
+        self._notices: tuple[tuple[str, ...], dict[str, int]] | None = None
+
+    author = Field()
+    turn_ref = Field()
+    topic = Field()
+    confidence = Field()
+    importance = Field()
+    pinned = Field(False)
+    tags = Field([])
+    references = Field([])
+    relations = Field([])
+    access = Field({"count": 0, "last": None})
+    visibility = Field("shared")
+    trust = Field()
+    idempotency_key = Field()
+
+    @property
+    def created(self) -> datetime:
+        return to_moment(self._created)
+
+    @property
+    def updated(self) -> datetime:
+        return to_moment(self._updated)
+
+    @property
+    def author_kind(self) -> str:
+        """`user`, `agent`, `system` or `tool`: as said, or by the role of a turn, or by the author."""
+        said = self._data.get("author_kind")
+        return said or ("user" if self._data.get("role") == "user" or self.author in (None, "user") else "agent")
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the caller of the write that gave this record should know, though it is stored. Not a stored field."""
+        return self._notices[0] if self._notices is not None else ()
+
+    @property
+    def redacted(self) -> dict[str, int]:
+        """What redaction took out at the write that gave this record: kinds and how many of each. Not a stored field."""
+        return dict(self._notices[1]) if self._notices is not None else {}
+
+    def _add_notices(self, warnings: tuple[str, ...] = (), redacted: dict[str, int] | None = None) -> None:
+        self._notices = ((*self.warnings, *warnings), {**self.redacted, **(redacted or {})})
+
+    @property
+    def schema(self) -> int:
+        return SCHEMA
+
+    @property
+    def deleted(self) -> bool:
+        return self.deletion is not None
+
+    @property
+    def ref(self) -> str:
+        """The name of this memory across sessions: `session-id/ID`."""
+        return f"{self.session}/{self.id}"
+
+    @property
+    def text(self) -> str:
+        """The sentence that says it all, for lists and digests."""
+        for name in _TEXT_FIELDS:
+            value = self._data.get(name)
+            if isinstance(value, str) and value:
+                return value
+        return ""
+
+    @property
+    def confidence_value(self) -> float | None:
+        """Confidence as a number; words count as 1.0 (explicit) down to 0.3 (uncertain)."""
+        value = self.confidence
+        return CONFIDENCE_WORDS.get(value) if isinstance(value, str) else value
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The fields as they were given, without those that SMP adds. Shared: not to be changed."""
+        return self._data
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain JSON values, in a stable order."""
+        known = self._fields()
+        if self.typed_by_hand:
+            known["typed_by_hand"] = True
+        return known
+
+    def _fields(self) -> dict[str, Any]:
+        known: dict[str, Any] = {
+            "id": self.id,
+            "session": self.session,
+            "type": self.type,
+            "created": self._created,
+            "updated": self._updated,
+            "revision": self.revision,
+            "author_kind": self.author_kind,
+        }
+        for key, value in self._data.items():
+            known[key] = copied(value)
+        known.setdefault("tags", [])
+        known.setdefault("pinned", False)
+        if self.deletion is not None:
+            known["deleted"] = {
+                "at": self.deletion.at,
+                "by": self.deletion.by,
+                "reason": self.deletion.data.get("reason"),
+            }
+        return known
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            return copied(self._data[name])
+        except KeyError:
+            raise AttributeError(f"{self.id} has no field {name!r}") from None
+
+    def __getitem__(self, name: str) -> Any:
+        return self.to_dict()[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.to_dict().get(name, default)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Record) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash((self.session, self.id, self.revision))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id} r{self.revision}: {self.text[:60]!r})"
+
+
+class Records(list[Record]):
+    """Memories of a session; `problems` names entries that could not be read and are missing here."""
+
+    problems: list[Problem]
+
+    def __init__(self, records: Iterable[Record] = (), problems: list[Problem] | None = None) -> None:
+        super().__init__(records)
+        self.problems = problems or []
+
+    @classmethod
+    def joined(cls, lists: Iterable[Records]) -> Records:
+        """The memories and problems of several sessions."""
+        found = cls()
+        for each in lists:
+            found += each
+            found.problems += each.problems
+        return found
+
+
+_TEXT_FIELDS = (
+    "decision",
+    "finding",
+    "preference",
+    "learning",
+    "summary",
+    "content",
+    "name",
+    "value",
+    "key",
+    "agent",
+    "path",
+)
+
+
+class Turn(Record):
+    __slots__ = ()
+    role = Field()
+    content = Field("")
+    kind = Field("message")
+
+
+class Decision(Record):
+    __slots__ = ()
+    decision = Field()
+    rationale = Field()
+    alternatives_considered = Field([])
+    impact = Field()
+    reversible = Field()
+    approved_by = Field([])
+    agreed_by = Field([])
+    agents_involved = Field([])
+    status = Field("active")
+    resolution = Field()
+
+
+class Finding(Record):
+    __slots__ = ()
+    finding = Field()
+    severity = Field()
+    category = Field()
+    evidence = Field()
+    recommendation = Field()
+    location = Field()
+    impact = Field()
+    root_cause = Field()
+    resolution = Field()
+
+    @property
+    def status(self) -> str:
+        """The status, wherever a design put it: `status` or `resolution.status`."""
+        resolution = self._data.get("resolution")
+        inner = resolution.get("status") if isinstance(resolution, dict) else None
+        return self._data.get("status") or inner or "open"
+
+
+class Preference(Record):
+    __slots__ = ()
+    key = Field()
+    value = Field()
+    preference = Field()
+    category = Field()
+    context = Field()
+    source = Field()
+    applies_to = Field()
+    learned_from = Field([])
+
+
+class AgentState(Record):
+    __slots__ = ()
+    agent = Field()
+    state = Field({})
+
+
+class Artifact(Record):
+    __slots__ = ()
+    name = Field()
+    path = Field()
+    format = Field()
+    content = Field()
+
+
+class Learning(Record):
+    __slots__ = ()
+    learning = Field()
+    category = Field()
+
+
+class Summary(Record):
+    __slots__ = ()
+    summary = Field()
+    covers = Field([])
+
+
+CLASSES: dict[str, type[Record]] = {
+    "conversation": Turn,
+    "decision": Decision,
+    "finding": Finding,
+    "preference": Preference,
+    "agent_state": AgentState,
+    "artifact": Artifact,
+    "learning": Learning,
+    "summary": Summary,
+}

@@ -1,0 +1,334 @@
+"""What matters in all this? A summary taken from the memories themselves: figures, and the few that count most.
+
+    key decisions    those that stand: not superseded, rejected or taken back
+    open findings    those not resolved, the gravest first
+    preferences      the newest of each key
+    agent states     the newest of each agent
+    topics           the weightiest
+
+Each list has at most so many entries; `totals` says how many there are. Decisions and findings are chosen by priority if
+a way to tell is handed in, else by importance; of equals the newer one comes first. Texts are cut to a line.
+Guarantees: nothing is made up; nothing raises, whatever the fields hold; no memory can begin a line of the text.
+
+How does a summary read? A page of plain text: what it is, who took part, what was decided, found and wished.
+
+Guarantees: every memory has one line, which begins with a dash and its id; nothing in a memory can begin another.
+"""
+
+from __future__ import annotations
+
+import json
+
+from smp_memory.model.times import to_text
+from smp_memory.model.types import CLOSED_STATUSES, OVERTURNED_STATUSES
+from smp_memory.overview.items import brief, head, overview_items, plural, refs_by_type, small, text_of, word
+from smp_memory.overview.participants import agents_of
+from smp_memory.overview.topics import topics_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from datetime import datetime
+    from typing import Any
+
+    from smp_memory.model.record import Record
+    from smp_memory.model.reports import Problem
+    from smp_memory.model.session_info import SessionInfo
+    from smp_memory.overview.items import OverviewItem, Priority
+
+
+MOST = 10
+UNRATED = "unrated"
+_LONGEST_SEVERITY = 40
+_SEVERITIES = {"critical": 0, "high": 1, "important": 1, "medium": 2, "low": 3, "minor": 3, "info": 4}
+
+
+class SessionSummary:
+    """What matters. `str(summary)` is a text of a page, going through it gives that text's lines."""
+
+    def __init__(
+        self, seen: list[OverviewItem], info: SessionInfo | None, priority: Priority | None, most: int, across: bool
+    ) -> None:
+        self.problems: list[Problem] = []  # entries that could not be read
+        best = _best_first(seen, priority)
+        newest = [each.record for each in reversed(seen)]
+        chosen = {
+            "decisions": _standing(best),
+            "open_findings": sorted(filter(_is_open, best), key=_gravity),
+            "preferences": _newest(newest, "preference", _preference_key),
+            "agent_states": _newest(sorted(newest, key=_last_change, reverse=True), "agent_state", _state_key),
+        }
+        self.info = info
+        self.sessions = sorted({each.record.session for each in seen} | ({info.id} if info else set()))
+        self.across_sessions = across
+        self.first: datetime | None = seen[0].created if seen else None
+        self.last: datetime | None = max((each.updated for each in seen), default=None)
+        self.counts = {type: len(refs) for type, refs in refs_by_type(seen).items()}
+        self.totals = {name: len(records) for name, records in chosen.items()}
+        self.users, self.agents = _participants(seen, info)
+        self.topics = list(topics_of(seen, priority))[:most]
+        self.decisions, self.findings, self.preferences, self.states = (found[:most] for found in chosen.values())
+        self._head = head(seen)
+
+    def ref(self, record: Record) -> str:
+        return record.ref if self.across_sessions else record.id
+
+    @property
+    def open_findings(self) -> dict[str, list[Record]]:
+        """The open findings by severity, the gravest first."""
+        found: dict[str, list[Record]] = {}
+        for record in self.findings:
+            found.setdefault(severity_of(record), []).append(record)
+        return found
+
+    @property
+    def text(self) -> str:
+
+        return "".join(f"{line}\n" for line in summary_lines(self))
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.text.split("\n")[:-1])
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "session_summary": {
+                **self._head,
+                "sessions": list(self.sessions),
+                "project": self.info.project if self.info else None,
+                "status": self.info.status if self.info else None,
+                "period": {"first": text_of(self.first), "last": text_of(self.last)},
+                "memories": sum(self.counts.values()),
+                "by_type": {plural(type): count for type, count in self.counts.items()},
+                "totals": dict(self.totals),
+                "participants": {"users": list(self.users), "agents": list(self.agents)},
+                "topics": [
+                    {"topic": topic.name, "weight": round(topic.weight, 2), "mentions": topic.mentions}
+                    for topic in self.topics
+                ],
+                "key_decisions": [self._decision(record) for record in self.decisions],
+                "open_findings": {
+                    severity: [self._finding(record) for record in records]
+                    for severity, records in self.open_findings.items()
+                },
+                "preferences": [self._preference(record) for record in self.preferences],
+                "agent_states": [self._state(record) for record in self.states],
+                "text": self.text,
+            }
+        }
+
+    def _decision(self, record: Record) -> dict[str, Any]:
+        why = word(getattr(record, "rationale", None))
+        return {
+            "id": self.ref(record),
+            "decision": brief(record.text),
+            **({"rationale": brief(why)} if why else {}),
+            "made_by": word(record.author) or "user",
+            "timestamp": text_of(record.created),
+        }
+
+    def _finding(self, record: Record) -> dict[str, Any]:
+        return {
+            "id": self.ref(record),
+            "finding": brief(record.text),
+            "discovered_by": word(record.author) or "user",
+            "timestamp": text_of(record.created),
+        }
+
+    def _preference(self, record: Record) -> dict[str, Any]:
+        fields = ((name, getattr(record, name, None)) for name in ("key", "value", "preference"))
+        return {"id": self.ref(record), **{name: small(value) for name, value in fields if value is not None}}
+
+    def _state(self, record: Record) -> dict[str, Any]:
+        return {
+            "id": self.ref(record),
+            "agent": _state_key(record),
+            "updated": text_of(record.updated),
+            "state": small(getattr(record, "state", None)),
+        }
+
+    def __repr__(self) -> str:
+        return f"SessionSummary({', '.join(self.sessions)}: {sum(self.counts.values())} memories)"
+
+
+def summarize(
+    records: Iterable[Record],
+    info: SessionInfo | None = None,
+    *,
+    priority: Priority | None = None,
+    most: int = MOST,
+    across_sessions: bool | None = None,
+    users: Mapping[str, str] | None = None,
+) -> SessionSummary:
+    """What matters in these memories; `info` is the head of their session, if they are of one."""
+    if users is None and info is not None and info.user:
+        users = {info.id: info.user}
+    seen = overview_items(records, across_sessions, users)
+    across = any(each.ref != each.record.id for each in seen) if across_sessions is None else across_sessions
+    return SessionSummary(seen, info, priority, most, across)
+
+
+# -- who and which
+
+
+def _participants(seen: list[OverviewItem], info: SessionInfo | None) -> tuple[list[str], list[str]]:
+    """Users and agents: those named in the head of the session first, then those who wrote, the busiest first."""
+    users = [info.user] if info and word(info.user) else []
+    named = [name for name in info.agents if word(name)] if info else []
+    for agent in agents_of(seen):
+        (users if agent.kind == "user" and agent.name not in named else named).append(agent.name)
+    return list(dict.fromkeys(filter(None, users))), [name for name in dict.fromkeys(named) if name not in users]
+
+
+def _best_first(seen: list[OverviewItem], priority: Priority | None) -> list[Record]:
+    """Decisions and findings, those that are worth most first, of equals the newest."""
+    asked = [each for each in reversed(seen) if each.type in ("decision", "finding")]
+    return [each.record for each in sorted(asked, key=lambda each: -each.worth(priority))]
+
+
+def _standing(records: list[Record]) -> list[Record]:
+    replaced = {target for record in records for target in _replaced_by(record)}
+    decisions = [record for record in records if record.type == "decision"]
+    return [record for record in decisions if _status(record) not in OVERTURNED_STATUSES and record.ref not in replaced]
+
+
+def _replaced_by(record: Record) -> Iterator[str]:
+    """The memories that this one takes the place of, as `session/ID`."""
+    relations = record.relations
+    for relation in relations if isinstance(relations, list) else ():
+        if isinstance(relation, dict) and relation.get("kind") == "supersedes" and word(relation.get("target")):
+            target = relation["target"]
+            yield target if "/" in target else f"{record.session}/{target}"
+
+
+def _is_open(record: Record) -> bool:
+    return record.type == "finding" and _status(record) not in CLOSED_STATUSES
+
+
+def _status(record: Record) -> str:
+    return word(getattr(record, "status", None)).strip().lower()
+
+
+def severity_of(record: Record) -> str:
+    return brief(word(getattr(record, "severity", None)).lower(), _LONGEST_SEVERITY) or UNRATED
+
+
+def _gravity(record: Record) -> tuple[int, str]:
+    severity = severity_of(record)
+    return _SEVERITIES.get(severity, len(_SEVERITIES)), severity
+
+
+def _newest(records: list[Record], type: str, key: Callable[[Record], str]) -> list[Record]:
+    """The first of each key."""
+    found: dict[str, Record] = {}
+    for record in records:
+        if record.type == type:
+            found.setdefault(key(record), record)
+    return list(found.values())
+
+
+def _last_change(record: Record) -> Any:
+    return record.updated
+
+
+def _preference_key(record: Record) -> str:
+    key = getattr(record, "key", None)
+    return record.ref if key is None else f"key {key}"
+
+
+def _state_key(record: Record) -> str:
+    return word(getattr(record, "agent", None)) or record.id
+
+
+_NAMES = {"agent_state": "agent state", "conversation": "turn"}
+_LONGEST_REASON = 120
+_MOST_SESSIONS = 3
+
+
+def summary_lines(summary: SessionSummary) -> Iterator[str]:
+    yield f"{_title(summary)}: {_counts(summary)}{_period(summary.first, summary.last)}."
+    people = [*(f"{brief(name)} (user)" for name in summary.users), *map(brief, summary.agents)]
+    if people:
+        yield f"Took part: {', '.join(people)}."
+    if summary.topics:
+        named = ", ".join(f"{brief(topic.name)} ({topic.mentions})" for topic in summary.topics)
+        yield f"Most discussed: {named}."
+    yield from _chapter(summary, "Key decisions", "decisions", summary.decisions, _decision)
+    yield from _chapter(summary, "Open findings", "open_findings", summary.findings, _finding)
+    yield from _chapter(summary, "Preferences", "preferences", summary.preferences, _preference)
+    yield from _chapter(summary, "Where the agents stand", "agent_states", summary.states, _state)
+
+
+def _title(summary: SessionSummary) -> str:
+    shown, more = summary.sessions[:_MOST_SESSIONS], len(summary.sessions) - _MOST_SESSIONS
+    names = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    if len(summary.sessions) != 1:
+        return f"{len(summary.sessions)} sessions ({names})" if names else "No session"
+    project = word(summary.info.project) if summary.info else ""
+    return f"Session {names}" + (f" (project {brief(project)})" if project else "")
+
+
+def _counts(summary: SessionSummary) -> str:
+    parts = [counted(count, type) for type, count in summary.counts.items()]
+    return ", ".join(parts) or "no memories"
+
+
+def counted(count: int, type: str) -> str:
+    """`1 turn`, `2 agent states`."""
+    if count == 1:
+        return f"1 {_NAMES.get(type, type)}"
+    return f"{count:,} {plural(type).replace('_', ' ')}"
+
+
+def _period(first: datetime | None, last: datetime | None) -> str:
+    """` on 2026-01-31` or ` from 2026-01-30 to 2026-01-31`, UTC."""
+    if first is None or last is None:
+        return ""
+    begin, end = _day(first), _day(last)
+    return f" on {begin}" if begin == end else f" from {begin} to {end}"
+
+
+def _day(moment: datetime) -> str:
+    return to_text(moment)[:10]
+
+
+def _chapter(
+    summary: SessionSummary, title: str, name: str, records: list[Record], line: Callable[[Record], str]
+) -> Iterator[str]:
+    if not records:
+        return
+    total = summary.totals[name]
+    yield ""
+    yield title + (f" ({len(records)} of {total:,})" if total > len(records) else "")
+    for record in records:
+        yield f"- {summary.ref(record)} {line(record)}"
+
+
+def _decision(record: Record) -> str:
+    why = word(getattr(record, "rationale", None))
+    return f"{brief(record.text)}{_signed(record)}" + (f" Why: {brief(why, _LONGEST_REASON)}" if why else "")
+
+
+def _finding(record: Record) -> str:
+    return f"{brief(severity_of(record))}: {brief(record.text)}{_signed(record)}"
+
+
+def _signed(record: Record) -> str:
+    return f" ({brief(word(record.author) or 'user')}, {_day(record.created)})"
+
+
+def _preference(record: Record) -> str:
+    key, value, said = (getattr(record, name, None) for name in ("key", "value", "preference"))
+    parts = [_shown(part) for part in (key, value, said) if part is not None]
+    return ": ".join(parts)
+
+
+def _state(record: Record) -> str:
+    return f"{_shown(getattr(record, 'state', None))} ({_day(record.updated)})"
+
+
+def _shown(value: Any) -> str:
+    short = small(value)
+    return brief(short if isinstance(short, str) else json.dumps(short, ensure_ascii=False))

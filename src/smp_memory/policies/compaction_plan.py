@@ -1,0 +1,245 @@
+"""Which memories go to the cold segment? A plan in the order of 003 §9.3 that frees so many bytes and says why.
+
+    1 faded      priority below 0.3, the faintest first
+    2 old turns  conversation older than 7 days, the oldest first
+    3 resolved   findings that are settled, the longest unchanged first
+    4 history    earlier states of agents; the current one stays
+    5 settled    decisions that are settled or superseded, and inferred preferences, the longest unchanged first
+
+003's own fifth, duplicate index entries, does not exist here: the index is derived and rewritten whole. Faded means the
+priority without a floor: floors keep a memory findable, and with them decisions, preferences, artifacts and learnings could
+never go. The fifth stage is SMP's own: a session full of decisions that nobody needs any more must not refuse to be written
+to. What must stay is in `lifecycle.preserving`. Turns that go leave summaries behind, whichever stage took them, and a plan counts what
+these take.
+
+Guarantees: pure; a stage begins only when those before it do not free enough, and stops as soon as the target is
+reached; nothing preserved is ever in a plan; the same memories give the same plan. Nothing is destroyed: what a plan
+names goes to the cold segment, and stays there until somebody erases it.
+Non-guarantees: a target may be out of reach; then `reached` is False and the plan names all that may go.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from smp_memory.policies.preservation import DEFAULT_RULES, PINNED, preserved
+from smp_memory.policies.statuses import is_settled
+from smp_memory.policies.turn_summaries import COST, most_bytes, runs, summaries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
+
+    from smp_memory.policies.preservation import PreservationRules, WeighedMemory
+    from smp_memory.policies.turn_summaries import Summariser, TurnSummary
+
+    Choice = tuple["Removal", WeighedMemory]
+
+FADED, OLD_TURNS, RESOLVED, HISTORY = "faded", "old_turns", "resolved_findings", "state_history"
+SETTLED = "settled"
+STAGES = (FADED, OLD_TURNS, RESOLVED, HISTORY, SETTLED)
+NOT_NEEDED = "may go, but enough is freed without it"
+NOT_COVERED = "no rule takes it"
+_EXAMPLES = 5
+
+
+class PlannedRemoval(NamedTuple):
+    """What goes to the cold segment: a memory with all its entries, or (stage `state_history`) its earlier ones."""
+
+    id: str
+    bytes: int
+    why: str
+    stage: str
+
+
+class CompactionPlan(NamedTuple):
+    target_bytes: int
+    removed: list[PlannedRemoval]
+    histories: list[PlannedRemoval]  # memories that stay, of which earlier entries go
+    summaries: list[TurnSummary]
+    kept: dict[str, str]  # why, by id
+
+    @property
+    def freed_bytes(self) -> int:
+        """What the session's files will lose, the summaries written instead counted in."""
+        gone = sum(removal.bytes for removal in (*self.removed, *self.histories))
+        return gone - sum(summary.size_bytes for summary in self.summaries)
+
+    @property
+    def reached(self) -> bool:
+        return self.freed_bytes >= self.target_bytes
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.removed or self.histories)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it for a person who asks before it is done; what stays is counted by reason, with examples."""
+        return {
+            "target_bytes": self.target_bytes,
+            "freed_bytes": self.freed_bytes,
+            "reached": self.reached,
+            "stages": {stage: _figures(self, stage) for stage in STAGES},
+            "removed": [removal._asdict() for removal in self.removed],
+            "histories": [removal._asdict() for removal in self.histories],
+            "summaries": [summary.to_dict() for summary in self.summaries],
+            "kept": _reasons(self.kept),
+        }
+
+
+def plan(
+    memories: Sequence[WeighedMemory],
+    target_bytes: int,
+    now: datetime,
+    rules: PreservationRules = DEFAULT_RULES,
+    summariser: Summariser | None = None,
+) -> CompactionPlan:
+    """What to move so that about `target_bytes` are freed."""
+    kept = preserved(memories, now, rules)
+    chosen = _chosen(memories, kept, target_bytes, now, rules)
+    removed = [removal for removal, _ in chosen if removal.stage != HISTORY]
+    turns = [weighed for removal, weighed in chosen if _is_turn(weighed)]
+    histories = [removal for removal, _ in chosen if removal.stage == HISTORY]
+    _say_why_others_stay(memories, kept, removed, now, rules)
+    return CompactionPlan(target_bytes, removed, histories, summaries(turns, summariser), kept)
+
+
+def estimate_gain(memories: Sequence[WeighedMemory], now: datetime, rules: PreservationRules = DEFAULT_RULES) -> int:
+    """About how many bytes compaction could free at most (003 §9.4)."""
+    kept = preserved(memories, now, rules)
+    return max(0, _net_bytes(list(_candidates(memories, kept, now, rules))))
+
+
+# -- the choice
+
+
+def _chosen(
+    memories: Sequence[WeighedMemory], kept: dict[str, str], target_bytes: int, now: datetime, rules: PreservationRules
+) -> list[Choice]:
+    """As many as it takes, twice: at first summaries are taken to cost the most that they may, then what they do here."""
+    every = list(_candidates(memories, kept, now, rules))
+    careful = _enough(every, target_bytes, COST)
+    turn_bytes = sum(removal.bytes for removal, weighed in careful if _is_turn(weighed))
+    closer = _enough(every, target_bytes, 1.1 * _summary_bytes(careful) / turn_bytes if turn_bytes else 0.0)
+    if len(closer) == len(careful):  # then they are the same
+        return careful
+    return closer if _net_bytes(closer) >= target_bytes else careful
+
+
+def _enough(every: list[Choice], target_bytes: int, cost: float) -> list[Choice]:
+    freed, count = 0.0, 0
+    for removal, weighed in every:
+        if freed >= target_bytes:
+            break
+        freed += removal.bytes * (1 - cost if _is_turn(weighed) else 1)
+        count += 1
+    return every[:count]
+
+
+def _net_bytes(chosen: list[Choice]) -> int:
+    return sum(removal.bytes for removal, _ in chosen) - _summary_bytes(chosen)
+
+
+def _summary_bytes(chosen: list[Choice]) -> int:
+    return most_bytes([weighed for _, weighed in chosen if _is_turn(weighed)])
+
+
+def _candidates(
+    memories: Sequence[WeighedMemory], kept: dict[str, str], now: datetime, rules: PreservationRules
+) -> Iterator[Choice]:
+    """All that may go, in the order in which it would; each memory once."""
+    faded: list[WeighedMemory] = []
+    rest: list[WeighedMemory] = []
+    for weighed in memories:
+        if weighed.record.id not in kept:
+            (faded if _is_faded(weighed, rules) else rest).append(weighed)
+    yield from _removals(FADED, sorted(faded, key=_by_fading), f"faded: priority below {rules.faded:g}")
+    turns = [weighed for weighed in rest if _is_old_turn(weighed, now, rules)]
+    yield from _removals(OLD_TURNS, sorted(turns, key=_by_order), f"a turn older than {rules.old_turns.days} days")
+    settled = [weighed for weighed in rest if _is_settled_finding(weighed)]
+    yield from _removals(RESOLVED, sorted(settled, key=_by_change), "a settled finding")
+    states = (weighed for weighed in memories if _has_history(weighed, kept))
+    for weighed in sorted(states, key=_by_history):
+        yield (
+            PlannedRemoval(weighed.record.id, weighed.history_bytes, "earlier states; the current one stays", HISTORY),
+            weighed,
+        )
+    others = [weighed for weighed in rest if _is_settled(weighed)]
+    yield from _removals(SETTLED, sorted(others, key=_by_change), "a settled decision or an inferred preference")
+
+
+def _removals(stage: str, found: Iterable[WeighedMemory], why: str) -> Iterator[Choice]:
+    for weighed in found:
+        yield PlannedRemoval(weighed.record.id, weighed.size_bytes, why, stage), weighed
+
+
+def _is_turn(weighed: WeighedMemory) -> bool:
+    return weighed.record.type == "conversation"
+
+
+def _is_faded(weighed: WeighedMemory, rules: PreservationRules) -> bool:
+    return weighed.faded < rules.faded
+
+
+def _is_old_turn(weighed: WeighedMemory, now: datetime, rules: PreservationRules) -> bool:
+    return _is_turn(weighed) and now - weighed.created > rules.old_turns
+
+
+def _is_settled_finding(weighed: WeighedMemory) -> bool:
+    return weighed.record.type == "finding" and is_settled(weighed.record)
+
+
+def _is_settled(weighed: WeighedMemory) -> bool:
+    """Of those that need not stay: active decisions and explicit preferences are preserved."""
+    return weighed.record.type in ("decision", "preference")
+
+
+def _has_history(weighed: WeighedMemory, kept: dict[str, str]) -> bool:
+    record = weighed.record
+    if record.type != "agent_state" or not weighed.history_bytes:
+        return False
+    return not record.deleted and kept.get(record.id) != PINNED
+
+
+_by_fading = attrgetter("faded", "record.seq", "record.id")
+_by_order = attrgetter("record.seq", "record.id")
+_by_change = attrgetter("updated", "record.id")
+
+
+def _by_history(weighed: WeighedMemory) -> tuple[int, str]:
+    return -weighed.history_bytes, weighed.record.id
+
+
+# -- what is told
+
+
+def _say_why_others_stay(
+    memories: Sequence[WeighedMemory],
+    kept: dict[str, str],
+    removed: list[PlannedRemoval],
+    now: datetime,
+    rules: PreservationRules,
+) -> None:
+    gone = {removal.id for removal in removed}
+    for weighed in memories:
+        if weighed.record.id not in gone and weighed.record.id not in kept:
+            by_age = _is_faded(weighed, rules) or _is_old_turn(weighed, now, rules)
+            could = by_age or _is_settled_finding(weighed) or _is_settled(weighed)
+            kept[weighed.record.id] = NOT_NEEDED if could else NOT_COVERED
+
+
+def _figures(plan: CompactionPlan, stage: str) -> dict[str, int]:
+    found = [removal for removal in (*plan.removed, *plan.histories) if removal.stage == stage]
+    return {"memories": len(found), "bytes": sum(removal.bytes for removal in found)}
+
+
+def _reasons(kept: dict[str, str]) -> dict[str, dict[str, Any]]:
+    examples: dict[str, list[str]] = {}
+    for id, why in kept.items():
+        examples.setdefault(why, []).append(id)
+    return {
+        why: {"memories": count, "examples": runs(examples[why][:_EXAMPLES])}
+        for why, count in Counter(kept.values()).most_common()
+    }

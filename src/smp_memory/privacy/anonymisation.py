@@ -1,0 +1,380 @@
+"""What can be shown to others? A copy in which people, projects, paths, mail and host names have placeholders.
+
+    placeholders = Placeholders()
+    anonymiser = Anonymiser(placeholders, names={"user": ["Ada"]})
+    heads, records = anonymiser.anonymise(heads, records)      # plain dictionaries, as `to_dict()` gives them
+    back = anonymiser.restore(records[0])                      # with the same placeholders, or `from_key` of their key
+
+Names are learned from where they are known to be names (a session's `user`, `project` and id, the `author` of what a
+user said, `approved_by`, …) and from `names`; then they are replaced everywhere, in every text, tag, key and id.
+Guarantees: structure stays: fields, types, order, times, ids by number, relations, references across sessions. The same
+name has the same placeholder in all calls with one `Placeholders`; `restore` gives back exactly what was there, also
+where a text already said "User-1". Nothing that is handed in is changed. Linear in the text.
+Non-guarantees: a name that appears nowhere as a name, in another spelling or inside a word (`adasLaptop`) is not
+known. Times stay: they can tell who it was. Secrets are the business of `redact`.
+
+Who is User-1? Which placeholder stands for which name, path or address, the same in every call.
+
+    User-1  Project-A  Agent-1  Session-1   a second spelling of the same name: User-1b
+    /path/dir-1/src/file-2.py               as deep as the original, the ending kept, common folders kept
+    email-1@example.invalid  host-1.example.invalid
+
+Guarantees: the same original always has the same placeholder, two originals never share one; `key()` is all that is
+needed to turn every placeholder back, and without it nothing here can.
+Non-guarantees: the key is as private as the names in it; it is not encrypted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from smp_memory.errors import InvalidFormat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
+
+    Fields = dict[str, Any]
+
+
+KEY_FORMAT = 1
+USER, PROJECT, AGENT, SESSION, PATH, EMAIL, HOST = KINDS = (
+    "user",
+    "project",
+    "agent",
+    "session",
+    "path",
+    "email",
+    "host",
+)
+_FORMS = {
+    USER: "User-{}",
+    PROJECT: "Project-{}",
+    AGENT: "Agent-{}",
+    SESSION: "Session-{}",
+    EMAIL: "email-{}@example.invalid",
+    HOST: "host-{}.example.invalid",
+}
+SHAPE = (  # what a placeholder looks like, wherever it stands
+    r"(?<![^\W_])(?:(?:User|Agent|Session)-[0-9]+[a-z]*|Project-[A-Z]+[a-z]*|email-[0-9]+@example\.invalid"
+    r"|host-[0-9]+\.example\.invalid)(?![^\W_])|/path(?:/[\w.-]*[\w-])+"
+)
+_KEPT_FOLDERS = frozenset(
+    ("src", "lib", "bin", "test", "tests", "doc", "docs", "app", "apps", "build", "dist", "config", "scripts", "tools", "packages", "public", "static", "assets",
+     "templates", "components", "models", "views", "api", "cmd", "internal", "pkg", "include", "main", "java", "python", "node_modules", "unit", "e2e")
+)  # fmt: skip
+_FOLDER = "folder"
+_DEEPEST = 40  # folders below are taken as one name
+_SMALL = "abcdefghijklmnopqrstuvwxyz"
+_HOMES = frozenset(["home", "Users", "users", "~"])
+
+
+class Placeholders:
+    """Originals and their placeholders, in both directions."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
+        self._back: dict[str, str] = {}
+        self._stems: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}  # one person in several spellings
+        self._folders: dict[str, str] = {}
+        self._counts = dict.fromkeys((*KINDS, _FOLDER), 0)
+
+    def of(self, kind: str, original: str) -> str:
+        """The placeholder of this original, a new one if it has none."""
+        known = self._given[kind].get(original)
+        if known is None:
+            known = self._new_path(original) if kind == PATH else self._new(kind, original)
+            self._given[kind][original] = known
+            self._back[known] = original
+        return known
+
+    def same(self, kind: str, spelling: str, original: str) -> None:
+        """Another spelling of a name gets a placeholder that shows it: User-1b beside User-1."""
+        self._stems[kind].setdefault(spelling.casefold(), self.of(kind, original))
+
+    def original(self, placeholder: str) -> str | None:
+        return self._back.get(placeholder)
+
+    def names(self, kind: str) -> list[str]:
+        return list(self._given[kind])
+
+    def key(self) -> str:
+        """Everything, as JSON text for a file that stays at home."""
+        return json.dumps({"smp_key": KEY_FORMAT, **self._given}, ensure_ascii=False, indent=1)
+
+    @classmethod
+    def from_key(cls, text: str) -> Placeholders:
+        """From what `key()` gave; `InvalidFormat` if it is anything else."""
+        given = _read(text)
+        made = cls()
+        for kind in KINDS:
+            for original, placeholder in given[kind].items():
+                made._remember(kind, original, placeholder)
+        return made
+
+    def __len__(self) -> int:
+        return len(self._back)
+
+    # -- making new ones
+
+    def _remember(self, kind: str, original: str, placeholder: str) -> None:
+        if placeholder in self._back:
+            raise InvalidFormat(f"The key gives {placeholder} twice; it is damaged.")
+        self._given[kind][original] = placeholder
+        self._back[placeholder] = original
+        self._counts[kind] += kind in (PATH, EMAIL, HOST) or not placeholder[-1:].islower()
+        if kind == PATH:
+            self._remember_folders(original, placeholder)
+        elif kind not in (EMAIL, HOST):
+            self._stems[kind].setdefault(original.casefold(), placeholder.rstrip(_SMALL) or placeholder)
+
+    def _new(self, kind: str, original: str) -> str:
+        stem = self._stems[kind].get(original.casefold())
+        if stem is None or kind in (EMAIL, HOST):
+            placeholder = self._next(kind)
+            self._stems[kind].setdefault(original.casefold(), placeholder)
+            return placeholder
+        letter = 1
+        while f"{stem}{_letters(letter).lower()}" in self._back:
+            letter += 1
+        return f"{stem}{_letters(letter).lower()}"
+
+    def _next(self, kind: str) -> str:
+        while True:
+            number = self._count(kind)
+            placeholder = _FORMS[kind].format(_letters(number - 1) if kind == PROJECT else number)
+            if placeholder not in self._back:
+                return placeholder
+
+    def _count(self, kind: str) -> int:
+        self._counts[kind] += 1
+        return self._counts[kind]
+
+    def _new_path(self, path: str) -> str:
+        *folders, last = _pieces(path)
+        walked, made = "", "/path"
+        for folder in folders:
+            walked += "/" + folder
+            made += "/" + self._folder(walked, folder)
+        stem, dot, ending = last.rpartition(".")
+        ending = dot + ending if stem and ending.isalnum() and len(ending) <= 8 else ""
+        while (placeholder := f"{made}/file-{self._count(PATH)}{ending}") in self._back:
+            pass
+        return placeholder
+
+    def _folder(self, walked: str, name: str) -> str:
+        if walked not in self._folders:
+            self._folders[walked] = name if name in _KEPT_FOLDERS else f"dir-{self._count(_FOLDER)}"
+        return self._folders[walked]
+
+    def _remember_folders(self, path: str, placeholder: str) -> None:
+        """So that further paths below the same folders stay together."""
+        walked = ""
+        for folder, made in zip(_pieces(path)[:-1], placeholder.split("/")[2:], strict=False):
+            walked += "/" + folder
+            if walked not in self._folders:
+                self._folders[walked] = made
+                self._counts[_FOLDER] += made.startswith("dir-")
+
+
+def _pieces(path: str) -> list[str]:
+    """The parts of a path; a home's folder is one with its owner, so that /home/ada is as deep as ~."""
+    parts = [part for part in path.replace("\\", "/").split("/") if part]
+    if len(parts) > 2 and parts[0] in _HOMES and parts[0] != "~":
+        parts[:2] = ["/".join(parts[:2])]
+    if len(parts) > _DEEPEST:
+        parts[_DEEPEST:] = ["/".join(parts[_DEEPEST:])]
+    return parts or ["/"]
+
+
+def _letters(number: int) -> str:
+    """0 → A, 25 → Z, 26 → AA."""
+    text = ""
+    number += 1
+    while number:
+        number, digit = divmod(number - 1, 26)
+        text = chr(65 + digit) + text
+    return text
+
+
+def _read(text: str) -> dict[str, Any]:
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidFormat(f"This is not a key: {type(error).__name__}. Give the file that anonymise wrote.") from None
+    if not isinstance(given, dict) or given.get("smp_key") != KEY_FORMAT:
+        raise InvalidFormat("This is not a key that this version of smp knows. Give the file that anonymise wrote.")
+    for kind in KINDS:
+        pairs = given.get(kind)
+        if not isinstance(pairs, dict) or not all(isinstance(each, str) for each in pairs.values()):
+            raise InvalidFormat(f"The key has no {kind} names that can be read; it is damaged.", field=kind)
+    return given
+
+
+SETTINGS = {"users": USER, "projects": PROJECT, "paths": PATH, "emails": EMAIL, "hosts": HOST, "sessions": SESSION}
+UNTOUCHED = frozenset(
+    ("type", "created", "updated", "revision", "schema", "checksum", "seq", "author_kind", "format", "generation", "numbers")
+)  # fmt: skip
+_NOBODY = frozenset(
+    ("user", "assistant", "system", "tool", "agent", "unknown", "anonymous", "human", "me", "you", "none", "team", "all")
+)  # fmt: skip
+_NOT_HOSTS = frozenset(["localhost", "127.0.0.1", "0.0.0.0", "::1"])  # noqa: S104  # names, nothing listens
+_BY_AGENTS_OR_PEOPLE = ("approved_by", "agreed_by")
+
+_EMAIL = r"(?P<email>(?<![\w.%+-])[\w.%+'-]{1,64}+@(?:[\w-]{1,63}+\.){1,8}[^\W\d_]{2,24}(?![\w-]))"
+_URL_HOST = r"(?<=://)(?P<host>(?:[\w-]{1,63}+\.){0,8}[\w-]{1,63}+)(?=[:/?#\s\"'<>)\].,;]|$)"
+_NUMERIC_HOST = r"(?P<ip>(?<![\w.])(?:[0-9]{1,3}+\.){3}[0-9]{1,3}+(?![\w]|\.[0-9]))"
+_PATH = (
+    r"(?P<path>(?<![\w/.:~<@+-])(?:[A-Za-z]:[\\/]++(?:[^\s\\/:*?\"<>|,;]++[\\/]++)*+(?:[^\s\\/:*?\"<>|,;]*[\w-])?"
+    r"|~?/(?:[\w.+@-]++/{1,3}+)++(?:[\w.+@-]*[\w-])?(?!/)"
+    r"|(?:[\w.+@-]++/)++[\w.+@-]*\.[A-Za-z]\w{0,7}(?![\w/-]|\.+[\w-])))"
+)
+
+
+class Anonymiser:
+    """Replaces what it has learned. `off` names what stays: users, projects, paths, emails, hosts, sessions."""
+
+    def __init__(
+        self,
+        placeholders: Placeholders,
+        *,
+        names: Mapping[str, Iterable[str]] | None = None,
+        agents: bool = False,
+        off: Iterable[str] = (),
+    ) -> None:
+        self.placeholders = placeholders
+        self._agents = agents
+        self._off = {SETTINGS[name] for name in off}
+        self._kinds: dict[str, str] = {}  # a name, its case folded → what it names
+        self._known_agents: set[str] = set()
+        self._pattern: re.Pattern[str] | None = None
+        for kind in (USER, PROJECT, AGENT, SESSION, HOST):
+            self._learn_all(kind, placeholders.names(kind))
+        for kind, given in (names or {}).items():
+            self._learn_all(kind, given)
+
+    def anonymise(self, heads: Iterable[Fields], records: Iterable[Fields]) -> tuple[list[Fields], list[Fields]]:
+        """Copies of the heads of sessions and of records, after all names in them were learned."""
+        heads, records = list(heads), list(records)
+        for head in heads:
+            self.learn_head(head)
+        for record in records:
+            self.learn(record)
+        return [self.fields(head) for head in heads], [self.fields(record) for record in records]
+
+    def learn_head(self, head: Fields) -> None:
+        """Names that the head of a session tells."""
+        self._learn_all(SESSION, [head.get("id")])
+        self._learn_all(USER, [head.get("user")])
+        self._learn_all(PROJECT, [head.get("project")])
+        self._known_agents.update(name for name in head.get("agents") or () if isinstance(name, str))
+        self._learn_all(AGENT, head.get("agents") or ())
+
+    def learn(self, record: Fields) -> None:
+        """Names that a record tells."""
+        author = record.get("author")
+        by_user = record.get("author_kind") == USER or record.get("role") == USER
+        if isinstance(author, str) and not by_user:
+            self._known_agents.add(author)
+        self._learn_all(USER if by_user else AGENT, [author])
+        self._learn_all(AGENT, [record.get("agent")])
+        self._learn_all(SESSION, [record.get("session")])
+        self._learn_all(USER, [record.get("user")])
+        self._learn_all(PROJECT, [record.get("project")])
+        for field in _BY_AGENTS_OR_PEOPLE:
+            given = record.get(field) or ()
+            people = [given] if isinstance(given, str) else given
+            self._learn_all(USER, [name for name in people if name not in self._known_agents])
+
+    def fields(self, data: Fields) -> Fields:
+        """A copy with placeholders, from what was learned so far."""
+        return _mapped_fields(data, self.text)
+
+    def text(self, text: str) -> str:
+        return self._matcher().sub(self._replace, text)
+
+    def restore(self, data: Fields) -> Fields:
+        """A copy with the originals in place of the placeholders."""
+        return _mapped_fields(data, self.restore_text)
+
+    def restore_text(self, text: str) -> str:
+        return re.sub(SHAPE, lambda match: self.placeholders.original(match.group()) or match.group(), text)
+
+    # -- learning
+
+    def _learn_all(self, kind: str, names: Iterable[Any]) -> None:
+        if kind in self._off or (kind == AGENT and not self._agents):
+            return
+        for name in names:
+            if isinstance(name, str) and len(name.strip()) > 1 and name.strip().casefold() not in _NOBODY:
+                self._learn(kind, name.strip())
+
+    def _learn(self, kind: str, name: str) -> None:
+        """A person's full name also stands for its parts: Ada of Ada Lovelace."""
+        self._add(kind, name)
+        for part in name.split() if kind == USER and " " in name else ():
+            if len(part) > 1 and part.casefold() not in _NOBODY and self._add(kind, part):
+                self.placeholders.same(kind, part, name)
+
+    def _add(self, kind: str, name: str) -> bool:
+        if name.casefold() in self._kinds:
+            return False
+        self._kinds[name.casefold()] = kind
+        self._pattern = None
+        return True
+
+    # -- replacing
+
+    def _matcher(self) -> re.Pattern[str]:
+        if self._pattern is None:
+            names = "|".join(re.escape(name) for name in sorted(self._kinds, key=len, reverse=True))
+            known = [rf"(?P<name>(?i:(?<![^\W_])(?:{names})(?![^\W_])))"] if names else []
+            parts = [f"(?P<literal>{SHAPE})", _EMAIL, _URL_HOST, _NUMERIC_HOST, _PATH]
+            self._pattern = re.compile("|".join([*parts, *known]))
+        return self._pattern
+
+    def _replace(self, match: re.Match[str]) -> str:
+        found, text = str(match.lastgroup), match.group()
+        kind = {"ip": HOST, "literal": _kind_of(text), "name": self._kinds.get(text.casefold(), "")}.get(found, found)
+        if kind in self._off or not kind:
+            return self._inside(text, found)
+        if kind == HOST and (text in _NOT_HOSTS or ("." not in text and found == "host")):
+            return self._inside(text, found)
+        return self.placeholders.of(kind, text)
+
+    def _inside(self, text: str, found: str) -> str:
+        """What stays as a whole may have a name in it."""
+        if found in ("name", "literal") or not self._kinds:
+            return text
+        names = "|".join(re.escape(name) for name in sorted(self._kinds, key=len, reverse=True))
+        return re.sub(
+            rf"(?i)(?<![^\W_])(?:{names})(?![^\W_])",
+            lambda match: self.placeholders.of(self._kinds[match.group().casefold()], match.group()),
+            text,
+        )
+
+
+def _kind_of(placeholder: str) -> str:
+    """Of what kind a text is that already looks like a placeholder: it gets one of its own, or it could not come back."""
+    if placeholder.startswith("/path"):
+        return PATH
+    first = placeholder.partition("-")[0].lower()
+    return first if first in (USER, PROJECT, AGENT, SESSION, EMAIL, HOST) else ""
+
+
+def _mapped_fields(data: Fields, change: Callable[[str], str]) -> Fields:
+    """The names of a memory's fields stay, and what SMP itself wrote into some of them."""
+    return {name: value if name in UNTOUCHED else _mapped(value, change) for name, value in data.items()}
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    """A copy with every string changed, keys too."""
+    if type(value) is str:
+        return change(value)
+    if type(value) is dict:
+        return {change(key): _mapped(item, change) for key, item in value.items()}
+    if type(value) is list:
+        return [_mapped(item, change) for item in value]
+    return value

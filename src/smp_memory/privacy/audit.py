@@ -1,0 +1,259 @@
+"""What was taken away, changed or handed out, by whom and why? A log without the content, `.smp/audit.jsonl`.
+
+    {"at":"2026-01-31T14:30:05.123Z","action":"delete","session":"s1","count":1,"ids":["DEC-0001"],…,"checksum":"sha256:…"}
+
+Lines are appended; only an erasure changes some, to take out the reasons given for what it erases. Each has a checksum
+over itself and the checksum of the line before; `audit.last` beside it knows how long the log was and its last checksum. So a line that was changed or cut out is seen, at the end too.
+What a power loss left of a line that was being written is not counted, and written over by the next one; a finished line
+of which it left only a part stays as it is, and the next one stands below it.
+Guarantees: 0600; ids, counts, kinds and reasons only, and a reason loses its secrets first. A log that cannot be written
+never undoes or fails what was done: it is reported (`failure`, and a warning of the logger `smp.audit`).
+Non-guarantees: somebody who recomputes the checksums and `audit.last` is not found out. Without `sync` the last lines may
+be lost with the power.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+
+from smp_memory import event_log
+from smp_memory.errors import SMPError, StorageCorrupt
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from smp_memory.files.disk import Disk
+
+FILE, LAST = "audit.jsonl", "audit.last"
+_START = "sha256:0000000000000000"  # what the first line follows
+_MARK = b',"checksum":"'
+_LAST_BYTES = 64
+_WAIT_SECONDS = 2.0
+_NAP_SECONDS = 0.001
+_LONGEST_REASON = 500
+
+
+class Audit:
+    """The log of one store. Any number of threads and processes may write to it."""
+
+    def __init__(self, disk: Disk, folder: str) -> None:
+        self._disk = disk
+        self._folder = folder
+        self.path = os.path.join(folder, FILE)
+        self._last_path = os.path.join(folder, LAST)
+        self.failure: str | None = None  # why the last note was not written
+
+    def note(
+        self,
+        action: str,
+        *,
+        at: str | None = None,
+        by: str | None = None,
+        session: str | None = None,
+        ids: Iterable[str] = (),
+        count: int | None = None,
+        kinds: Mapping[str, int] | None = None,
+        reason: str | None = None,
+        sync: bool = True,
+        **facts: Any,
+    ) -> bool:
+        """Write down that something was done. False, and `failure` says why, if that was not possible.
+
+        `ids` are ids of memories, `count` how many things it was (else as many as ids), `kinds` counts by kind, `facts`
+        what else matters. Never hand in content: no texts, no words that were searched for.
+        """
+        names = list(ids)
+        given = {
+            "at": at or _now(),
+            "action": action,
+            "session": session,
+            "count": len(names) if count is None else count,
+            "ids": names or None,
+            "kinds": dict(kinds) if kinds else None,
+            "by": by,
+            "reason": _without_secrets(reason) if reason else None,
+            **facts,
+        }
+        try:
+            self._append({name: value for name, value in given.items() if value is not None}, sync)
+        except (OSError, SMPError) as error:
+            self._report(action, error)
+            return False
+        self.failure = None
+        return True
+
+    def _append(self, fields: dict[str, Any], sync: bool) -> None:
+        body = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")[:-1]
+        self._disk.make_folder(self._folder)
+        system = self._disk.system
+        last = self._open_locked()
+        try:
+            file = self._disk.open_append(self.path)
+            try:
+                before, end, is_torn = self._checksum_before(last, file.size_before)
+                if end < file.size_before:
+                    file.cut_torn(end)
+                checksum = _checksum(before, body)
+                line = b"".join((b"\n" * is_torn, body, _MARK, checksum.encode(), b'"}\n'))
+                file.append(line)
+                if sync:
+                    file.sync()
+                size = end + len(line)
+            finally:
+                file.close()
+            system.pwrite(last, f"{size} {checksum}".encode().ljust(_LAST_BYTES - 1) + b"\n", 0)
+        finally:
+            system.close(last)
+
+    def forget_reasons(self, session: str, ids: Iterable[str]) -> bool:
+        """Take the reasons off the lines about memories that were erased: a reason may say what they said.
+
+        The checksums are made anew. False if that was not done, because the log is not as it was written.
+        """
+        wanted = set(ids)
+        system = self._disk.system
+        last = self._open_locked()
+        try:
+            known_size, _ = _parse_last(system.pread(last, _LAST_BYTES, 0))
+            data = self._content(self.path)
+            if any(problem for _, problem in self._read()) or len(data) < known_size:
+                return False
+            before, lines, changed = _START, [], False
+            for fields, _ in self._read():
+                if (
+                    fields
+                    and "reason" in fields
+                    and fields.get("session") == session
+                    and wanted & set(fields.get("ids", ()))
+                ):
+                    fields = {
+                        **{name: value for name, value in fields.items() if name != "reason"},
+                        "reason_erased": True,
+                    }
+                    changed = True
+                body = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")[:-1]
+                before = _checksum(before, body)
+                lines.append(b"".join((body, _MARK, before.encode(), b'"}\n')))
+            if changed:  # first how long it will be: a log that is longer than that is in order
+                size = sum(map(len, lines))
+                system.pwrite(last, f"{size} {before}".encode().ljust(_LAST_BYTES - 1) + b"\n", 0)
+                system.sync(last)
+                self._disk.replace(self.path, b"".join(lines))
+            return True
+        finally:
+            system.close(last)
+
+    def _open_locked(self) -> int:
+        system = self._disk.system
+        descriptor = system.open(self._last_path, os.O_RDWR | os.O_CREAT)
+        try:
+            if system.fstat(descriptor).st_nlink != 1:
+                raise StorageCorrupt(f"{self._last_path} has several names; SMP does not use it.", path=self._last_path)
+            deadline = time.monotonic() + _WAIT_SECONDS
+            while not system.lock(descriptor):
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"another process keeps {self._last_path}")
+                time.sleep(_NAP_SECONDS)
+        except BaseException:
+            system.close(descriptor)
+            raise
+        return descriptor
+
+    def _checksum_before(self, last: int, size: int) -> tuple[str, int, bool]:
+        """What the next line follows, where it begins, and whether it stands behind a torn one that must be ended first:
+        what a power loss left of a line is written over, unless it was finished and is now cut off.
+        """
+        known_size, known = _parse_last(self._disk.system.pread(last, _LAST_BYTES, 0))
+        if size == known_size:
+            return known, size, False
+        data = self._disk.read(self.path) if size else b""
+        end = _end_of_lines(data, known_size)
+        if size < known_size:  # the end was cut off: the next line shows it for ever
+            return known, end, end > 0 and not data.endswith(b"\n", 0, end)
+        lines = [line for line in data[:end].split(b"\n") if _MARK in line]
+        return (_parts(lines[-1])[1] if lines else _START), end, False
+
+    def _report(self, action: str, error: Exception) -> None:
+        self.failure = f"{action} was done but could not be noted in {self.path}: {error}"
+        event_log.emit("audit", event_log.WARNING, "audit_failed", self.failure, action=action)
+
+    # -- reading
+
+    def entries(self) -> list[dict[str, Any]]:
+        """All lines that can be read, oldest first, without their checksums."""
+        return [fields for fields, _ in self._read() if fields is not None]
+
+    def problems(self) -> list[str]:
+        """What does not fit together: lines that were changed, cut out or damaged. Empty if all is well."""
+        found = [problem for _, problem in self._read() if problem]
+        known_size, _ = _parse_last(self._content(self._last_path))
+        if len(self._content(self.path)) < known_size:
+            found.append(f"{self.path}: lines at the end are missing.")
+        return found
+
+    def _read(self) -> Iterable[tuple[dict[str, Any] | None, str]]:
+        before, data = _START, self._content(self.path)
+        data = data[: _end_of_lines(data, _parse_last(self._content(self._last_path))[0])]
+        for number, line in enumerate(data.split(b"\n"), 1):
+            if not line:
+                continue
+            body, checksum = _parts(line)
+            try:
+                fields = json.loads(line)
+                fields.pop("checksum")
+            except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
+                yield None, f"{self.path}:{number}: this line cannot be read."
+                continue
+            right = checksum == _checksum(before, body)
+            problem = "" if right else f"{self.path}:{number}: a line was changed, or lines before it were taken out."
+            yield fields, problem
+            before = checksum
+
+    def _content(self, path: str) -> bytes:
+        try:
+            return self._disk.read(path)
+        except FileNotFoundError:
+            return b""
+
+
+def _checksum(before: str, body: bytes) -> str:
+    return "sha256:" + hashlib.sha256(before.encode() + b"\n" + body).hexdigest()[:16]
+
+
+def _end_of_lines(data: bytes, known_size: int) -> int:
+    """The end of the log without what a power loss left of a line: torn, or zeros, behind all that was finished."""
+    end = data.rfind(b"\n") + 1
+    while end > known_size:
+        start = data.rfind(b"\n", 0, end - 1) + 1
+        if b"\0" not in data[start:end] and _MARK in data[start:end]:
+            break
+        end = start
+    return end if end >= known_size else len(data)
+
+
+def _parts(line: bytes) -> tuple[bytes, str]:
+    """What a line says, and its checksum."""
+    body, _, rest = line.rpartition(_MARK)
+    return body, rest[:-2].decode("ascii", "replace")
+
+
+def _parse_last(data: bytes) -> tuple[int, str]:
+    size, _, checksum = data.decode("ascii", "replace").strip().partition(" ")
+    return (int(size), checksum) if size.isdigit() and len(checksum) == len(_START) else (0, _START)
+
+
+def _without_secrets(reason: str) -> str:
+    from smp_memory.privacy.redaction import Redactor
+
+    return Redactor().redact(reason)[0][:_LONGEST_REASON]
+
+
+def _now() -> str:
+    from smp_memory.model.times import system_clock, to_text
+
+    return to_text(system_clock())

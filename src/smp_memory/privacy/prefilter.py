@@ -1,0 +1,203 @@
+"""Cheap prefilter: texts that cannot contain a secret skip redaction.
+
+Guarantees: `NOTHING` is certain: no rule that SMP brings along finds anything in such a text. `NAMES` means that only what
+stands under a telling name can be one (`assignments`). `PERHAPS` costs a proper look.
+
+Plain prose, whose words are short and which has neither digits nor signs, needs six passes in C, about 2 µs per 400
+characters. In any other text the signs are set apart, so that what needs one is looked for only where it stands.
+
+Select the token rules whose first characters occur in the long words of a text.
+
+A token of a provider is one long word that starts with a fixed prefix after a character that is no letter or digit. The
+long words are cut into runs of letters and digits, and the runs are looked up in a table of prefixes, so that the cost
+does not grow with the number of providers.
+Guarantees: every rule that could match is selected; linear in the text.
+"""
+
+from __future__ import annotations
+
+from smp_memory.privacy import key_value_rules
+from smp_memory.privacy.number_rules import LEAST_DIGITS
+from smp_memory.privacy.rules import RULES
+from smp_memory.privacy.token_rules import LONG_WORD, Token
+from smp_memory.privacy.validators import DIGITS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from smp_memory.privacy.token_rules import Rule
+
+    Ranked = tuple[int, Rule]
+
+
+NOTHING, NAMES, PERHAPS = 0, 1, 2
+_DIGITS = b"0123456789"
+_SPACES = b" \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f"  # in ASCII; other spaces make a word seem longer, which is a "perhaps"
+_LONG = b"x" * LONG_WORD
+_KELVIN = "\u212a"  # the one character beyond ASCII that is an ASCII letter when it is small
+_COLON = "\uff1a"  # full-width: a sign, though its bytes look like those of letters
+
+# What prose is made of; bytes of letters beyond ASCII count as letters. Where there is nothing else, only a long value is
+# taken for a secret, whatever its name: no `=`, no `:`, no digit, no symbol, and no quote that begins one.
+_PROSE = bytes([*b".,;()'", *range(0x41, 0x5B), *range(0x61, 0x7B), *range(0x80, 0x100)])
+_QUOTED = b" '"
+_SIGN = b"!"
+_SHAPE = bytes(0x20 if each in _SPACES else 0x78 if each in _PROSE else _SIGN[0] for each in range(256))
+_WORDS = bytes(0x20 if each in _SPACES else 0x78 for each in range(256))
+_NOT_SIGNS = _PROSE.replace(b"'", b"") + _SPACES
+
+_LITERALS = dict.fromkeys(
+    trigger.lower().encode() for rule in RULES if not rule.in_long_word for trigger in rule.triggers
+)
+_PASS, _PASSWORDS = b"pass", (b"passw", b"passphrase", b"passcode")
+_OF_FILES = (b"pw for ", b"pwd for ", b"masterauth ", b"rootpw ", b"enable secret ", b"sqlplus ", b"community ")
+_NEED_SIGNS = (b"bearer", b"authorization", *_OF_FILES, *_PASSWORDS)  # what follows them has a digit, a sign or a quote
+_WITH_SIGNS = (b"bearer", b"authorization", _PASS)
+_OF_NO_VALUE = b"-:/=_."  # what follows `_OF_FILES` has a digit, a quote or another symbol than these
+_GATES = (b" -", b"('", b'("')  # options of commands, calls: looked for only where there is one
+_SIGNS = {literal: literal.translate(None, _NOT_SIGNS)[:1] for literal in _LITERALS}
+_LEFT = tuple(literal for literal in _LITERALS if not any(need in literal for need in _NEED_SIGNS))
+_IN_PROSE = tuple(literal for literal in _LEFT if not _SIGNS[literal])
+_GATED = {gate: tuple(literal for literal in _LEFT if gate in literal) for gate in _GATES}
+_PLAIN = tuple(literal for literal in _LEFT if not any(gate in literal for gate in _GATES))
+_BY_SIGN = tuple(
+    (sign, tuple(literal for literal in (*_PLAIN, *_GATES) if literal.translate(None, _NOT_SIGNS)[:1] == sign))
+    for sign in sorted(
+        {sign for sign in map(_SIGNS.get, _PLAIN) if sign} | {gate.translate(None, _NOT_SIGNS) for gate in _GATES}
+    )
+)
+_NAMES = tuple(name.encode() for name in key_value_rules.TRIGGERS)
+_FOREIGN_LEADS = tuple(
+    {name.encode()[: 2 if name[0] > "\u3000" else 1] for name in key_value_rules.BEYOND_ASCII if not name[0].isascii()}
+    | {"\u0142".encode()[:1]}
+)  # bytes that such a name has in capitals, too; the first of a letter, two of an ideograph
+_JOINT_SIGNS = tuple(joint.encode() for joint in key_value_rules.JOINTS if not joint.strip().isalpha())
+_JOINT_WORDS = tuple(joint.encode() for joint in key_value_rules.JOINTS if joint.strip().isalpha())
+
+
+def glance(text: str) -> int:
+    raw = text.encode(errors="replace")
+    shape = raw.translate(_SHAPE)
+    if _LONG in shape or not (text.isascii() or (_KELVIN not in text and _COLON not in text)):
+        return PERHAPS
+    low = raw.lower()
+    for literal in _IN_PROSE:
+        if literal in low:
+            return PERHAPS
+    return _glance_at_signs(text, raw, low) if _SIGN in shape or _QUOTED in raw else NOTHING
+
+
+def _glance_at_signs(text: str, raw: bytes, low: bytes) -> int:
+    if _LONG in raw.translate(_WORDS):
+        return PERHAPS
+    signs = low.translate(None, _NOT_SIGNS)
+    for sign, literals in _BY_SIGN:
+        if sign in signs:
+            for literal in literals:
+                if literal in low and (literal not in _GATED or _is_one_in(_GATED[literal], low)):
+                    return PERHAPS
+    if len(signs) >= LEAST_DIGITS and len(signs) - len(signs.translate(None, _DIGITS)) >= LEAST_DIGITS:
+        return PERHAPS
+    for literal in _WITH_SIGNS:
+        if literal in low and (literal != _PASS or _is_one_in(_PASSWORDS, low)):
+            return PERHAPS
+    if signs.translate(None, _OF_NO_VALUE) and _is_one_in(_OF_FILES, low):
+        return PERHAPS
+    return NAMES if _may_join(signs, low) and (_is_one_in(_NAMES, low) or _is_foreign(text, raw)) else NOTHING
+
+
+def _may_join(signs: bytes, low: bytes) -> bool:
+    """Whether something stands here that can be between a name and its value."""
+    return _is_one_in(_JOINT_SIGNS, signs) or _is_one_in(_JOINT_WORDS, low)
+
+
+def _is_foreign(text: str, raw: bytes) -> bool:
+    """Whether a password's name in another language occurs; bytes have no small letters beyond ASCII."""
+    if text.isascii() or not _is_one_in(_FOREIGN_LEADS, raw):
+        return False
+    low = text.lower()
+    return any(name in low for name in key_value_rules.BEYOND_ASCII)
+
+
+def _is_one_in(parts: tuple[bytes, ...], text: bytes) -> bool:
+    for part in parts:  # noqa: SIM110 - a generator would take twice as long, and every write asks
+        if part in text:
+            return True
+    return False
+
+
+_OF_HASHES = "0123456789abcdef-+:.,;()TZ"  # also of dates; every trigger of a token has another character
+_ALNUM = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_RUNS = bytes(byte if byte in _ALNUM else 0x20 for byte in range(256))
+_ESCAPES = ("\\n", "\\r", "\\t")  # the letter of a written line break does not belong to the word after it
+_MIXED, _ALPHABETIC = (
+    5,
+    16,
+)  # every token has a run so long, with digits or of letters alone; paths and addresses seldom do
+_HEAD = 2  # characters by which prefixes without a separator are looked up
+
+
+class LongWordIndex:
+    """Lookup of rules by the long words of a text."""
+
+    __slots__ = ("_rules", "_tables")
+
+    def __init__(self, rules: Iterable[Ranked]) -> None:
+        self._rules = tuple(rules)
+        self._tables: _Tables | None = None  # most processes meet no long word
+
+    def rules_in(self, text: str) -> list[Ranked]:
+        words = [word for word in text.split() if len(word) >= LONG_WORD and not _is_plain(word)]
+        if not words:
+            return []
+        joined = " ".join(words)
+        runs = _runs(joined)
+        lengths = [len(run) for run in runs if len(run) >= (_ALPHABETIC if run.isalpha() else _MIXED)]
+        if not lengths:
+            return []
+        tables = self._tables = self._tables or _Tables(self._rules)
+        near = [each for run in tables.by_run.keys() & runs for each in tables.by_run[run]]
+        near += [
+            each for head in tables.by_head.keys() & {run[:_HEAD] for run in runs} for each in tables.by_head[head]
+        ]
+        found = [each for trigger, each in near if trigger in joined]
+        longest, longest_run = max(map(len, words)), max(lengths)
+        found += [
+            each
+            for least, least_run, trigger, each in tables.anywhere
+            if least <= longest and least_run <= longest_run and trigger in joined
+        ]
+        return found
+
+
+class _Tables:
+    """Rules by the run that their prefix begins with, by its first characters, or without a prefix."""
+
+    __slots__ = ("anywhere", "by_head", "by_run")
+
+    def __init__(self, rules: Iterable[Ranked]) -> None:
+        self.by_run: dict[bytes, list[tuple[str, Ranked]]] = {}  # the prefix begins with this whole run
+        self.by_head: dict[bytes, list[tuple[str, Ranked]]] = {}  # the prefix goes on within its run
+        self.anywhere: list[tuple[int, int, str, Ranked]] = []
+        for each in rules:
+            for trigger in each[1].triggers:
+                if not isinstance(each[1], Token):
+                    self.anywhere.append((each[1].least, each[1].least_run, trigger, each))
+                    continue
+                run = trigger.encode().translate(_RUNS).split()[0]
+                table, key = (self.by_run, run) if len(run) < len(trigger) else (self.by_head, run[:_HEAD])
+                table.setdefault(key, []).append((trigger, each))
+
+
+def _runs(words: str) -> set[bytes]:
+    """The runs of ASCII letters and digits."""
+    if "\\" in words:
+        for escape in _ESCAPES:
+            words = words.replace(escape, "  ")
+    return set(words.encode(errors="replace").translate(_RUNS).split())
+
+
+def _is_plain(word: str) -> bool:
+    """A path or a name in small letters, a hash, a date: a token has digits or capitals, and letters beyond those of hashes."""
+    return not word.strip(_OF_HASHES) or (word.islower() and DIGITS.isdisjoint(word))

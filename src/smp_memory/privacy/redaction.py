@@ -1,0 +1,460 @@
+"""Is there a secret in what is about to be written? It is replaced by `[REDACTED:kind]` before the first byte is.
+
+    redactor = Redactor({"off": ["phone"]})
+    text, removals = redactor.redact("mail ada@example.org")     # 'mail [REDACTED:email]'
+    data, removals = redactor.redact_fields(fields)              # all strings in it; `data is fields` if none was found
+
+Settings: `enabled`, `off` (groups such as `phone`, or kinds such as `github_token`), `patterns` (own ones, see
+`own_patterns`). `GROUPS` lists what there is.
+Guarantees: linear in the text, whatever it says; redacting again changes nothing; a removal says kind, place and
+length and never what was there. Ids, references, times, checksums and idempotency keys are not touched, and UUIDs, git
+hashes and digests stay unless their name makes them a key. Who did something may be a mail address (`IDENTITIES`).
+Non-guarantees: what looks like nothing known and stands under no telling name stays. docs/privacy.md has the figures.
+"""
+
+from __future__ import annotations
+
+from smp_memory.errors import InvalidConfig
+from smp_memory.privacy import key_value_rules, prefilter, structured_values
+from smp_memory.privacy.number_rules import NUMBERS, may_have_number
+from smp_memory.privacy.prefilter import LongWordIndex
+from smp_memory.privacy.rules import RULES
+from smp_memory.privacy.token_rules import Rule
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any, NoReturn
+
+    Ranked = tuple[int, Rule]
+    Found = tuple[int, int, int, str]  # start, end, rank of its rule, kind
+
+OPENING, REPLACEMENT = "[REDACTED", "[REDACTED:{kind}]"
+UNTOUCHED = frozenset(
+    ["id", "session", "type", "created", "updated", "revision", "schema", "checksum",
+     "seq", "author_kind", "agent", "turn_ref", "references", "relations", "access", "visibility",
+     "trust", "idempotency_key", "covers", "learned_from", "role"]
+)  # fmt: skip
+IDENTITIES = frozenset(["author", "by", "updated_by", "resolved_by", "approved_by", "agreed_by", "agents_involved"])
+TAG_FORM = "redacted."  # brackets cannot stand in a tag
+_SHORTEST = 4  # no rule finds anything in a shorter text
+_MOST_PASSES = 6
+_GATES = (" -", "pass", "'", '"', "=", "://", ": ", ":", "$", "pw", "auth", "secret", "")
+_LONGEST_NAME = 20  # of a field; a longer one may be a secret itself
+
+
+class RedactedSpan:
+    """That something was taken out: its kind, in which field, how many characters it had."""
+
+    __slots__ = ("field", "kind", "length")
+
+    def __init__(self, kind: str, length: int, field: str = "") -> None:
+        self.kind = kind
+        self.length = length
+        self.field = field
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RedactedSpan) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def _parts(self) -> tuple[str, int, str]:
+        return self.kind, self.length, self.field
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, "field": self.field, "length": self.length}
+
+    def __repr__(self) -> str:
+        return f"Removal({self.kind}, {self.length} characters{f' in {self.field}' if self.field else ''})"
+
+
+class _Assignments(Rule):
+    """Passwords and secrets by their names; which kind each is, the name and the value say."""
+
+    __slots__ = ("_off",)
+
+    def __init__(self, off: frozenset[str]) -> None:
+        super().__init__("", key_value_rules.TRIGGERS, "", group="password", lowered=True)
+        self._off = off
+
+    def spans(self, text: str, low: str) -> Iterator[tuple[int, int, str]]:
+        found = key_value_rules.spans(text, low)
+        return (span for span in found if span[2] not in self._off) if self._off else found
+
+
+_BY_NAME = ("password", "secret", "unknown_secret", "aws_secret_key", "datadog_key")
+GROUPS: dict[str, list[str]] = {}
+for _rule in (*RULES, *NUMBERS):
+    _kinds = GROUPS.setdefault(_rule.group, [])
+    if _rule.kind not in _kinds:
+        _kinds.append(_rule.kind)
+GROUPS["api_key"] += ["aws_secret_key", "datadog_key"]
+for _kind in ("password", "secret", "unknown_secret"):
+    _kinds = GROUPS.setdefault(_kind, [])
+    if _kind not in _kinds:
+        _kinds.append(_kind)
+NAMES = frozenset([*GROUPS, *(kind for kinds in GROUPS.values() for kind in kinds)])
+
+
+class Redactor:
+    """The rules that hold for a store. Make one and keep it: it can be used by any number of threads."""
+
+    __slots__ = ("_always", "_beyond_ascii", "_has_own", "_long_words", "_names_matter", "_numbers", "_off", "_replacement", "_triggers", "enabled")  # fmt: skip
+
+    def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
+        given = settings or {}
+        self.enabled = bool(given.get("enabled", True))
+        self._off = _switched_off(given.get("off", ()))
+        self._replacement = str(given.get("replacement", REPLACEMENT))
+        rules = [rule for rule in RULES if rule.kind not in self._off]
+        own = _own(given.get("patterns", ()))
+        self._has_own = bool(own)  # the sieve knows only the rules that SMP brings along
+        self._names_matter = any(kind not in self._off for kind in _BY_NAME)
+        names = [_Assignments(self._off)] if self._names_matter else []
+        rules = [*own, *(rule for rule in rules if rule.kind != "unknown_secret"), *names, *rules]
+        ranked = list(enumerate(dict.fromkeys(rules)))  # the most exact ones first
+        self._always = [(rank, rule) for rank, rule in ranked if not rule.triggers]
+        self._beyond_ascii = [each for each in ranked if isinstance(each[1], _Assignments)]
+        by_trigger = [each for each in ranked if not each[1].in_long_word or each[1].by_context]
+        self._triggers = _gated((trigger.lower(), each) for each in by_trigger for trigger in each[1].triggers)
+        self._long_words = LongWordIndex(each for each in ranked if each[1].in_long_word and not each[1].by_context)
+        self._numbers = [(1000 + rank, rule) for rank, rule in enumerate(NUMBERS) if rule.kind not in self._off]
+
+    def redact(self, text: str, field: str = "") -> tuple[str, list[RedactedSpan]]:
+        """The text without secrets, and what was taken out."""
+        if not self.enabled or len(text) < _SHORTEST:
+            return text, []
+        return self._redact(text, field)
+
+    def redact_fields(self, data: dict[str, Any]) -> tuple[dict[str, Any], list[RedactedSpan]]:
+        """The fields of a memory without secrets in any string; the very same dictionary if there are none."""
+        if not self.enabled:
+            return data, []
+        texts: list[str] = []
+        if not self._collect_top(data, texts) and not self.may_be_in("\n".join(texts)):
+            return data, []  # one look at all of them is nearly always enough
+        removals: list[RedactedSpan] = []
+        cleaned = self._clean_dict(data, "", removals, top=True)
+        return (cleaned, removals) if removals else (data, [])
+
+    def may_be_in(self, text: str) -> bool:
+        """Whether one of the rules finds something in a text, or in several with line breaks between them."""
+        if not self.enabled:
+            return False
+        seen = prefilter.glance(text) if not self._has_own else None
+        if seen == prefilter.NOTHING:
+            return False
+        if seen == prefilter.NAMES:
+            return self._names_matter and next(key_value_rules.spans(text, _small(text)), None) is not None
+        return bool(self._found(text, _small(text)))
+
+    # -- text
+
+    def _mark(self, kind: str) -> str:
+        return self._replacement.replace("{kind}", kind)
+
+    def _redact(self, text: str, field: str) -> tuple[str, list[RedactedSpan]]:
+        removals: list[RedactedSpan] = []
+        for _ in range(_MOST_PASSES):  # what is gone may show that its neighbour is one, too
+            found = self._found(text, _small(text))
+            if not found:
+                break
+            pieces: list[str] = []
+            at = 0
+            for start, end, _, kind in _merged(found):
+                pieces += (text[at:start], self._mark(kind))
+                removals.append(RedactedSpan(kind, end - start, field))
+                at = end
+            text = "".join([*pieces, text[at:]])
+        return text, removals
+
+    def _found(self, text: str, low: str) -> list[Found]:
+        found: list[Found] = []
+        for rank, rule in self._rules_for(text, low):
+            found += [(start, end, rank, kind) for start, end, kind in rule.spans(text, low) if start < end]
+        if found and OPENING in text:
+            found = _outside_placeholders(text, found)
+        return found
+
+    def _rules_for(self, text: str, low: str) -> list[tuple[int, Rule]]:
+        """The few rules of which a trigger occurs."""
+        rules = list(self._always) if text.isascii() else [*self._always, *self._beyond_ascii]
+        for gate, triggers in self._triggers:
+            if gate in low:
+                for trigger, found in triggers:
+                    if trigger in low:
+                        rules += found
+        rules += self._long_words.rules_in(text)
+        if self._numbers and may_have_number(text):
+            rules += [each for each in self._numbers if _is_wanted(each[1], low)]
+        return rules if len(rules) < 2 else list(dict.fromkeys(rules))
+
+    # -- fields
+
+    def _collect_top(self, data: dict[str, Any], texts: list[str]) -> bool:
+        """The same for the fields of a memory: most have a name that says nothing, and hold text."""
+        ways = _WAYS
+        for key, item in data.items():
+            way = ways.get(key) or _way_of(key)
+            if type(item) is str and (way == _PLAIN or (way == _WHO and "@" not in item)):
+                texts.append(item)
+            elif way == _PLAIN and type(item) is list and _is_text_list(item):
+                texts += item
+                if "-" in "".join(item) and structured_values.is_arguments(item):
+                    texts.append(" ".join(item))
+            elif way != _UNTOUCHED and self._collect_field(key, item, texts, _name_of(key, way, data, "")):
+                return True
+            elif way == _TOLD:
+                texts.append(key)
+        return False
+
+    def _collect_field(self, key: str, item: Any, texts: list[str], name: str) -> bool:
+        if name and self._kind_by_name(name, item):
+            return True
+        if type(item) is str:
+            if not (_is_address(item) and key in IDENTITIES):
+                texts.append(item)
+            return False
+        return type(item) in _CONTAINERS and self._collect(_without_names(key, item), texts, name)
+
+    def _collect(self, value: Any, texts: list[str], name: str) -> bool:
+        """Gather all strings; True as soon as a field's name makes its value a secret."""
+        if type(value) is dict:
+            for key, item in value.items():
+                way = _WAYS.get(key) or _way_of(key)
+                if way == _PLAIN:
+                    if type(item) is str:
+                        texts.append(item)
+                    elif type(item) in _CONTAINERS and self._collect(item, texts, ""):
+                        return True
+                elif self._collect_field(key, item, texts, _name_of(key, way, value, name)):
+                    return True
+                texts.append(key)
+        elif type(value) is list:
+            name = structured_values.item_name(name) if name else ""
+            if structured_values.is_arguments(value):
+                texts.append(" ".join(value))
+            for item in value:
+                if type(item) is str and not name:
+                    texts.append(item)
+                elif self._collect_field("", item, texts, name):
+                    return True
+        return False
+
+    def _kind_by_name(self, name: str, value: Any) -> str | None:
+        """The kind of secret that its name makes of a text or a number."""
+        if not self._names_matter or key_value_rules.strength_of(name) is None:
+            return None
+        text = structured_values.as_text(value)
+        if text is None or text.startswith(OPENING):
+            return None
+        kind = key_value_rules.is_secret_value(name, text)
+        return None if kind in self._off else kind
+
+    def _clean(self, value: Any, field: str, removals: list[RedactedSpan], name: str = "") -> Any:
+        """The value without secrets; `name` is what it goes by."""
+        kind = self._kind_by_name(name, value) if name else None
+        if kind is not None:
+            removals.append(RedactedSpan(kind, len(str(value)), field))
+            return self._mark(kind)
+        if type(value) is str:
+            text, found = self.redact(value, field)
+            removals += found
+            return text
+        if type(value) is dict:
+            return self._clean_dict(value, field, removals, outer=name)
+        if type(value) is list:
+            name = structured_values.item_name(name) if name else ""
+            cleaned = [self._clean(item, f"{field}[{place}]", removals, name) for place, item in enumerate(value)]
+            return (
+                self._clean_arguments(cleaned, field, removals) if structured_values.is_arguments(cleaned) else cleaned
+            )
+        return value
+
+    def _clean_arguments(self, items: list[str], field: str, removals: list[RedactedSpan]) -> list[str]:
+        """A command line in parts is read as a whole: `["--password", "x"]`, `["mysql", "-px"]`."""
+        for _ in range(_MOST_PASSES):
+            text = " ".join(items)
+            found = self._found(text, _small(text))
+            if not found:
+                break
+            merged = _merged(found)
+            removals += [RedactedSpan(kind, end - start, field) for start, end, _, kind in merged]
+            items = structured_values.cut(items, [(start, end, self._mark(kind)) for start, end, _, kind in merged])
+        return items
+
+    def _clean_dict(
+        self, value: dict[str, Any], field: str, removals: list[RedactedSpan], top: bool = False, outer: str = ""
+    ) -> dict[str, Any]:
+        cleaned: dict[str, Any] = {}
+        for key, item in value.items():
+            if top and key in UNTOUCHED:
+                cleaned[key] = item
+                continue
+            shown, found = (key, []) if top and _is_field_name(key) else self.redact(key, field)
+            removals += found
+            place = f"{field}.{shown}" if field else shown
+            name = _name_of(key, _WAYS.get(key) or _way_of(key), value, outer)
+            cleaned[structured_values.free_key(shown, cleaned) if found else shown] = self._clean_item(
+                key, item, place, removals, top, name
+            )
+        return cleaned
+
+    def _clean_item(self, key: str, item: Any, place: str, removals: list[RedactedSpan], top: bool, name: str) -> Any:
+        if top and key == "tags" and type(item) is list:
+            return self._clean_tags(item, removals)
+        if key in IDENTITIES and (_is_address(item) or type(item) is list):
+            return item if type(item) is str else self._clean_names(item, place, removals)
+        return self._clean(item, place, removals, name)
+
+    def _clean_names(self, names: list[Any], field: str, removals: list[RedactedSpan]) -> list[Any]:
+        """Who it was: a mail address is a name there."""
+        return [name if _is_address(name) else self._clean(name, field, removals) for name in names]
+
+    def _clean_tags(self, tags: list[Any], removals: list[RedactedSpan]) -> list[Any]:
+        """A tag with a secret in it goes as a whole, and what stands for it is a tag again."""
+        cleaned: list[Any] = []
+        for tag in tags:
+            found = self.redact(tag, "tags")[1] if type(tag) is str else []
+            removals += found
+            cleaned.append(TAG_FORM + found[0].kind if found else tag)
+        return list(dict.fromkeys(cleaned)) if len(cleaned) == len(tags) and all(map(_is_text, cleaned)) else cleaned
+
+
+_CONTAINERS = (dict, list)
+_PLAIN, _WHO, _NAMED, _PAIRED, _TOLD, _UNTOUCHED = "plain", "who", "named", "paired", "told", "untouched"
+_WAYS: dict[
+    str, str
+] = {}  # by field: text alone, an identity, a telling name, the value of a pair, a long name, untouched
+_MOST_WAYS = 1000  # names that people use again and again
+
+
+def _is_field_name(key: str) -> bool:
+    """Whether a key names a field of a memory: an own pattern must not rename `decision`."""
+    return key.isascii() and key.islower() and key.replace("_", "").isalpha()
+
+
+def _way_of(key: str) -> str:
+    if key in UNTOUCHED:
+        way = _UNTOUCHED
+    elif key in structured_values.VALUE_KEYS:
+        way = _PAIRED
+    elif "@" in key or len(key) > _LONGEST_NAME:
+        return _TOLD
+    else:
+        way = _NAMED if structured_values.is_telling(key) else _WHO if key in IDENTITIES else _PLAIN
+    if len(_WAYS) < _MOST_WAYS:
+        _WAYS[key] = way
+    return way
+
+
+def _name_of(key: str, way: str, data: dict[str, Any], outer: str) -> str:
+    """The name that a field's value goes by, or "" if it tells nothing; `outer` is that of the dictionary."""
+    if way == _PAIRED:
+        return structured_values.value_name(data, outer)
+    return key if way in (_NAMED, _TOLD) else ""
+
+
+def is_text_alone(field: str) -> bool:
+    """Whether a field's name does not matter: what is in it is a secret by its own looks, or is none."""
+    return (_WAYS.get(field) or _way_of(field)) in (_PLAIN, _WHO)
+
+
+def _is_text_list(items: list[Any]) -> bool:
+    for item in items:  # noqa: SIM110 - a generator would take twice as long, and every write asks
+        if type(item) is not str:
+            return False
+    return True
+
+
+def _is_address(value: object) -> bool:
+    return type(value) is str and "@" in value and "://" not in value
+
+
+def _without_names(key: str, item: Any) -> Any:
+    return [name for name in item if not _is_address(name)] if key in IDENTITIES and type(item) is list else item
+
+
+def _is_text(value: object) -> bool:
+    return type(value) is str
+
+
+def _gated(triggers: Iterable[tuple[str, Ranked]]) -> list[tuple[str, list[tuple[str, list[Ranked]]]]]:
+    """The rules of each trigger; triggers under a part that they share, so that most texts rule out many at once."""
+    by_trigger: dict[str, list[Ranked]] = {}
+    for trigger, each in triggers:
+        by_trigger.setdefault(trigger, []).append(each)
+    gates: dict[str, list[tuple[str, list[Ranked]]]] = {gate: [] for gate in _GATES}
+    for trigger, rules in by_trigger.items():
+        gates[next(gate for gate in gates if gate in trigger)].append((trigger, rules))
+    return list(gates.items())
+
+
+def _is_wanted(rule: Rule, low: str) -> bool:
+    return not rule.triggers or any(trigger in low for trigger in rule.triggers)
+
+
+def _small(text: str) -> str:
+    """In small letters, every character at its place."""
+    low = text.lower()
+    return low if len(low) == len(text) else "".join(map(_small_character, text))
+
+
+def _small_character(character: str) -> str:
+    low = character.lower()
+    return low if len(low) == 1 else character
+
+
+def _merged(found: list[Found]) -> list[Found]:
+    """Without overlaps: what touches becomes one, named after the rule that knows most."""
+    found.sort()
+    merged = [found[0]]
+    for start, end, rank, kind in found[1:]:
+        last = merged[-1]
+        if start >= last[1]:
+            merged.append((start, end, rank, kind))
+        elif rank < last[2]:
+            merged[-1] = (last[0], max(end, last[1]), rank, kind)
+        else:
+            merged[-1] = (last[0], max(end, last[1]), last[2], last[3])
+    return merged
+
+
+def _outside_placeholders(text: str, found: list[Found]) -> list[Found]:
+    """Without what lies inside a placeholder that is there already."""
+    import re
+
+    taken = [match.span() for match in re.finditer(r"\[REDACTED(?::[a-z0-9_]{1,32})?\]", text)]
+    found.sort()
+    kept, place = [], 0
+    for each in found:
+        while place < len(taken) and taken[place][1] <= each[0]:
+            place += 1
+        if place == len(taken) or each[1] <= taken[place][0] or each[0] < taken[place][0]:
+            kept.append(each)
+    return kept
+
+
+def _switched_off(off: Any) -> frozenset[str]:
+    names = [off] if isinstance(off, str) else list(off)
+    for name in names:
+        if name not in NAMES:
+            _unknown(name)
+    return frozenset(kind for name in names for kind in GROUPS.get(name, [name]))
+
+
+def _unknown(name: object) -> NoReturn:
+    raise InvalidConfig(
+        f"Bad value for the setting 'privacy.redaction.off': {repr(name)[:80]} is not a rule. "
+        f"Use one of {', '.join(GROUPS)}, or a kind such as github_token.",
+        key="privacy.redaction.off",
+    )
+
+
+def _own(patterns: Any) -> list[Rule]:
+    if not patterns:
+        return []
+    from smp_memory.privacy.custom_patterns import own_rules
+
+    return own_rules(patterns, NAMES)

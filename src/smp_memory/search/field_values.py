@@ -1,0 +1,243 @@
+"""What stands in a field, and how does it compare? The values behind the conditions of `smp_memory.search.filters`.
+
+A field is looked up by its own name first, then by the names of the designs. A path that leads through a list of objects
+gives one value for each. A comparison puts both sides on one scale: numbers, times, levels from info to critical, or
+text; values that share no scale are neither less nor greater.
+Guarantees: reading and comparing never raise, whatever a memory holds.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+
+from smp_memory.model.times import to_moment, to_text
+from smp_memory.model.types import COMMON_ALIASES, CONFIDENCE_WORDS, KINDS
+from smp_memory.search.calendar import DAY, days, to_datetime, to_microseconds
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
+
+    Read = Callable[[Mapping[str, Any]], list[Any]]
+    Scale = tuple[Callable[[Any], Any], Any, Any]  # how to read a value, and the lowest and highest that was asked for
+
+_LEVELS = {"info": 0, "low": 1, "minor": 1, "medium": 2, "important": 3, "high": 3, "critical": 4}
+_STATUS = ("status", "resolution.status")
+_UNSAID_STATUS = {"finding": "open", "decision": "active"}
+_NAMES_IN_SEEDS = {
+    "decay.priority": "priority",
+    "decay.access_count": "access.count",
+    "decay.last_accessed": "access.last",
+    "access_count": "access.count",
+    "last_accessed": "access.last",
+    "session_id": "session",
+    "updated_at": "updated",
+}
+COMPUTED = frozenset(("priority", "decay", "access", "access_count", "last_accessed"))  # what `with_computed` knows
+
+
+# -- looking up
+
+
+def reader_of(path: str) -> Read:
+    """A function that gives the values at a path of a memory: none if the field is missing."""
+    if path in _STATUS:
+        return _read_status if path == "status" else _read_resolution_status
+    parts = path.split(".")
+
+    def read(record: Mapping[str, Any]) -> list[Any]:
+        if path in record:
+            return [record[path]]
+        if parts[0] in record:
+            return _walk(record, parts)
+        return _walk(record, _name_here(record, path).split("."))
+
+    return read
+
+
+def with_computed(record: dict[str, Any], priority: float, count: int, last: int | None) -> dict[str, Any]:
+    """A memory with what no file can say for sure: how present it is, how often it was used, and when last."""
+    used = None if last is None else to_text(to_datetime(last))
+    said = record.get("decay")
+    decay = {**(said if isinstance(said, dict) else {}), "priority": priority, "access_count": count}
+    if used is not None:
+        decay["last_accessed"] = used
+    return {"priority": priority, **record, "decay": decay, "access": {"count": count, "last": used}}
+
+
+def _name_here(record: Mapping[str, Any], path: str) -> str:
+    """A path in the names of SMP: `made_by` is the author, `issue` the text of a finding."""
+    if path in _NAMES_IN_SEEDS:
+        return _NAMES_IN_SEEDS[path]
+    head, dot, rest = path.partition(".")
+    kind = KINDS.get(record.get("type", ""))
+    aliases = kind.aliases if kind else COMMON_ALIASES
+    return aliases.get(head, head) + dot + rest
+
+
+def _walk(value: Any, parts: list[str]) -> list[Any]:
+    found = [value]
+    for part in parts:
+        found = [inner for each in found for inner in _step(each, part)]
+    return found
+
+
+def _step(value: Any, part: str) -> Iterator[Any]:
+    for each in value if isinstance(value, list) else (value,):
+        if isinstance(each, dict) and part in each:
+            yield each[part]
+
+
+def _read_status(record: Mapping[str, Any]) -> list[Any]:
+    return _first_said(record, (["status"], ["resolution", "status"]))
+
+
+def _read_resolution_status(record: Mapping[str, Any]) -> list[Any]:
+    return _first_said(record, (["resolution", "status"], ["status"]))
+
+
+def _first_said(record: Mapping[str, Any], places: tuple[list[str], list[str]]) -> list[Any]:
+    """Both designs' place for a status; queries need not know which one a memory uses."""
+    for parts in places:
+        said = [each for each in _walk(record, parts) if each]
+        if said:
+            return said
+    unsaid = _UNSAID_STATUS.get(record.get("type", ""))
+    return [unsaid] if unsaid else []
+
+
+# -- comparing
+
+
+def each_inside(values: list[Any]) -> Iterator[Any]:
+    """The values, and the elements of those that are lists."""
+    for value in values:
+        yield value
+        if isinstance(value, list):
+            yield from value
+
+
+def comparable(value: Any) -> bool:
+    return isinstance(value, str | int | float | date) and not isinstance(value, bool)
+
+
+def equal(stored: Any, asked: Any) -> bool:
+    """The same value; 1 and 1.0 are, 1 and true are not; a time equals the date that it lies in."""
+    if isinstance(stored, bool) or isinstance(asked, bool):
+        return stored is asked
+    if isinstance(asked, str | date):
+        if stored == asked:
+            return True
+        span = _span(asked)
+        moment = _moment(stored) if span else None
+        return moment is not None and span is not None and span[0] <= moment <= span[1]
+    return bool(stored == asked)
+
+
+def confidence_twins(value: Any) -> list[Any]:
+    """A confidence as a number and as words: `high` and 0.9 are the same."""
+    number = _confidence(value)
+    return (
+        [value] if number is None else [number, *(word for word, worth in CONFIDENCE_WORDS.items() if worth == number)]
+    )
+
+
+def scales_of(asked: Any, field: str) -> list[Scale]:
+    """The scales on which a value can be compared, the most telling first."""
+    scales: list[Scale] = []
+    number = _confidence(asked) if field == "confidence" else _number(asked)
+    if number is not None:
+        scales.append((_confidence if field == "confidence" else _number, number, number))
+    span = _span(asked)
+    if span:
+        scales.append((_moment, *span))
+    level = level_of(asked)
+    if level is not None:
+        scales.append((level_of, level, level))
+    if isinstance(asked, str):
+        scales.append((_text, asked, asked))
+    return scales
+
+
+def _number(value: Any) -> float | int | None:
+    if isinstance(value, int | float):
+        return None if isinstance(value, bool) else value
+    if isinstance(value, str) and value[:1] in "+-.0123456789" and value.isascii() and "_" not in value:
+        try:
+            return float(value)
+        except ValueError:
+            return None
+    return None
+
+
+def _confidence(value: Any) -> float | int | None:
+    return CONFIDENCE_WORDS[value] if isinstance(value, str) and value in CONFIDENCE_WORDS else _number(value)
+
+
+def level_of(value: Any) -> int | None:
+    return _LEVELS.get(value.lower()) if isinstance(value, str) else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _moment(value: Any) -> int | None:
+    span = _span(value)
+    return span[0] if span else None
+
+
+def _span(value: Any) -> tuple[int, int] | None:
+    """The first and last microsecond of a time, or of the day that a date means."""
+    try:
+        if isinstance(value, str):
+            return _span_of_text(value)
+        if isinstance(value, datetime):
+            moment = to_microseconds(value)
+            return moment, moment
+        if isinstance(value, date):
+            begin, end = days(value.toordinal())
+            return begin, end - 1
+    except (ValueError, OverflowError):
+        pass
+    return None
+
+
+def _span_of_text(text: str) -> tuple[int, int] | None:
+    if len(text) < 10 or text[4] != "-" or text[7] != "-" or not text[:4].isdigit():
+        return None
+    moment = to_microseconds(to_moment(text))
+    return moment, moment + (DAY - 1 if len(text) == 10 else 0)
+
+
+# -- text
+
+
+def texts_in(values: list[Any]) -> Iterator[str]:
+    """Texts, elements of lists of texts, and numbers as they are written, all in small letters."""
+    for value in each_inside(values):
+        if isinstance(value, str):
+            yield value.casefold()
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield str(value)
+
+
+def has_tag(values: list[Any], tag: str) -> bool:
+    return any(text == tag or text.startswith(tag + ".") for text in texts_in(values))
+
+
+def has_part(values: list[Any], part: str) -> bool:
+    """Whether a text holds it, at any depth of lists and objects; or an object has a field of this name."""
+    waiting = list(values)
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            if any(str(key).casefold() == part for key in value):
+                return True
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+        elif any(part in text for text in texts_in([value])):
+            return True
+    return False

@@ -1,0 +1,245 @@
+"""How is a session packed away, and how does it come back? Summary, tar.gz, and the order in which they are made.
+
+Archiving, under the root's lock and the session's: the files are settled and summed up; the archive is written, read
+back and given its name (`files.archive`); the summary is put beside it; then the session leaves its place, and is
+removed. Restoring: the archive is checked and unpacked aside; the session is given its place; then the archive goes.
+
+Guarantees: at every moment the session is whole in its place, or whole in the archive. Every byte of the archive was
+compared with the files before they go. An archive made in another layout comes back in the layout the store has now.
+Non-guarantees: see `files.archive`; locks, and numbers that were given out but never written, are not kept.
+
+Compare an archive with the session that stands beside it, before the archive is removed.
+
+Guarantees: `True` only if every entry of the archive, of its files and its cold segment, is in the session's own. An archive
+that cannot be read, or is larger than the limits, is not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from smp_memory.errors import SessionCorrupt, SessionExists, SessionNotFound, SMPError
+from smp_memory.files import archive
+from smp_memory.files.archive_names import LEFT_OUT, PLAN
+from smp_memory.files.disk import TEMPORARY
+from smp_memory.files.foreign_tar import read_archive
+from smp_memory.files.journal import Journal
+from smp_memory.files.json_lines import to_json
+from smp_memory.files.layouts import NAMES, layout_named
+from smp_memory.files.layouts.layout import PRIVATE
+from smp_memory.files.reader import SessionReader
+from smp_memory.store import incomplete
+from smp_memory.store.archive_copy import archived_files, of_archive
+from smp_memory.store.archive_index import ArchiveIndex, StoredAway
+from smp_memory.store.cold_storage import cold_fold
+from smp_memory.store.convert import contents_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from smp_memory.files.disk import Disk
+    from smp_memory.files.layouts.layout import Layout
+    from smp_memory.model.record import Record
+    from smp_memory.model.session_info import SessionInfo
+    from smp_memory.store.file_session import FileSession
+    from smp_memory.store.file_store import FileStore
+
+    Summary = Callable[[list[Record], SessionInfo | None, dict[str, Any]], dict[str, Any]]
+    from smp_memory.model.entry import Entry
+
+
+_EARLIER = 20  # summaries that compaction left, of which the archive's own tells
+
+
+def archive_session(store: FileStore, session: str, summary: Summary) -> StoredAway:
+    """Pack a session away; `summary` makes one of its records, its head and the figures known here."""
+    shelf = ArchiveIndex(store)
+    with shelf.shelved(session, "archiving a session"):
+        if shelf.is_archived(session):
+            raise SessionExists(f"Session {session} is archived already.", session=session)
+        files = store.session(session)
+        files.exclusively("archiving", lambda: _pack_and_leave(shelf, files, summary))
+        shelf.tidy(session)
+    return shelf.archived_as(session)
+
+
+def _pack_and_leave(shelf: ArchiveIndex, files: FileSession, summary: Summary) -> None:
+    session, disk = files.session, shelf.disk
+    said = summary_of(files, summary)
+    pair = shelf.pairs(session)[0]
+    shelf.remove_summary(pair.summary)
+    disk.make_folder(os.path.dirname(pair.archive))
+    archive.pack_files(disk, dict(packed(files)), pair.archive, said, replace=True)
+    shelf.write_summary(pair.summary, said, pair.archive)
+    problems = [problem for state in files.reader.states.values() for problem in state.problems]
+    named = incomplete.in_archive(incomplete.errors(problems), session, files.reader.folder, pair.archive)
+    files.writer.close_files()
+    disk.remove_tree(shelf.leaving(session))
+    shelf.take_out(session, shelf.leaving(session))
+    incomplete.met(named)  # the caller is told; the files of before are gone
+
+
+def summary_of(files: FileSession, summary: Summary) -> dict[str, Any]:
+    reader = files.reader
+    with reader.mutex:
+        fold = reader.catch_up()
+        records = [record for trail in fold.trails.values() if (record := trail.record(files.session)) is not None]
+    try:
+        info: SessionInfo | None = files.info()
+    except SessionCorrupt:  # an unreadable head costs the head
+        info = None
+    sizes = files.sizes()
+    figures = {
+        "layout": files.store.layout.name,
+        "memories": sum(1 for record in records if not record.deleted),
+        "deleted_memories": sum(1 for record in records if record.deleted),
+        "original_size_bytes": sum(sizes.values()),
+        "earlier_conversation": [record.text for record in records if record.type == "summary" and not record.deleted][
+            -_EARLIER:
+        ],
+    }
+    return summary(records, info, figures)
+
+
+def packed(files: FileSession) -> Iterator[tuple[str, str]]:
+    """All that belongs to a session: names inside the archive, and paths."""
+    disk, layout, reader = files.store.disk, files.store.layout, files.reader
+    if layout.info_file:
+        yield from archive.files_below(disk, reader.folder)
+        return
+    for name in layout.files(disk, reader.folder, files.session):
+        yield name, os.path.join(reader.folder, name)
+    yield from archive.files_below(disk, reader.private, f"{PRIVATE}/")
+
+
+def restore_session(store: FileStore, session: str) -> None:
+    """Bring an archived session back. If it is there already, nothing happens."""
+    shelf = ArchiveIndex(store)
+    with shelf.shelved(session, "restoring a session"):
+        if session in shelf.kept:
+            raise SessionExists(
+                f"There is a session {session} in its place, and its archive holds memories that it lacks. Nothing was restored; "
+                f"the archive is kept as {shelf.kept[session]}. To bring it back instead: smp session delete {session}, give the "
+                f"file the name {os.path.basename(shelf.archive_of(session))} again, smp session restore {session}.",
+                session=session,
+                path=shelf.kept[session],
+            )
+        if shelf.is_live(session):
+            return
+        if not shelf.is_archived(session):
+            raise SessionNotFound(f"There is no archived session {session}.", session=session)
+        pair = shelf.pair(session)
+        contents = archive.unpack(shelf.disk, pair.archive, shelf.coming(session), read=read_archive)
+        layout = _layout_said(contents.summary.get("layout"), store)
+        shelf.put_in_place(in_this_layout(shelf, shelf.coming(session), layout, session), session)
+        shelf.forget_archive(pair)
+        shelf.tidy(session)
+
+
+def _layout_said(name: Any, store: FileStore) -> Layout:
+    return layout_named(name) if name in NAMES else store.layout
+
+
+def in_this_layout(shelf: ArchiveIndex, folder: str, layout: Layout, session: str) -> str:
+    """A folder with a session's files in the store's layout: this one, or one that is made from it."""
+    target, disk = shelf.store.layout, shelf.disk
+    if layout.name == target.name:
+        return folder
+    reader = _reader_of(disk, layout, folder, session)
+    fold = reader.catch_up()
+    broken = next((problem for problem in reader.problems() if problem.severity == "error"), None)
+    if broken is not None:
+        raise SessionCorrupt(
+            f"{broken}. It was put away in the layout {layout.name}; nothing was changed.", session=session
+        )
+    entries = sorted(
+        (entry for state in reader.states.values() for entry in state.entries), key=lambda entry: entry.seq
+    )
+    info = info_of(disk, layout, reader)
+    info.numbers = {**fold.numbers, **info.numbers}
+    info.seq, info.generation = max(fold.seq, info.seq, len(entries)), info.generation + 1
+    made = f"{shelf.coming(session)}-{target.name}"
+    disk.remove_tree(made)
+    for name, data in contents_of(target, session, entries, info).items():
+        _write_new(disk, os.path.join(made, name), data)
+    for name, path in _own_files(disk, os.path.join(folder, PRIVATE)):
+        _write_new(disk, os.path.join(made, PRIVATE, name), disk.read(path))
+    return made
+
+
+def _reader_of(disk: Disk, layout: Layout, folder: str, session: str) -> SessionReader:
+    """A reader of a session that is not in its place."""
+    reader = SessionReader(disk, layout, folder, session)
+    reader.folder, reader.private = folder, os.path.join(folder, PRIVATE)
+    reader.journal = Journal(disk, os.path.join(reader.private, PLAN), folder, reader.session)
+    return reader
+
+
+def info_of(disk: Disk, layout: Layout, reader: SessionReader) -> SessionInfo:
+    """The metadata of a session that was just read."""
+    if layout.info_file:
+        return layout.decode_info(disk.read(os.path.join(reader.folder, layout.info_file)), reader.session)
+    heads = [head for state in reader.states.values() for head in state.heads]
+    return layout.decode_info(json.dumps(heads[-1] if heads else {}).encode(), reader.session)
+
+
+def _own_files(disk: Disk, private: str) -> Iterator[tuple[str, str]]:
+    """What SMP keeps beside a session, without what belongs to processes."""
+    for name in disk.names(private):
+        path = os.path.join(private, name)
+        if name in LEFT_OUT or name == PLAN or name.endswith(TEMPORARY):
+            continue
+        if disk.is_folder(path):
+            yield from archive.files_below(disk, path, f"{name}/")
+        else:
+            yield name, path
+
+
+def _write_new(disk: Disk, path: str, data: bytes) -> None:
+    disk.make_folder(os.path.dirname(path))
+    disk.write_new(path, data)
+    disk.sync_folder(os.path.dirname(path))
+
+
+def is_in_place(store: FileStore, archive: str, session: str) -> bool:
+    """Whether the session in its place has all that its archive has."""
+    try:
+        packed = of_archive(store, archive, session).files
+        return _entries(packed) <= _entries(store.session(session))
+    except SMPError:
+        return False
+
+
+def _entries(session: FileSession) -> set[str]:
+    live = session.view(lambda fold: [_key(entry) for trail in fold.trails.values() for entry in trail.entries])
+    cold = [_key(entry) for trail in cold_fold(session).trails.values() for entry in trail.entries]
+    return {*live, *cold}
+
+
+def _key(entry: Entry) -> str:
+    return to_json([entry.op, entry.type, entry.id, entry.at, entry.data])
+
+
+def holds_private_files(store: FileStore, archive: str, private: str) -> bool:
+    """Whether an archive has all files of a session's private folder, byte for byte; locks do not count."""
+    try:
+        packed = archived_files(store, archive)
+    except SMPError:
+        return False
+    return all(
+        packed.get(f"{PRIVATE}/{name}") == store.disk.read(os.path.join(private, name))
+        for name in _names_below(store, private, "")
+        if name not in LEFT_OUT
+    )
+
+
+def _names_below(store: FileStore, folder: str, prefix: str) -> list[str]:
+    found: list[str] = []
+    for name in store.disk.names(os.path.join(folder, prefix)):
+        if store.disk.is_folder(os.path.join(folder, prefix, name)):
+            found += _names_below(store, folder, f"{prefix}{name}/")
+        else:
+            found.append(prefix + name)
+    return found

@@ -1,0 +1,188 @@
+"""Which memories of a session are in its cold segment, and what do they say? Reading it, and decoding what lies there.
+
+Entries lie in the segment as they stood in the files of the layout that the session had then; each says which.
+
+Guarantees: what stands in the session's files is the truth: an entry that is there as well, because a restore of an
+older version was interrupted, is not counted here. Entries are unique by id and number; of several copies that older
+versions have left, one counts (`_unique`). What cannot be read is left out, and reported by `validate`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from smp_memory.errors import SMPError
+from smp_memory.files.codec import SIGNED
+from smp_memory.files.cold_segment import FILE, ColdMatch, ColdSegment, key_of
+from smp_memory.files.disk import TEMPORARY
+from smp_memory.files.layouts import NAMES, layout_named
+from smp_memory.model.history import Fold
+
+if TYPE_CHECKING:
+    from smp_memory.files.cold_format import ColdRow
+    from smp_memory.model.entry import Entry
+    from smp_memory.model.record import Record
+    from smp_memory.store.file_session import FileSession
+
+KEY = "key"  # in `about`: of an idempotency key
+HISTORY = "history"  # in `about`: the memory stays; these are earlier steps of it
+
+
+class ColdMemory(NamedTuple):
+    """A memory in the cold segment."""
+
+    id: str
+    type: str
+    created: str
+    moved: str  # when it went there
+    why: str
+    bytes: int
+    entries: int
+    is_history: bool  # the memory itself stayed; these are earlier states of it
+
+    def to_dict(self) -> dict[str, Any]:
+        return self._asdict()
+
+
+def cold_path(session: FileSession) -> str:
+    return os.path.join(session.reader.private, FILE)
+
+
+def present_path(session: FileSession) -> str:
+    """Where the segment is now: a committed plan that still waits to be carried out is read as if it had been."""
+    reader, path = session.reader, cold_path(session)
+    plan = reader.journal.load() if reader.journal.exists() else None
+    if plan is None:
+        return path
+    for source, target in plan.moves:
+        waiting = os.path.join(reader.folder, source)
+        if os.path.join(reader.folder, target) == path and session.store.disk.exists(waiting):
+            return waiting
+    is_removed = any(os.path.join(reader.folder, name) == path for name in plan.removes)
+    return path + TEMPORARY if is_removed else path  # under the first name there is no file
+
+
+def segment_of(session: FileSession) -> ColdSegment:
+    while True:
+        path = present_path(session)
+        segment = ColdSegment(session.store.disk, path)
+        if present_path(session) == path:  # else a plan was carried out meanwhile
+            return segment
+
+
+def cold_memories(session: FileSession) -> list[ColdMemory]:
+    """All that was moved there and has not come back, in the order in which it went."""
+    found: dict[str, list[ColdRow]] = {}
+    for row in cold_rows(session):
+        found.setdefault(row.id, []).append(row)
+    return [_memory(id, rows) for id, rows in found.items()]
+
+
+def cold_rows(session: FileSession, segment: ColdSegment | None = None) -> list[ColdRow]:
+    """The entries that are in the segment and not in the files, unique by id and number.
+
+    The rows of a memory say `HISTORY` exactly if the memory itself is in the files.
+    """
+    segment = segment or segment_of(session)
+    rows = segment.rows()
+    if not rows:
+        return []
+    there = session.view(
+        lambda fold: {(entry.id, entry.seq) for trail in fold.trails.values() for entry in trail.entries}
+    )
+    by_id: dict[str, list[ColdRow]] = {}
+    for row in rows:
+        by_id.setdefault(row.id, []).append(row)
+    return [row for those in by_id.values() for row in _counted(those, there)]
+
+
+def _counted(rows: list[ColdRow], there: set[tuple[str, int]]) -> list[ColdRow]:
+    """Of the rows of one memory, those that are not in the files."""
+    away = _unique([row for row in rows if (row.id, row.seq) not in there or row.about.get(HISTORY) == "last"])
+    if not away or all(HISTORY in row.about for row in away):
+        return away
+    first = min((row for row in rows if HISTORY not in row.about), key=lambda row: row.seq)
+    if (
+        first.id,
+        first.seq,
+    ) in there:  # the memory is in the files; a restore was interrupted, and its history moved again
+        return [_marked(row, row.about.get(HISTORY, "step")) for row in away]
+    return [_marked(row, None) for row in away]
+
+
+def _unique(rows: list[ColdRow]) -> list[ColdRow]:
+    """One row for each number. What a change was before the steps up to it were joined counts, else the newest copy."""
+    chosen: dict[int, ColdRow] = {}
+    for row in rows:
+        known = chosen.get(row.seq)
+        if known is None or known.about.get(HISTORY) != "last":
+            chosen[row.seq] = row
+    return list(chosen.values())
+
+
+def _marked(row: ColdRow, history: str | None) -> ColdRow:
+    about = {name: value for name, value in row.about.items() if name != HISTORY}
+    return row._replace(about=about if history is None else {**about, HISTORY: history})
+
+
+def key_digest(key: str) -> str:
+    """Of an idempotency key, as it stands in `about`: lists have no content."""
+    return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def with_key(session: FileSession, key: str) -> Record | None:
+    """The memory with this idempotency key that is in the segment; reads the list, and one block if it is there."""
+    if not session.store.disk.exists(present_path(session)):
+        return None
+    segment, wanted = segment_of(session), key_digest(key)
+    if not any(row.about.get(KEY) == wanted for row in segment.rows()):
+        return None
+    rows = [row for row in cold_rows(session, segment) if HISTORY not in row.about]
+    for id in dict.fromkeys(row.id for row in rows if row.about.get(KEY) == wanted):
+        fold = Fold()
+        found = (ColdMatch(row, segment.read(row)) for row in rows if row.id == id)
+        entries = (decoded(each, session.store.layout.name) for each in found)
+        fold.add(entry for entry in entries if entry is not None)
+        trail = fold.trails.get(id)
+        if trail is not None and trail.data().get("idempotency_key") == key:
+            return trail.record(session.session)
+    return None
+
+
+def _memory(id: str, rows: list[ColdRow]) -> ColdMemory:
+    about = rows[0].about
+    type, created, moved, why = (str(about.get(name, "")) for name in ("type", "created", "moved", "why"))
+    size = sum(row.length for row in rows)
+    return ColdMemory(id, type, created, moved, why, size, len(rows), HISTORY in about)
+
+
+def decoded(found: ColdMatch, layout_name: str) -> Entry | None:
+    """The entry that lies there; None if it cannot be read as one."""
+    row = found.row
+    name = row.about.get("layout", layout_name)
+    layout = layout_named(name if name in NAMES else layout_name)
+    try:
+        pieces = layout.codec_of(row.file).decode(found.data, 0, 1)
+        piece = next((piece for piece in pieces if piece.fields is not None), None)
+        if piece is None or piece.fields is None:
+            return None
+        entry = layout.dialect.decode(piece.fields, layout.kind_of(row.file), piece.state, row.file, 0, row.seq)
+    except SMPError:
+        return None
+    entry.seq, entry.tx, entry.state = row.seq, "", SIGNED  # it is written anew if it comes back
+    entry.id = row.id
+    return entry
+
+
+def cold_fold(session: FileSession) -> Fold:
+    """The memories in the segment as records; histories of memories that stayed are left out."""
+    segment = segment_of(session)
+    wanted = {key_of(row) for row in cold_rows(session, segment) if HISTORY not in row.about}
+    fold = Fold()
+    if wanted:
+        name = session.store.layout.name
+        entries = (decoded(found, name) for found in segment.entries() if key_of(found.row) in wanted)
+        fold.add(entry for entry in entries if entry is not None)
+    return fold

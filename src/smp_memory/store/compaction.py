@@ -1,0 +1,370 @@
+"""How do memories go to the cold segment, and come back? In one rewrite of the session's files.
+
+    plan (`lifecycle.compaction`) → under the lock: what has changed since is left out → the new cold segment, the files
+    without what goes, and the summaries that stand for it: one plan, carried out whole or not at all
+
+Guarantees: at every moment each memory is in the files or in the segment, durably; a crash or an error leaves the state
+before or after, for a return as well. Nothing is destroyed. In the segment an entry is unique by id and number. What somebody changed, pinned or deleted after the plan was made stays. A memory comes back
+with its id, number and history, to its place in the order of writing. A write that is repeated with the same idempotency
+key is still the first one's: it gets the memory in the segment.
+
+When may a session be compacted by itself again? A note in the user's state tells all processes.
+
+    {"again": "2026-01-31T14:30:05Z", "pause_seconds": 600}
+
+A session that is nearly full stays so if nothing in it may go yet. Without the note every new process, and a command is
+one, would read all of it with its first write to find that out again. What may not go now may not for hours, often for
+days, so each try that frees nothing doubles the pause.
+
+Guarantees: a missing or damaged note means now, and so does a time further away than any pause, because a clock was set
+back; never an error. Non-guarantees: two processes that look in the same moment may both begin; the second finds
+nothing to do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from smp_memory.errors import DuplicateId, MemoryNotFound, SMPError, StorageCorrupt
+from smp_memory.files import cold_segment
+from smp_memory.files.cold_format import ColdEntry
+from smp_memory.files.cold_segment import key_of
+from smp_memory.model.entry import CHANGE, is_revision
+from smp_memory.model.id_allocator import IdAllocator
+from smp_memory.model.times import EPOCH, to_moment, to_text
+from smp_memory.policies.preservation import WeighedMemory
+from smp_memory.store.cold_storage import HISTORY, KEY, cold_rows, decoded, key_digest, segment_of
+from smp_memory.store.rewrite import SessionEdit, copy_of, private_name, rewrite
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+
+    from smp_memory.files.cold_format import ColdRow
+    from smp_memory.files.cold_segment import ColdSegment, Key
+    from smp_memory.files.reader import SessionReader
+    from smp_memory.model.entry import Entry
+    from smp_memory.model.history import Fold, RecordHistory
+    from smp_memory.policies.compaction_plan import CompactionPlan
+    from smp_memory.store.file_session import FileSession
+
+    Figures = dict[str, tuple[float, float, "datetime | None"]]  # priority, the same without a floor, last access
+    Summaries = Callable[[IdAllocator, set[str]], list[Entry]]
+
+
+class MovedEntries(NamedTuple):
+    """What a compaction did."""
+
+    removed: list[str]
+    histories: list[str]
+    summaries: list[str]
+    freed_bytes: int  # what the session's files lost
+    cold_bytes: int  # how large the segment is now
+
+
+def weighed(fold: Fold, session: str, figures: Figures) -> list[WeighedMemory]:
+    """All memories with the figures that planning needs; one that nobody has figures for is taken to be fresh."""
+    found = []
+    for id, trail in fold.trails.items():
+        record = trail.record(session)
+        if record is not None:
+            priority, faded, last = figures.get(id, (1.0, 1.0, None))
+            history = _size(earlier(trail)) if len(trail.entries) > 2 else 0
+            found.append(WeighedMemory(record, _size(trail.entries), priority, last, history, faded))
+    return found
+
+
+def earlier(trail: RecordHistory) -> list[Entry]:
+    """The changes that a later one has made history. The first entry stays: it says since when, and by whom."""
+    later = trail.entries[1:]
+    changes = [entry for entry in later if is_revision(entry)]
+    return changes[:-1] if all(entry.op == CHANGE for entry in later) and not has_equal_numbers(trail) else []
+
+
+def has_equal_numbers(trail: RecordHistory) -> bool:
+    """Whether two clones gave one number to two entries of a memory. The cold segment knows entries by number: it stays."""
+    return len({entry.seq for entry in trail.entries}) < len(trail.entries)
+
+
+def _size(entries: list[Entry]) -> int:
+    size = 0
+    for _, start, end in {(entry.file, *entry.place) for entry in entries}:  # folded entries share a place
+        size += end - start
+    return size
+
+
+# -- going
+
+
+def move(
+    session: FileSession, plan: CompactionPlan, seen: dict[str, int], summaries: Summaries, at: str
+) -> MovedEntries:
+    """Carry a plan out; `seen` has the revision of each memory when the plan was made."""
+    done: dict[str, Any] = {}
+
+    def edit(reader: SessionReader) -> SessionEdit | None:
+        wanted = _Moving(session, reader, plan, seen, at)
+        found = wanted.edit(summaries)
+        done.update(removed=wanted.removed, histories=wanted.histories, summaries=wanted.summaries, cold=wanted.cold)
+        return found
+
+    before = sum(session.sizes().values())
+    rewrite(session, "compacting", edit)
+    after = sum(session.sizes().values())
+    return MovedEntries(done["removed"], done["histories"], done["summaries"], before - after, done["cold"])
+
+
+class _Moving:
+    """One compaction, under the lock."""
+
+    def __init__(
+        self, session: FileSession, reader: SessionReader, plan: CompactionPlan, seen: dict[str, int], at: str
+    ) -> None:
+        self._session = session
+        self._reader = reader
+        self._plan = plan
+        self._at = at
+        self._layout = session.store.layout.name
+        self._contents: dict[str, tuple[str, bytes]] = {}  # by path: the name within the session, and the file
+        trails = reader.fold.trails
+        still = {
+            id
+            for id, trail in trails.items()
+            if trail.deletion is None and trail.revision == seen.get(id) and not has_equal_numbers(trail)
+        }
+        self._why = {removal.id: removal.why for removal in (*plan.removed, *plan.histories)}
+        self.removed = [removal.id for removal in plan.removed if removal.id in still]
+        self.histories = [removal.id for removal in plan.histories if removal.id in still]
+        self.summaries: list[str] = []
+        self.cold = 0
+
+    def edit(self, summaries: Summaries) -> SessionEdit | None:
+        edit = SessionEdit()
+        going: list[ColdEntry] = []
+        trails = self._reader.fold.trails
+        for id in self.removed:
+            trail = trails[id]
+            for entry in trail.entries:
+                edit.remove(entry)
+                going.append(self._cold(id, trail, entry))
+        for id in self.histories:
+            going += self._history(id, trails[id], edit)
+        if not going:
+            return None
+        self._add_to_segment(edit, going)
+        writer, gone = self._session.writer, set(self.removed)
+        edit.added = summaries(IdAllocator(writer.seq, writer.numbers, self._reader.fold), gone)
+        self.summaries = [entry.id for entry in edit.added]
+        return edit
+
+    def _add_to_segment(self, edit: SessionEdit, going: list[ColdEntry]) -> None:
+        segment = segment_of(self._session)
+        ids = {entry.id for entry in going}
+        known = [row for row in segment.rows() if row.id in ids]
+        goes, kept = self._superseded(segment, known)
+        there = {(row.id, row.seq) for row in known if key_of(row) not in goes}
+        there |= {(entry.id, entry.seq) for entry in kept}
+        new = [*kept, *(entry for entry in going if (entry.id, entry.seq) not in there)]
+        for name, data in cold_segment.set_aside(segment, lambda row: key_of(row) in goes).items():
+            edit.files[private_name(self._reader, name)] = data
+        changed = cold_segment.extended(segment, new, lambda row: key_of(row) in goes)
+        if changed is not None:
+            edit.files[private_name(self._reader, cold_segment.FILE)] = changed
+            self.cold = len(changed)
+
+    def _superseded(self, segment: ColdSegment, known: list[ColdRow]) -> tuple[set[Key], list[ColdEntry]]:
+        """Of the rows of memories that go: those to take out, and what comes in their place.
+
+        A copy of an entry that is still in the files goes, because the files are the truth. Earlier steps of a memory
+        that now goes as a whole become a part of it, and count instead of the one change that stood for them.
+        """
+        goes: set[Key] = set()
+        kept: list[ColdEntry] = []
+        trails, removed = self._reader.fold.trails, set(self.removed)
+        there = {(row.id, entry.seq) for row in known for entry in trails[row.id].entries}
+        counted = {key_of(row) for row in cold_rows(self._session, segment) if HISTORY in row.about} if known else set()
+        for row in known:
+            if key_of(row) not in counted and (HISTORY in row.about or (row.id, row.seq) in there):
+                goes.add(key_of(row))
+            elif key_of(row) in counted and row.id in removed:
+                goes.add(key_of(row))
+                kept += _without_mark(segment, row)
+        return goes, kept
+
+    def _history(self, id: str, trail: RecordHistory, edit: SessionEdit) -> list[ColdEntry]:
+        """The steps between the first and the last state; the last one then says all that changed since the first."""
+        steps = earlier(trail)
+        last = trail.last
+        whole = copy_of(last)
+        whole.data, whole.revision = {}, 2
+        for entry in (*steps, last):
+            whole.data.update(entry.data)
+        for entry in steps:
+            edit.remove(entry)
+        edit.replace(last, whole)
+        return [*(self._cold(id, trail, entry, "step") for entry in steps), self._cold(id, trail, last, "last")]
+
+    def _cold(self, id: str, trail: RecordHistory, entry: Entry, history: str = "") -> ColdEntry:
+        start, end = entry.place
+        file, content = self._contents.get(entry.file) or self._read(entry.file)
+        about = {
+            "type": entry.type,
+            "created": trail.first.at,
+            "moved": self._at,
+            "why": self._why[id],
+            "layout": self._layout,
+        }
+        if history:
+            about[HISTORY] = history
+        key = entry.data.get("idempotency_key")
+        if isinstance(key, str):
+            about[KEY] = key_digest(key)
+        data = content[start:end]
+        if entry.part is not None:  # each entry lies there alone
+            data = self._session.store.layout.encode(entry, self._session.session)[1]
+        return ColdEntry(id, entry.seq, file, data, about)
+
+    def _read(self, path: str) -> tuple[str, bytes]:
+        name = os.path.relpath(path, self._reader.folder).replace(os.sep, "/")
+        self._contents[path] = found = name, self._session.store.disk.read(path)
+        return found
+
+
+# -- coming back
+
+
+def bring_back(session: FileSession, ids: list[str], admit: Callable[[int, int], None]) -> None:
+    """Move memories from the segment into the files, in one plan; `admit` says whether there is room."""
+    rewrite(session, "restoring from the cold segment", lambda reader: _returning(session, reader, ids, admit))
+
+
+def _returning(
+    session: FileSession, reader: SessionReader, ids: list[str], admit: Callable[[int, int], None]
+) -> SessionEdit | None:
+    segment = segment_of(session)
+    wanted = set(ids)
+    rows = _rows_of(session, segment, ids)
+    edit = SessionEdit()
+    edit.added = [entry for entry, _ in _decoded(session, segment, rows)]
+    admit(reader.size_bytes(), sum(row.length for row in rows))
+    for id in dict.fromkeys(ids):
+        _check_free(session, reader, id, edit)
+    for name, data in cold_segment.set_aside(segment, lambda row: row.id in wanted).items():
+        edit.files[private_name(reader, name)] = data
+    gone, left = cold_segment.reduced(segment, lambda row: row.id in wanted)
+    if gone:
+        edit.files[private_name(reader, cold_segment.FILE)] = left
+    return edit
+
+
+def _rows_of(session: FileSession, segment: ColdSegment, ids: list[str]) -> list[ColdRow]:
+    known = {row.id for row in segment.rows()}
+    for id in ids:
+        if id not in known:
+            raise MemoryNotFound(
+                f"{id} is not in the cold segment of session {session.session}.", id=id, session=session.session
+            )
+    return [row for row in cold_rows(session, segment) if row.id in ids]
+
+
+def _decoded(session: FileSession, segment: ColdSegment, rows: list[ColdRow]) -> Iterator[tuple[Entry, ColdRow]]:
+    """The entries of these rows, in the order of the segment; all of them, or an error."""
+    missing = {key_of(row): row for row in rows}
+    for found in segment.entries():
+        row = missing.pop(key_of(found.row), None)
+        entry = decoded(found, session.store.layout.name) if row is not None else None
+        if row is not None and entry is None:
+            missing[key_of(row)] = row
+        elif row is not None and entry is not None:
+            yield entry, row
+    for row in missing.values():
+        raise MemoryNotFound(
+            f"{row.id} cannot be read in {segment.path}. Nothing was changed.", id=row.id, session=session.session
+        )
+
+
+def _without_mark(segment: ColdSegment, row: ColdRow) -> Iterator[ColdEntry]:
+    """An earlier step as a part of the whole memory; nothing if it cannot be read."""
+    about = {name: value for name, value in row.about.items() if name != HISTORY}
+    try:
+        yield ColdEntry(row.id, row.seq, row.file, segment.read(row), about)
+    except StorageCorrupt:
+        return
+
+
+def _check_free(session: FileSession, reader: SessionReader, id: str, edit: SessionEdit) -> None:
+    """A memory that is there gets its earlier states back; another one that has taken the id is a conflict."""
+    trail = reader.fold.trails.get(id)
+    mine = [entry for entry in edit.added if entry.id == id]
+    if not mine:
+        return
+    there = trail.entries if trail is not None else []
+    if trail is not None and any(entry.op == "put" for entry in mine):
+        raise DuplicateId(
+            f"There is another memory {id} in session {session.session} by now. Nothing was changed.", id=id
+        )
+    again = {entry.seq for entry in mine}
+    revision = 1
+    for entry in sorted([*(each for each in there if each.seq not in again), *mine], key=lambda each: each.seq):
+        if entry.op == CHANGE and is_revision(entry):
+            revision += 1
+            if entry in mine:
+                entry.revision = revision
+            elif entry.revision != revision:
+                twin = copy_of(entry)
+                twin.revision = revision
+                edit.replace(entry, twin)
+    for entry in there:
+        if entry.seq in again:
+            edit.remove(entry)  # it says what these say one by one
+
+
+FOLDER = "compaction"
+SHORT_SECONDS = 60.0  # after one that freed something, or has just begun
+_FIRST_SECONDS, _LONGEST_SECONDS = 600.0, 6 * 3600.0  # after those that did not
+
+
+def seconds_left(session: FileSession, now: datetime) -> float:
+    """How long to wait still; 0 if not at all."""
+    again, _ = _noted(session)
+    left = (again - now).total_seconds()
+    return left if 0 < left <= _LONGEST_SECONDS else 0.0
+
+
+def pause(session: FileSession, now: datetime) -> None:
+    """One begins. It keeps in mind how long the last pause was."""
+    _note(session, now + timedelta(seconds=SHORT_SECONDS), _noted(session)[1])
+
+
+def ended(session: FileSession, now: datetime, freed: bool) -> float:
+    """How long to wait after one that has ended."""
+    before = _noted(session)[1]
+    seconds = SHORT_SECONDS if freed else min(max(2 * before, _FIRST_SECONDS), _LONGEST_SECONDS)
+    _note(session, now + timedelta(seconds=seconds), 0.0 if freed else seconds)
+    return seconds
+
+
+def _noted(session: FileSession) -> tuple[datetime, float]:
+    try:
+        noted = json.loads(session.store.state.read(_name(session)))
+        again, seconds = to_moment(noted["again"]), float(noted["pause_seconds"])
+        return again, seconds if 0 <= seconds <= _LONGEST_SECONDS else 0.0
+    except (OSError, SMPError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return EPOCH, 0.0
+
+
+def _note(session: FileSession, again: datetime, seconds: float) -> None:
+    """Tell the others. A failure is no failure of what was done."""
+    fields = {"again": to_text(again), "pause_seconds": seconds}
+    try:
+        session.store.state.write(_name(session), (json.dumps(fields) + "\n").encode())
+    except (OSError, SMPError):
+        pass
+
+
+def _name(session: FileSession) -> str:
+    return f"{FOLDER}/{session.session}.json"

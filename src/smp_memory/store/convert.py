@@ -1,0 +1,330 @@
+"""How does a store change its layout? All sessions are written anew beside the old ones, compared, then swapped at once.
+
+1. `config.json` says `converting`: from now on no writer of any process begins (each looks under its lock).
+2. Each session's lock is taken once, so that writers under way are done, and its files are settled and read.
+3. The new files are written below `.smp/converting/`, read back and compared, memory by memory.
+4. A plan in the root's journal moves the new files into place, takes the old ones away and replaces `config.json`.
+
+Guarantees: a crash at any point leaves the old store or the new one; opening finishes or discards the rest. Files that
+are not SMP's own are not touched. A store with unreadable entries is refused (repair it first): nothing is dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from smp_memory.config_file import with_facts_outside
+from smp_memory.errors import SessionCorrupt, StorageCorrupt, StorageError, StorageFull, StorageReadOnly, from_os_error
+from smp_memory.files.cold_segment import FILE as COLD
+from smp_memory.files.journal import Journal, Plan
+from smp_memory.files.layouts import layout_named
+from smp_memory.files.layouts.layout import PRIVATE
+from smp_memory.files.lock import SessionLock
+from smp_memory.files.reader import SessionReader
+from smp_memory.model.clone_merge import in_order
+from smp_memory.model.history import Fold
+from smp_memory.model.session_info import FORMAT, SessionInfo
+from smp_memory.store import foreign_layouts
+from smp_memory.store.file_store import CONFIG_FILE, FLAG, JOURNAL, STAGING, FileStore, last_written_ns
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from smp_memory.files.disk import Disk
+    from smp_memory.files.layouts.layout import Layout
+    from smp_memory.model.entry import Entry
+
+
+_NO_WRITING = (StorageFull, StorageReadOnly)
+
+
+def convert(store: FileStore, to: str, progress: Callable[[str], None] | None = None) -> None:
+    """Carry a store over to another layout, in place."""
+    target = layout_named(to)
+    store.check_current()  # somebody else may have converted it since it was opened
+    unread = foreign_layouts.unread(store.disk, store.root, store.layout)
+    if target.name == store.layout.name and not unread:
+        return
+    if target.name != store.layout.name and unread:
+        first = unread[0].problem(store.layout.name)
+        raise StorageCorrupt(f"{first.message} Nothing was converted.", path=first.path, session=unread[0].session)
+    try:
+        _convert(store, target, to, progress or _no_progress)
+    except OSError as error:
+        raise from_os_error(error, store.root, f"converting to {to}") from error
+
+
+def _no_progress(session: str) -> None:
+    pass
+
+
+def _convert(store: FileStore, target: Layout, to: str, progress: Callable[[str], None]) -> None:
+    disk, root = store.disk, store.root
+    disk.make_folder(os.path.join(root, PRIVATE))
+    lock = _root_lock(disk, root)
+    lock.acquire(store.config.lock_timeout_seconds)
+    lock.sign(f"converting to {to}")
+    try:
+        complete(disk, root)
+        store.check_current()  # of a store that somebody else has converted meanwhile our layout sees no session
+        disk.remove_tree(os.path.join(root, STAGING))
+        disk.make_folder(os.path.join(root, STAGING))  # before the flag: who finds it knows that there may be one
+        _set_flag(disk, root, True)
+        plan = Plan()
+        if target.name == store.layout.name:
+            _stage_unread(store, plan, progress)
+        for session in store.session_ids() if target.name != store.layout.name else ():
+            progress(session)
+            _stage_session(store, target, session, plan)
+        _stage_config(disk, root, to, plan)
+        journal = _root_journal(disk, root)
+        journal.commit(plan)
+        journal.carry_out(plan, _nothing_to_append)
+        journal.clear()
+        _tidy(disk, root, plan)
+    except BaseException:
+        if not _root_journal(disk, root).exists():
+            try:
+                _discard(disk, root)
+            except (OSError, StorageError):
+                pass  # whoever opens the store next does it
+        raise
+    finally:
+        lock.release()
+        lock.close()
+
+
+def finish_if_possible(disk: Disk, root: str) -> None:
+    """The same where nothing can be written: as long as no plan was committed, the old store is whole and can be read."""
+    try:
+        finish_conversion(disk, root)
+    except (OSError, StorageError) as error:
+        cannot_write = isinstance(from_os_error(error, root, "") if isinstance(error, OSError) else error, _NO_WRITING)
+        if not cannot_write or _root_journal(disk, root).exists():
+            raise
+
+
+def finish_conversion(disk: Disk, root: str, timeout_seconds: float = 5.0) -> None:
+    """Finish or discard what a conversion that died has left; LockTimeout if one is under way."""
+    disk.make_folder(os.path.join(root, PRIVATE))
+    lock = _root_lock(disk, root)
+    try:
+        lock.acquire(timeout_seconds)
+        lock.sign("finishing a conversion")
+        complete(disk, root)
+    finally:
+        lock.release()
+        lock.close()
+
+
+def complete(disk: Disk, root: str) -> None:
+    """The same under the root's lock, which whoever converts holds to the end."""
+    plan = _root_journal(disk, root).recover(_nothing_to_append)
+    if plan is not None:
+        _tidy(disk, root, plan)
+    _discard(disk, root)
+
+
+def _discard(disk: Disk, root: str) -> None:
+    staging = os.path.join(root, STAGING)
+    for name in disk.names(staging):  # first: on a full disk there may be no room for config.json before that
+        disk.remove_tree(os.path.join(staging, name))
+    _set_flag(disk, root, False)
+    disk.remove_tree(staging)
+
+
+def _root_lock(disk: Disk, root: str) -> SessionLock:
+    return SessionLock(disk, os.path.join(root, PRIVATE), f"the store {root}")
+
+
+def _root_journal(disk: Disk, root: str) -> Journal:
+    return Journal(disk, os.path.join(root, JOURNAL), root, "the store")
+
+
+def _nothing_to_append(name: str, data: bytes) -> bool:
+    return True
+
+
+def _read_config(disk: Disk, root: str) -> dict[str, Any]:
+    try:
+        stored = json.loads(disk.read(os.path.join(root, CONFIG_FILE)).decode("utf-8-sig"))
+    except FileNotFoundError:
+        return {}  # a person took it away; opening the store makes it again
+    return with_facts_outside(stored) if isinstance(stored, dict) else {}
+
+
+def _set_flag(disk: Disk, root: str, on: bool) -> None:
+    stored = _read_config(disk, root)
+    if on:
+        stored[FLAG] = True
+    elif stored.pop(FLAG, None) is None:
+        return
+    disk.replace(os.path.join(root, CONFIG_FILE), _as_json(stored))
+
+
+def _as_json(fields: dict[str, Any]) -> bytes:
+    return (json.dumps(fields, ensure_ascii=False, indent=2) + "\n").encode()
+
+
+def _stage_config(disk: Disk, root: str, to: str, plan: Plan) -> None:
+    stored = {**_read_config(disk, root), "layout": to, "format": FORMAT}
+    stored.pop(FLAG, None)
+    _stage_file(disk, root, CONFIG_FILE, _as_json(stored), plan)
+
+
+def _stage_file(disk: Disk, root: str, name: str, data: bytes, plan: Plan) -> None:
+    path = os.path.join(root, STAGING, name)
+    disk.make_folder(os.path.dirname(path))
+    disk.write_new(path, data)
+    disk.sync_folder(os.path.dirname(path))
+    plan.moves.append((os.path.join(STAGING, name), name))
+
+
+def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -> None:
+    disk, root = store.disk, store.root
+    source = store.session(session)
+    source.exclusively("converting", source.writer.warn_of_conversion, while_converting=True)
+    reader = SessionReader(disk, store.layout, root, session)
+    fold = reader.catch_up()
+    broken = next((problem for problem in reader.problems() if problem.severity == "error"), None)
+    if broken is not None:
+        raise SessionCorrupt(
+            f"{broken}. Repair the session first; nothing was converted.", session=session, path=broken.path
+        )
+    entries = in_order(entry for state in reader.states.values() for entry in state.entries)
+    info = source.info()
+    info.numbers, info.seq = source.writer.numbers, max(info.seq, source.writer.seq, fold.seq, len(entries))
+    info.generation += 1
+    written = last_written_ns(store, session)
+    for name, data in contents_of(target, session, entries, info).items():
+        relative = os.path.relpath(os.path.join(target.folder(root, session), name), root)
+        _stage_file(disk, root, relative, data, plan)
+        disk.keep_time(os.path.join(root, STAGING, relative), written)  # or the last one by name were the one in use
+    _compare(fold, info, disk, os.path.join(root, STAGING), target, session)
+    _plan_removals(store, store.layout, target, session, list(reader.states), plan)
+
+
+def _stage_unread(store: FileStore, plan: Plan, progress: Callable[[str], None]) -> None:
+    """Take in the sessions that stand in another layout, see `smp_memory.store.foreign_layouts`."""
+    unread = foreign_layouts.unread(store.disk, store.root, store.layout)
+    for session in sorted({each.session for each in unread}):
+        progress(session)
+        found = [each for each in unread if each.session == session]
+        written = max(_last_written_ns(store.disk, found), last_written_ns(store, session))
+        _stage_taken(store, session, foreign_layouts.TakenSession(store.disk, store.root, found), written, plan)
+        for each in found:
+            _plan_removals(store, layout_named(each.layout), store.layout, session, each.files, plan)
+
+
+def _last_written_ns(disk: Disk, found: list[foreign_layouts.UnreadSession]) -> int:
+    states = [disk.stat(os.path.join(each.folder, name)) for each in found for name in each.files]
+    return max((state.st_mtime_ns for state in states if state), default=0)
+
+
+def _stage_taken(store: FileStore, session: str, taken: foreign_layouts.TakenSession, written: int, plan: Plan) -> None:
+    disk, root, layout = store.disk, store.root, store.layout
+    folder = layout.folder(root, session)
+    if layout.exists(disk, root, session):
+        source = store.session(session)
+        source.exclusively("converting", source.writer.warn_of_conversion, while_converting=True)
+        reader = SessionReader(disk, layout, root, session)
+        reader.catch_up()
+        entries = in_order(entry for state in reader.states.values() for entry in state.entries)
+        head = layout.info_file
+        names = [*reader.states, *([head] if head and disk.exists(os.path.join(folder, head)) else [])]
+        added, info = taken.new(entries), source.info()
+        contents = foreign_layouts.appended(
+            {name: disk.read(os.path.join(folder, name)) for name in names}, added, layout, session
+        )
+        if layout.info_file:
+            contents.setdefault(layout.info_file, layout.encode_info(info))
+    else:
+        entries, added = [], taken.new([])
+        info = taken.infos[0] if taken.infos else SessionInfo(session, added[0].at)
+        contents = contents_of(layout, session, added, info)
+    fold = Fold(lambda: info.numbers)
+    fold.add(entries + added)
+    for name, data in contents.items():
+        relative = os.path.relpath(os.path.join(folder, name), root)
+        _stage_file(disk, root, relative, data, plan)
+        disk.keep_time(os.path.join(root, STAGING, relative), written)
+    _compare(fold, info, disk, os.path.join(root, STAGING), layout, session)
+
+
+def contents_of(target: Layout, session: str, entries: list[Entry], info: SessionInfo) -> dict[str, bytes]:
+    """The files of a session in a layout, from all its entries in their order."""
+    parts: dict[str, list[bytes]] = {}
+    head = target.encode_info(info)
+    if target.info_file:
+        parts[target.info_file] = [head]
+    else:
+        parts[f"{session}.jsonl"] = [head]
+    last = 0
+    for entry in entries:
+        entry.tx = ""  # all transactions are whole here, and may span other files than before
+        entry.seq = last = max(entry.seq, last + 1)  # entries written by hand have no number of their own
+        name = target.file_of(entry, session)
+        if name not in parts:
+            parts[name] = [target.codec_of(name).header(target.title_of(name, session))]
+        parts[name].append(target.codec_of(name).encode(target.dialect.encode(entry, session)))
+    return {name: b"".join(part) for name, part in parts.items()}
+
+
+def _compare(fold: Fold, info: SessionInfo, disk: Disk, staging: str, target: Layout, session: str) -> None:
+    """What was written must read back equal, to the last field and the last step of its history."""
+    reader = SessionReader(disk, target, staging, session)
+    found = reader.catch_up()
+    if list(found.trails) != list(fold.trails):
+        raise StorageCorrupt(f"Session {session} did not read back equal; nothing was converted.", session=session)
+    for name, trail in fold.trails.items():
+        twin = found.trails[name]
+        if twin.record(session) != trail.record(session) or twin.history(with_edits=False) != trail.history(
+            with_edits=False
+        ):
+            raise StorageCorrupt(
+                f"{session}/{name} did not read back equal; nothing was converted.", session=session, id=name
+            )
+    if target.info_file:
+        head = target.decode_info(disk.read(os.path.join(target.folder(staging, session), target.info_file)), session)
+        if head != info:
+            raise StorageCorrupt(
+                f"The head of {session} did not read back equal; nothing was converted.", session=session
+            )
+
+
+def _plan_removals(store: FileStore, old: Layout, target: Layout, session: str, files: list[str], plan: Plan) -> None:
+    """Take away what the old layout needed, unless the new one has something in its place."""
+    root = store.root
+    kept = {name for _, name in plan.moves}
+    from smp_memory.store.overview_files import FILES, FOLDER
+
+    names = [*files, old.info_file] if old.info_file else [*files]
+    overviews = [os.path.join(FOLDER, name) for name in FILES]
+    names += [name for name in overviews if store.disk.exists(os.path.join(old.folder(root, session), name))]
+    for name in names:
+        relative = os.path.relpath(os.path.join(old.folder(root, session), name), root)
+        if relative not in kept:
+            plan.removes.append(relative)
+    here, there = old.private(root, session), target.private(root, session)
+    if here != there:
+        for name in store.disk.names(here):
+            if name == "quarantine" or name.startswith(COLD):  # what was set aside, and what compaction took out
+                if store.disk.exists(os.path.join(there, name)):
+                    return  # the session has its own; nothing here goes
+                plan.moves.append(
+                    (os.path.relpath(os.path.join(here, name), root), os.path.relpath(os.path.join(there, name), root))
+                )
+        plan.removes.append(os.path.relpath(here, root))
+
+
+def _tidy(disk: Disk, root: str, plan: Plan) -> None:
+    """Take away folders that are empty now; a file that is not ours keeps its folder."""
+    disk.remove_tree(os.path.join(root, STAGING))
+    folders = {os.path.dirname(name) for name in plan.removes}
+    for folder in sorted(folders | {os.path.dirname(folder) for folder in folders}, key=len, reverse=True):
+        path = os.path.join(root, folder)
+        if folder and disk.is_folder(path) and not disk.names(path):
+            disk.remove_tree(path)

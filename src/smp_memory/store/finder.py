@@ -1,0 +1,328 @@
+"""What do the files hold that meets a question? The index's answers, in the terms of the query path.
+
+One finder serves one question: it stands for the index as it was when the question was asked.
+"""
+
+from __future__ import annotations
+
+from smp_memory.index.embeddings import ModelUnavailable
+from smp_memory.index.rows import POSITION_BITS, TYPE_NUMBERS, Row
+from smp_memory.index.selection import RowConditions, RowSelection, counted
+from smp_memory.index.text_query import Found, TextQuery, candidates
+from smp_memory.index.wildcards import is_loose
+from smp_memory.store import incomplete
+from smp_memory.store.access_counts import together
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
+    from smp_memory.index.index import Index
+    from smp_memory.index.tokens import ParsedText
+    from smp_memory.model.hits import LeftOut
+    from smp_memory.model.record import Record
+    from smp_memory.model.reports import Problem
+    from smp_memory.search.query import Query
+    from smp_memory.store.access_counts import Use
+    from smp_memory.store.indexer import Indexer
+
+FALL_BACK = (ModelUnavailable, ImportError, OSError, ValueError)  # what meaning may fail with; then words must do
+_FEW = 5000  # up to so many memories are compared one by one with what is asked for
+_SPARE = 4  # so many times as many are looked at where some may not meet the conditions
+_TURN, _FINDING = TYPE_NUMBERS["conversation"], TYPE_NUMBERS["finding"]
+_TURNS = f"SELECT doc, 0.0, created, facts FROM wanted CROSS JOIN memory ON doc = wanted.no WHERE type = {_TURN}"
+_LAST_WRITTEN = "SELECT wanted.no, last FROM wanted CROSS JOIN session ON session.no = wanted.no"
+_ENDS = f"SELECT s.id, size, m.id FROM session s LEFT JOIN memory m ON m.doc = (no << {POSITION_BITS} | (size - 1))"
+_ALL_ACCESSES = f"""SELECT s.id, m.id, a.count, a.last FROM access a JOIN memory m ON m.doc = a.doc
+    JOIN session s ON s.no = a.doc >> {POSITION_BITS}"""
+_ORDERS = {"newest": "created DESC, doc DESC", "oldest": "created, doc"}
+
+
+class Finder:
+    _pending: dict[int, Use] | None = None  # uses that the index has not counted yet, by doc
+
+    def __init__(self, indexer: Indexer, index: Index) -> None:
+        self._indexer = indexer
+        self._index = self.index = index
+        self._rows = index.rows
+        self.left_out: dict[str, LeftOut] = {}  # sessions that were put away while this answers
+
+    def problems(self, sessions: Iterable[str] | None, allows: Callable[[str], bool] | None = None) -> list[Problem]:
+        """Entries of these sessions (None: all) that cannot be read; `allows` says which sessions the answer is about."""
+        found = incomplete.kept(self._rows, sessions)
+        if not found:
+            return []
+        return incomplete.met(
+            [each for name, problems in found.items() if allows is None or allows(name) for each in problems]
+        )
+
+    # -- what is asked for, in the index's numbers
+
+    def conditions(self, question: Query) -> RowConditions:
+        asked = RowConditions()
+        asked.sessions = None if question.sessions is None else self._session_numbers(question.sessions)
+        asked.types = [TYPE_NUMBERS[name] for name in question.types]
+        if question.agents:
+            found = [self._rows.known_number(name) for name in question.agents]
+            asked.agents = [number for number in found if number is not None]
+        asked.tags, asked.all_tags, asked.not_tags = question.tags, question.all_tags, question.not_tags
+        asked.topics = [] if question.topic_in_text else question.topics
+        if question.time is not None:
+            asked.since, asked.until = question.time.start, question.time.end
+        asked.min_importance, asked.min_confidence = question.min_importance, question.min_confidence
+        asked.confidence, asked.pinned = question.confidence, question.pinned
+        asked.include_deleted = bool(question.include_deleted)
+        if question.references:
+            asked.docs = self._referring(question.references, question.scope, question.depth)
+        if question.related_to:
+            related = set(self.related(question.related_to, question.scope, question.depth, question.kinds))
+            asked.docs = related if asked.docs is None else asked.docs & related
+        return asked
+
+    def _session_numbers(self, names: Iterable[str]) -> list[int]:
+        found = [self._rows.one("SELECT no FROM session WHERE id = ?", (name,)) for name in names]
+        return [number for number in found if number is not None]
+
+    # -- candidates
+
+    def search(self, text: ParsedText, conditions: RowConditions, limit: int, rarity: float) -> list[Found]:
+        """The best matches of a text that meet all that labels can state, best first."""
+        wanted = TextQuery(
+            text.words,
+            text.phrases,
+            text.patterns,
+            text.excluded,
+            [each for each in text.excluded_patterns if not is_loose(each)],  # endings are looked at in the records
+            conditions.labels(),
+            conditions.without(),
+            conditions.since,
+            conditions.until,
+            rarity,
+            text.characters,
+        )
+        return self._index.text.search(wanted, limit)
+
+    # -- meaning, if there is a model
+
+    @property
+    def knows_meaning(self) -> bool:
+        return self._index.vectors is not None
+
+    def vector(self, text: str) -> Any:
+        """What a text means; None: nobody knows, words must do."""
+        embedder, vectors = self._index.embedder, self._index.vectors
+        if embedder is None or vectors is None:
+            return None
+        try:
+            return embedder.embed([text])[0]
+        except FALL_BACK:
+            self._index.vectors = None
+            return None
+
+    def nearest(self, vector: Any, conditions: RowConditions, limit: int) -> dict[int, Row]:
+        """Memories that mean much the same and meet all conditions, best first."""
+        vectors = self._index.vectors
+        if vectors is None or conditions.impossible:
+            return {}
+        docs = self._few(conditions) if conditions.narrow else None
+        if conditions.narrow and docs is None and conditions.asks_for_labels:
+            return {}
+        spare = 1 if docs is not None else _SPARE if conditions.narrow else 1.2
+        found = [doc for doc, _ in vectors.nearest(vector, int(spare * limit), docs)]
+        rows = self.rows(found)
+        wanted = [rows[doc] for doc in found if doc in rows]
+        if docs is None:
+            wanted = [row for row in wanted if conditions.admit(row) and conditions.fit(row)]
+        return {row.doc: row for row in wanted[:limit]}
+
+    def _few(self, conditions: RowConditions) -> list[int] | None:
+        """All that meet the conditions, if they are few."""
+        selection = RowSelection(self._rows, conditions)
+        found = self._rows.all(f"SELECT doc FROM memory WHERE {selection.where} LIMIT {_FEW + 1}", selection.values)
+        return [doc for (doc,) in found] if len(found) <= _FEW else None
+
+    def meanings(self, vector: Any, docs: Sequence[int]) -> dict[int, float]:
+        """How near each of these is to a vector, 0 to 1."""
+        return self._index.vectors.cosines(vector, docs) if self._index.vectors is not None else {}
+
+    # -- rows
+
+    def select(self, conditions: RowConditions, order: str, limit: int, offset: int = 0) -> list[Row]:
+        """Rows that meet all conditions, by time; a limit of -1 means all."""
+        if conditions.impossible:
+            return []
+        selection = RowSelection(self._rows, conditions)
+        return self._rows.select(selection.where, selection.values, _ORDERS[order], limit, offset)
+
+    def rows(self, docs: Sequence[int]) -> dict[int, Row]:
+        return self._rows.by_docs(docs)
+
+    def turns(self, docs: Sequence[int], conditions: RowConditions) -> list[Found]:
+        """Those of these memories that are turns and wanted, as candidates that have none of the words."""
+        found = self._rows.of(_TURNS if conditions.include_deleted else f"{_TURNS} AND deleted IS NULL", docs)
+        turns = candidates(found)
+        if conditions.narrow:
+            turns = [each for each in turns if conditions.allow(each.doc, _TURN, each.facts >> 16, each.created)]
+        return turns
+
+    def row(self, session: str, id: str) -> Row | None:
+        known = self._rows.session(session)
+        return self._rows.by_id(known.number, id) if known is not None else None
+
+    def document_frequency(self, term: str) -> int:
+        return self._index.text.document_frequency(term)
+
+    @property
+    def documents(self) -> int:
+        return self._index.text.documents
+
+    def author(self, number: int | None) -> str:
+        return self._rows.name_of(number) if number else ""
+
+    def author_numbers(self, names: Iterable[str]) -> dict[str, int]:
+        found = {name: self._rows.known_number(name) for name in names}
+        return {name: number for name, number in found.items() if number is not None}
+
+    def accesses(self, docs: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """How often memories were used, and when last; uses that the index has not counted yet are included."""
+        found = self._rows.of("SELECT doc, count, last FROM wanted CROSS JOIN access ON doc = wanted.no", docs)
+        accesses = {doc: (count, last) for doc, count, last in found}
+        if self._pending is None:
+            self._pending = self._indexer.pending.by_doc(self._rows)
+        if self._pending:
+            for doc in self._pending.keys() & set(docs):
+                accesses[doc] = together(accesses.get(doc), self._pending[doc])
+        return accesses
+
+    def all_accesses(self) -> dict[str, Use]:
+        """The same of all memories that were ever used, by `session/ID`."""
+        found = {f"{session}/{id}": (count, last) for session, id, count, last in self._rows.each(_ALL_ACCESSES)}
+        for name, use in self.pending_uses().items():
+            found[name] = together(found.get(name), use)
+        return found
+
+    def pending_uses(self) -> dict[str, Use]:
+        """Uses that the index has not counted yet, by `session/ID`."""
+        return self._indexer.pending.by_name(self._rows)
+
+    def last_written(self, docs: Iterable[int]) -> dict[int, int]:
+        """When the sessions of these memories were last written, by number."""
+        numbers = {doc >> POSITION_BITS for doc in docs}
+        return dict(self._rows.of(_LAST_WRITTEN, list(numbers)))
+
+    def ends(self) -> dict[str, tuple[int, str | None]]:
+        """How many positions each session has given out, and the id of the memory at the last one."""
+        return {name: (size, last) for name, size, last in self._rows.each(_ENDS)}
+
+    def ids_from(self, session: str, position: int = 0) -> dict[int, str]:
+        """The ids of a session's memories from a position on."""
+        known = self._rows.session(session)
+        if known is None:
+            return {}
+        first = known.number << POSITION_BITS
+        return dict(
+            self._rows.each(
+                "SELECT doc, id FROM memory WHERE doc >= ? AND doc < ?", (first | position, first | known.size)
+            )
+        )
+
+    # -- counting
+
+    def counts(self, by: str, conditions: RowConditions, docs: Iterable[int] | None = None) -> dict[str, int]:
+        """How many memories meet the conditions, or are among these, by type, tag, agent, day, session or topic."""
+        if docs is None:
+            if conditions.impossible:
+                return {}
+            selection = RowSelection(self._rows, conditions)
+            return counted(self._rows, by, selection.where, selection.values)
+        total: dict[str, int] = {}
+        docs = list(docs)
+        for start in range(0, len(docs), 500):
+            part = docs[start : start + 500]
+            for name, count in counted(self._rows, by, f"doc IN ({','.join('?' * len(part))})", part).items():
+                total[name] = total.get(name, 0) + count
+        return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
+
+    # -- relations
+
+    def related(
+        self, names: Iterable[str], scope: str, depth: int, kinds: Sequence[str] = ()
+    ) -> dict[int, tuple[int, str, int]]:
+        """All memories up to so many steps away, either way: doc -> (steps, kind, the doc it was reached from)."""
+        edge: list[int] = []
+        for name in names:
+            row = self.row(*_split(name, scope))
+            if row is not None:
+                edge.append(row.doc)
+        seen = set(edge)
+        found: dict[int, tuple[int, str, int]] = {}
+        for step in range(1, depth + 1):
+            reached: list[int] = []
+            for doc in edge:
+                for kind, other in self._neighbours(doc):
+                    if other not in seen and (not kinds or kind in kinds):
+                        seen.add(other)
+                        found[other] = (step, kind, doc)
+                        reached.append(other)
+            edge = reached
+        return found
+
+    def _neighbours(self, doc: int) -> list[tuple[str, int]]:
+        found: list[tuple[str, int]] = []
+        for kind, session, target in self._rows.all(
+            "SELECT kind, session, target FROM relation WHERE source = ?", (doc,)
+        ):
+            row = self.row(session, target)
+            if row is not None:
+                found.append((kind, row.doc))
+        own = self._rows.all("SELECT id FROM memory WHERE doc = ?", (doc,))
+        if own:
+            found += self._sources(self.session_of(doc), own[0][0])
+        return found + self._of_same_turn(doc)
+
+    def _referring(self, names: Iterable[str], scope: str, depth: int) -> set[int]:
+        """Memories that point to one of these, and up to so many steps further those that point to them."""
+        found: set[int] = set()
+        edge = [_split(name, scope) for name in names]
+        for _ in range(depth):
+            new = {doc for session, id in edge for _, doc in self._sources(session, id)} - found
+            found |= new
+            edge = [name for name in (_split(self.ref(doc), "") for doc in new) if self.row(*name) is not None]
+        return found
+
+    def _of_same_turn(self, doc: int) -> list[tuple[str, int]]:
+        """The other findings of the turn to which a finding belongs (003 §4.2)."""
+        own = self._rows.all("SELECT session, target FROM relation WHERE source = ? AND kind = 'turn'", (doc,))
+        if not own or self._rows.one("SELECT type FROM memory WHERE doc = ?", (doc,)) != _FINDING:
+            return []
+        found = self._rows.all(
+            "SELECT source FROM relation JOIN memory ON doc = source "
+            "WHERE session = ? AND target = ? AND kind = 'turn' AND type = ? AND source != ?",
+            (*own[0], _FINDING, doc),
+        )
+        return [("same_turn", other) for (other,) in found]
+
+    def _sources(self, session: str, id: str) -> list[tuple[str, int]]:
+        """Who points to a memory."""
+        found = self._rows.all("SELECT kind, source FROM relation WHERE session = ? AND target = ?", (session, id))
+        return [(kind, doc) for kind, doc in found]
+
+    def session_of(self, doc: int) -> str:
+        return self._rows.session_name(doc >> POSITION_BITS) or ""
+
+    def ref(self, doc: int) -> str:
+        """The name of a memory across sessions."""
+        row = self.rows([doc]).get(doc)
+        return f"{self.session_of(doc)}/{row.id if row is not None else ''}"
+
+    # -- records
+
+    def records(self, rows: Iterable[Row]) -> dict[int, Record | None]:
+        """The memories themselves, from the files."""
+        return self._indexer.reader.records(self._index, rows, self.left_out)
+
+
+def _split(name: str, scope: str) -> tuple[str, str]:
+    session, _, id = name.rpartition("/")
+    return session or scope, id

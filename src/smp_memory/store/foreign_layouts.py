@@ -1,0 +1,163 @@
+"""Session files of a layout that the store does not have: nobody reads them, and `smp convert` takes them in.
+
+They are there after a git merge of a clone that converted the store with one that added sessions in the old layout.
+`unread` finds them by their names, and of `{session}.jsonl` in the root by the line of a session's metadata; it reads no memories.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from smp_memory.errors import SessionCorrupt
+from smp_memory.files.layouts import NAMES, layout_named
+from smp_memory.files.reader import SessionReader
+from smp_memory.model.clone_merge import in_order
+from smp_memory.model.reports import Problem, Report
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from smp_memory.files.disk import Disk
+    from smp_memory.files.layouts.layout import Layout
+    from smp_memory.model.entry import Entry
+    from smp_memory.model.session_info import SessionInfo
+    from smp_memory.store.file_store import FileStore
+
+_METADATA = b'"type":"session"'
+_FIRST_BYTES = 4096
+CODE = "other_layout"
+_FOLDERS = {"jsonl": "sessions", "log": "sessions", "markdown": "active", "single": ""}
+
+
+class UnreadSession(NamedTuple):
+    """The files of one session in a layout that the store does not have."""
+
+    layout: str
+    session: str
+    folder: str
+    files: list[str]
+
+    @property
+    def path(self) -> str:
+        return os.path.join(self.folder, self.files[0])
+
+    def problem(self, current: str) -> Problem:
+        return Problem(self.path, 0, CODE, f"{self.text(current)} {advice(current)}")
+
+    def text(self, current: str) -> str:
+        shown = ", ".join(self.files[:5]) + (f" and {len(self.files) - 5} more" if len(self.files) > 5 else "")
+        return f"Session {self.session}: {shown} of the layout {self.layout} are not read, because the store has the layout {current}."
+
+
+def advice(current: str) -> str:
+    return f"`smp convert --to {current}` takes them in."
+
+
+def unread(
+    disk: Disk, root: str, current: Layout, session: str | None = None, opened: list[str] | None = None
+) -> list[UnreadSession]:
+    """What is there in other layouts; of one session, if it is named.
+
+    With `opened`, a layout that has the folder of the current one is looked for in these sessions only: a look at each costs time.
+    """
+    found = []
+    for name in NAMES:
+        if name == current.name or not disk.exists(os.path.join(root, _FOLDERS[name])):
+            continue  # before the layout's module is loaded
+        layout = layout_named(name)
+        is_shared = opened is not None and layout.sessions == current.sessions
+        wanted = [session] if session is not None else opened if is_shared else _sessions(disk, root, layout)
+        for each in wanted or ():
+            folder = layout.folder(root, each)
+            files = _files(disk, folder, layout, each)
+            if files and folder == current.folder(root, each):
+                files = [file for file in files if not current.is_own_file(file, each) and file != current.info_file]
+            if files == [layout.info_file] and current.exists(disk, root, each):
+                continue  # metadata of a session whose memories are all in the current layout
+            if files:
+                found.append(UnreadSession(name, each, folder, files))
+    return found
+
+
+def _sessions(disk: Disk, root: str, layout: Layout) -> list[str]:
+    if not layout.sessions and not any(name.endswith(".jsonl") for name in disk.names(root)):
+        return []
+    return layout.session_ids(disk, root)
+
+
+def _files(disk: Disk, folder: str, layout: Layout, session: str) -> list[str]:
+    files = layout.files(disk, folder, session)
+    if layout.info_file:
+        return files + [name for name in [layout.info_file] if disk.exists(os.path.join(folder, name))]
+    return [file for file in files if _METADATA in disk.read(os.path.join(folder, file), 0, _FIRST_BYTES)]
+
+
+def reports(store: FileStore, but: Collection[str] = ()) -> dict[str, Report]:
+    """What `validate` says of sessions that stand in other layouts only, by session."""
+    found: dict[str, list[Problem]] = {}
+    for each in unread(store.disk, store.root, store.layout):
+        if each.session not in but:
+            found.setdefault(each.session, []).append(each.problem(store.layout.name))
+    return {session: Report(problems, 0) for session, problems in found.items()}
+
+
+def told(store: FileStore) -> str:
+    """One line about them; empty if there are none. In a folder that two layouts share, only opened sessions are looked at."""
+    found = unread(store.disk, store.root, store.layout, opened=store.opened_ids())
+    if not found:
+        return ""
+    more = f" {len(found) - 1} more: `smp validate --all`." if len(found) > 1 else ""
+    return f"{found[0].text(store.layout.name)}{more} {advice(store.layout.name)}"
+
+
+# -- taking them in
+
+
+class TakenSession:
+    """The entries and the metadata of a session from other layouts."""
+
+    def __init__(self, disk: Disk, root: str, found: list[UnreadSession]) -> None:
+        from smp_memory.store.archive import info_of
+
+        self.entries: list[Entry] = []
+        self.infos: list[SessionInfo] = []
+        for each in found:
+            layout = layout_named(each.layout)
+            reader = SessionReader(disk, layout, root, each.session)
+            reader.catch_up()
+            broken = next((problem for problem in reader.problems() if problem.severity == "error"), None)
+            if broken is not None:
+                raise SessionCorrupt(
+                    f"{broken}. Correct it first; nothing was taken in.", session=each.session, path=broken.path
+                )
+            self.entries += in_order(entry for state in reader.states.values() for entry in state.entries)
+            if not layout.info_file or layout.info_file in each.files:
+                self.infos.append(info_of(disk, layout, reader))
+
+    def new(self, known: list[Entry]) -> list[Entry]:
+        """The entries that the session does not have yet, numbered after those that it has."""
+        keys = {entry.key for entry in known}
+        last = max((entry.seq for entry in known), default=0)
+        added = []
+        for entry in self.entries:
+            if entry.key not in keys:
+                keys.add(entry.key)
+                entry.tx = ""  # all transactions are whole here
+                entry.seq = last = max(entry.seq, last + 1)
+                added.append(entry)
+        return added
+
+
+def appended(old: dict[str, bytes], entries: list[Entry], layout: Layout, session: str) -> dict[str, bytes]:
+    """The files of a session with entries at their ends."""
+    parts = {name: [data] for name, data in old.items()}
+    for entry in entries:
+        name, data = layout.encode(entry, session)
+        if name not in parts:
+            parts[name] = [layout.codec_of(name).header(layout.title_of(name, session))]
+        elif parts[name][-1] and not parts[name][-1].endswith(b"\n"):
+            parts[name].append(b"\n")
+        parts[name].append(data)
+    return {name: b"".join(part) for name, part in parts.items()}

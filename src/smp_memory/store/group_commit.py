@@ -1,0 +1,124 @@
+"""How do threads share a sync? One of them, the leader, writes for all who wait; each gets its own answer.
+
+Guarantees: batches are stored in the order in which they came; a waiting thread is woken when its batch is done, or to
+lead the next group. An error that hits the whole group (no lock, no such session) is raised in each of its threads.
+
+Threads that wrote together come again together, as soon as they are woken. So a leader waits until all of them are
+here, but not for long: what this saves is a sync, which takes longer. A thread that writes alone never waits.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from smp_memory.store.port import BatchPort
+
+
+class _Ticket:
+    """A batch in the queue. Its thread sleeps until `wake` is released."""
+
+    __slots__ = ("batch", "failure", "leads", "wake")
+
+    def __init__(self, batch: BatchPort) -> None:
+        self.batch = batch
+        self.leads = False
+        self.failure: BaseException | None = None
+        self.wake = Lock()
+        self.wake.acquire()
+
+
+class GroupCommit:
+    def __init__(self, commit: Callable[[list[BatchPort]], None], patience_seconds: float = 0.0005) -> None:
+        self.patience_seconds = patience_seconds
+        self._commit = commit
+        self._mutex = Lock()
+        self._queue: list[_Ticket] = []
+        self._led = False
+        self._expected = 1  # how many threads wrote or waited when the last group was done
+        self._gathering: _Ticket | None = None  # the leader, while it waits for the others
+
+    def commit(self, batch: BatchPort) -> None:
+        with self._mutex:
+            leads, self._led = not self._led, True
+            alone = leads and self._expected == 1
+            if not alone:
+                ticket = self._enqueue(batch)
+        if alone:
+            try:
+                self._commit([batch])
+            finally:
+                with self._mutex:
+                    if self._queue:
+                        self._pass_on(1)
+                    else:
+                        self._led = False
+        else:
+            if not leads:
+                self._sleep(ticket)
+            if leads or ticket.leads:
+                self._lead(ticket)
+            if ticket.failure is not None:
+                raise ticket.failure
+        if batch.error is not None:
+            raise batch.error
+
+    def _enqueue(self, batch: BatchPort) -> _Ticket:
+        ticket = _Ticket(batch)
+        self._queue.append(ticket)
+        if self._gathering is not None and len(self._queue) >= self._expected:
+            self._gathering.wake.release()
+            self._gathering = None
+        return ticket
+
+    def _sleep(self, ticket: _Ticket) -> None:
+        try:
+            ticket.wake.acquire()
+        except BaseException:  # a person pressed Ctrl-C
+            with self._mutex:
+                if ticket in self._queue:
+                    self._queue.remove(ticket)
+                if ticket.leads:
+                    self._pass_on(0)
+            raise
+
+    def _lead(self, ticket: _Ticket) -> None:
+        group = [ticket]
+        try:
+            self._wait_for_others(ticket)
+            with self._mutex:
+                group, self._queue = self._queue, []
+            self._commit([each.batch for each in group])
+        except BaseException as error:
+            for each in group:
+                each.failure = error
+        with self._mutex:
+            if ticket in self._queue:  # interrupted before it took the others along
+                self._queue.remove(ticket)
+            for each in group:
+                if each is not ticket:
+                    each.wake.release()
+            self._pass_on(len(group))
+
+    def _wait_for_others(self, ticket: _Ticket) -> None:
+        with self._mutex:
+            if len(self._queue) >= self._expected or not self.patience_seconds:
+                return
+            self._gathering = ticket
+        try:
+            ticket.wake.acquire(timeout=self.patience_seconds)
+        finally:
+            with self._mutex:
+                self._gathering = None
+
+    def _pass_on(self, done: int) -> None:
+        """The first who waits leads the next group. The mutex is held."""
+        self._expected = done + len(self._queue)
+        if self._queue:
+            self._queue[0].leads = True
+            self._queue[0].wake.release()
+        else:
+            self._led = False

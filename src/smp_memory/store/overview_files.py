@@ -1,0 +1,133 @@
+"""Where can a person read what a session is about? In `indexes/` of its folder, which the layout `markdown` keeps.
+
+    indexes/topics.yaml  timeline.yaml  agents.yaml        as design 003 §2.1 and §2.3 have them
+
+The files are made from the memories and can be thrown away; SMP never reads them back. They hold no text of memories,
+only names, times and ids.
+Guarantees: a file is written only when its text changed, and whole. Nothing raises when the disk is full or may only be
+read: then the files stay as they were. No lock is taken, and no write of a memory waits for this.
+Non-guarantees: they are as old as the last call. When two processes write one at the same moment, one of them may give
+up.
+
+Keep figures in a session's files from being stale: those of a head are taken out, overviews are written anew.
+
+The designs keep counts, sizes and times in `manifest.json`, `metadata.yaml` and `indexes/*.yaml`. SMP computes them when asked, so a
+head that it writes has none. The time of the head stays: taking figures out is not a use of the session.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from smp_memory.errors import SessionCorrupt, StorageCorrupt, StorageError
+from smp_memory.files.layouts.layout import FIGURES, OVERVIEWS
+from smp_memory.files.yaml_text import mapping_text
+from smp_memory.overview.items import overview_items
+from smp_memory.overview.participants import agents_of
+from smp_memory.overview.timeline import timeline_of
+from smp_memory.overview.topics import topics_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Protocol
+
+    from smp_memory.files.disk import Disk
+    from smp_memory.model.record import Record
+
+    class Overview(Protocol):
+        def to_dict(self) -> dict[str, Any]: ...
+
+    from smp_memory.store.file_store import FileStore
+
+
+FOLDER = "indexes"
+FILES = ("topics.yaml", "timeline.yaml", "agents.yaml")
+NOTICE = "# Made by SMP from the memories of this session. Edits here are not read and will be overwritten.\n"
+
+
+def to_yaml(value: Overview | Mapping[str, Any]) -> str:
+    """An overview, or any mapping of JSON values, as YAML. The same value gives the same text."""
+    fields = value.to_dict() if hasattr(value, "to_dict") else dict(value)
+    return mapping_text(fields) or "{}\n"
+
+
+def write_overviews(
+    disk: Disk, folder: str, records: Iterable[Record], users: Mapping[str, str] | None = None
+) -> list[str]:
+    """Renew the overviews of the session in this folder; gives the names of those that changed."""
+    seen = overview_items(records, across_sessions=False, users=users)
+    overviews: tuple[Overview, ...] = (topics_of(seen), timeline_of(seen), agents_of(seen))
+    changed: list[str] = []
+    try:
+        if disk.is_folder(folder):  # it may have been taken away or converted meanwhile
+            disk.make_folder(os.path.join(folder, FOLDER))
+            for name, overview in zip(FILES, overviews, strict=True):
+                if _renew(disk, os.path.join(folder, FOLDER, name), (NOTICE + to_yaml(overview)).encode()):
+                    changed.append(name)
+    except (OSError, StorageError, StorageCorrupt):
+        pass  # they are only a convenience
+    return changed
+
+
+def _renew(disk: Disk, path: str, data: bytes) -> bool:
+    if _content(disk, path) == data:
+        return False
+    disk.replace(path, data)
+    return True
+
+
+def _content(disk: Disk, path: str) -> bytes | None:
+    try:
+        return disk.read(path)
+    except (OSError, StorageError, StorageCorrupt):
+        return None
+
+
+_OF_AGENTS = (b"message_count", b"last_active")
+
+
+def refresh(store: FileStore, session: str, *, dry_run: bool = False) -> bool:
+    """Whether there were figures of a design that could be stale."""
+    heads = _clean_head(store, session, dry_run)
+    return _renew_overviews(store, session, dry_run) or heads
+
+
+def _clean_head(store: FileStore, session: str, dry_run: bool) -> bool:
+    layout, disk = store.layout, store.disk
+    path = os.path.join(layout.folder(store.root, session), layout.info_file)
+    if not layout.info_file or not disk.exists(path):
+        return False
+    data = disk.read(path)
+    if not any(name.encode() in data for name in FIGURES) and not any(name in data for name in _OF_AGENTS):
+        return False
+    files = store.session(session)
+    try:
+        info = files.info()
+    except (SessionCorrupt, StorageCorrupt):
+        return False  # `validate` names it
+    if FIGURES.isdisjoint(info.other) and layout.encode_info(info).count(_OF_AGENTS[0]) == data.count(_OF_AGENTS[0]):
+        return False
+    found = disk.stat(path)
+    if not dry_run:
+        files.change_info(info)
+        if found is not None:
+            disk.keep_time(path, found.st_mtime_ns)
+    return True
+
+
+def _renew_overviews(store: FileStore, session: str, dry_run: bool) -> bool:
+    folder = store.layout.folder(store.root, session)
+    if store.layout.name != "markdown" or not store.disk.is_folder(os.path.join(folder, OVERVIEWS)):
+        return False
+    if dry_run:
+        return False
+
+    def look(fold: object) -> list[object]:
+        trails = fold.trails.values()  # type: ignore[attr-defined]
+        return [trail.record(session) for trail in trails if trail.deletion is None]
+
+    records = [record for record in store.session(session).view(look) if record is not None]
+    write_overviews(store.disk, folder, records)
+    return False  # they follow the memories; nothing to tell

@@ -1,0 +1,84 @@
+"""What must a store do? The terms and guarantees that every backend keeps.
+
+Terminology, used in code, files, command line and docs alike:
+    MEMORY     what an agent or a person wants to keep: a turn, a decision, a finding, …; a RECORD is one as it stands.
+    SESSION    memories that belong together, with a HEAD (who, what, since when). A STORE holds sessions.
+    ENTRY      one appended item: a new memory, a change, a deletion, a restoration. Records are what entries add up to.
+    SEQ        the number of an entry within its session; the order of writing. Times are for people.
+    BATCH      wishes that are resolved and stored together; an ATOMIC batch is visible whole or not at all.
+    ACKNOWLEDGED  `commit` returned without an error: the memory is as durable as the store's durability says.
+    SETTLED    files whose every byte belongs to whole entries, with no plan under way.
+
+Guarantees of `commit`: acknowledged entries are never lost and seen by every later read of any process; refused ones
+leave no trace; ids and seq are unique, also over processes. Guarantees of reads: no lock, whole entries, whole
+transactions, nothing acknowledged missing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from smp_memory.errors import SMPError
+    from smp_memory.model.entry import Entry
+    from smp_memory.model.history import Fold
+    from smp_memory.model.id_allocator import IdAllocator
+    from smp_memory.model.reports import Report
+    from smp_memory.model.session_info import SessionInfo
+
+
+class BatchPort(Protocol):
+    """Wishes on their way into the store (`smp_memory.write.operations`)."""
+
+    doing: str
+    atomic: bool
+    needs_trails: bool
+    quiet: bool  # upkeep: the session does not count as written by it
+    looked_at: int  # how many changes of the session its reader had seen before it came
+    error: SMPError | None
+
+    def resolve(self, ledger: IdAllocator) -> list[Entry]:
+        """The entries to write, with ids and numbers from the ledger. May be called again with another ledger."""
+
+    def check_room(self, admit: Callable[[int, int], None], used_bytes: int, new_bytes: int) -> None:
+        """Raise if so many bytes more do not fit."""
+
+
+class SessionStore(Protocol):
+    """One session of a store."""
+
+    session: str
+
+    def commit(self, batch: BatchPort) -> None:
+        """Store a batch or raise its error."""
+
+    def fold(self) -> Fold:
+        """All memories, caught up with what any process acknowledged before the call. Do not change it."""
+
+    def tail(self, kind: str, count: int) -> Fold:
+        """At least the last memories of a type; cheap also when the session is large and not yet read."""
+
+    def info(self) -> SessionInfo: ...
+
+    def change_info(self, info: SessionInfo) -> None: ...
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes by file."""
+
+    def validate(self) -> Report: ...
+
+    def repair(self) -> Report: ...
+
+
+class Store(Protocol):
+    """Sessions by id."""
+
+    def session_ids(self) -> list[str]: ...
+
+    def create(self, info: SessionInfo) -> SessionStore: ...
+
+    def session(self, session: str) -> SessionStore: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,187 @@
+"""What was set aside in the sessions of a store: listed, shown, and put back.
+
+A torn end, an entry that `repair` could not read, and entries that another program took out of a file lie in the folder
+`quarantine` of their session, in the format of the layout that they were written in. `put_back` appends those of one file to the
+session by the usual write path, under its lock, and removes the file when they are stored.
+
+Guarantees: a file is put back whole or not at all. It is refused, with the reason, if its bytes cannot be read as entries, if a
+memory in it is in the session already, if its id belongs to another memory, or if a change in it has no memory.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from smp_memory.errors import Conflict, InvalidRecord, MemoryNotFound
+from smp_memory.files.journal import MISSING, QUARANTINE
+from smp_memory.files.layouts import NAMES, layout_named
+from smp_memory.files.reader import FileState, SessionReader
+from smp_memory.model import ids
+from smp_memory.model.entry import PUT
+from smp_memory.model.types import KINDS, PREFIXES
+from smp_memory.uids import new_uid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from smp_memory.errors import SMPError
+    from smp_memory.model.entry import Entry
+    from smp_memory.model.id_allocator import IdAllocator
+    from smp_memory.store.file_session import FileSession
+    from smp_memory.store.file_store import FileStore
+
+_NAME = re.compile(
+    r"(?P<file>.+?\.(?:jsonl|yaml|md))\.(?P<why>repair|missing-after-change|\d+)\.(?P<time>\d{8}T\d{6}Z)"
+)
+_WHY = {"repair": "could not be read", MISSING.strip("."): "taken out of the file by another program"}
+
+
+class QuarantinedEntry:
+    """One file in quarantine."""
+
+    def __init__(self, session: FileSession, path: str) -> None:
+        self._files = session
+        self.session = session.session
+        self.path = path
+        self.name = os.path.basename(path)
+        found = _NAME.match(self.name)
+        why = found["why"] if found else ""
+        self.why = _WHY.get(why, "an unfinished write" if why.isdigit() else "of a foreign journal")
+        self.time = found["time"] if found else ""
+        self._flat = found["file"] if found else ""
+
+    @property
+    def data(self) -> bytes:
+        return self._files.store.disk.read(self.path)
+
+    def entries(self) -> list[Entry]:
+        """The entries in it. Raises InvalidRecord if it holds anything that is none."""
+        reader, name = self._reader()
+        state = FileState()
+        data = self.data
+        reader.decode(name, data if data.endswith(b"\n") else data + b"\n", state)
+        if state.problems and any(each.severity == "error" for each in state.problems):
+            first = next(each for each in state.problems if each.severity == "error")
+            raise InvalidRecord(
+                f"{self.path}:{first.line}: {first.message.rstrip('.')}. Correct that file, then put it back.",
+                path=self.path,
+            )
+        if not state.entries or state.end < len(data):
+            raise InvalidRecord(
+                f"{self.path}: an unfinished entry. Complete it in that file, then put it back.", path=self.path
+            )
+        return state.entries
+
+    def _reader(self) -> tuple[SessionReader, str]:
+        """A reader of the layout that it was written in, and the name of the file that it comes from."""
+        store = self._files.store
+        for layout in (store.layout, *(layout_named(name) for name in NAMES if name != store.layout.name)):
+            for name in (self._flat, self._flat.replace("_", "/", 1)):
+                if name and layout.is_own_file(name, self.session):
+                    return SessionReader(store.disk, layout, store.root, self.session), name
+        raise InvalidRecord(f"{self.path}: not a part of a session's file; look at it by hand.", path=self.path)
+
+    def to_dict(self) -> dict[str, Any]:
+        found = self._files.store.disk.stat(self.path)
+        size = found.st_size if found is not None else 0
+        return {
+            "session": self.session,
+            "name": self.name,
+            "path": self.path,
+            "why": self.why,
+            "time": self.time,
+            "bytes": size,
+        }
+
+
+def set_aside(store: FileStore) -> list[QuarantinedEntry]:
+    """All files in quarantine, session by session."""
+    found = []
+    for name in store.session_ids():
+        session = store.session(name)
+        folder = os.path.join(session.reader.private, QUARANTINE)
+        found += [QuarantinedEntry(session, os.path.join(folder, each)) for each in sorted(store.disk.names(folder))]
+    return found
+
+
+def put_back(item: QuarantinedEntry, now: str) -> list[str]:
+    """Append the entries of a file in quarantine to their session; the ids of their memories."""
+    files = item._files
+    batch = _PutBack(item, now)
+    files.commit(batch)
+    if batch.error is not None:
+        raise batch.error
+    files.store.sync()
+    files.store.disk.remove(item.path)
+    return batch.ids
+
+
+class _PutBack:
+    """A batch of entries as they are, resolved under the session's lock."""
+
+    atomic = needs_trails = True
+    quiet = False
+    doing = "putting back what was set aside"
+
+    def __init__(self, item: QuarantinedEntry, now: str) -> None:
+        self.now = now
+        self.looked_at = -1
+        self.error: SMPError | None = None
+        self.ids: list[str] = []
+        self._item = item
+
+    def check_room(self, admit: Callable[[int, int], None], used_bytes: int, new_bytes: int) -> None:
+        admit(used_bytes, new_bytes)
+
+    def resolve(self, ledger: IdAllocator) -> list[Entry]:
+        entries = self._item.entries()
+        trails = ledger.fold.trails if ledger.fold is not None else {}
+        numbers = {entry.seq for trail in trails.values() for entry in trail.entries}
+        uids = {trail.first.uid: name for name, trail in trails.items() if trail.first.uid}
+        new = {entry.id for entry in entries if entry.op == PUT}
+        for entry in entries:
+            self._complete(entry, ledger)
+            if entry.op == PUT:
+                self._check_put(entry, trails, uids)
+            elif entry.id not in trails and entry.id not in new:
+                raise MemoryNotFound(
+                    f"{self._item.name}: a change of {entry.id}, which is not in the session.", id=entry.id
+                )
+            elif any(
+                entry.key == other.key and entry.at == other.at
+                for other in getattr(trails.get(entry.id), "entries", ())
+            ):
+                raise Conflict(f"{self._item.name}: this change of {entry.id} is in the session already.", id=entry.id)
+            if entry.state != "signed" or entry.seq in numbers or not entry.seq:
+                entry.seq = ledger.next_seq()
+            entry.tx = ""
+        self.ids = list(dict.fromkeys(entry.id for entry in entries))
+        return entries
+
+    def _complete(self, entry: Entry, ledger: IdAllocator) -> None:
+        """Give an id and a time to an entry that was typed without them."""
+        if "id" in entry.lacks:
+            prefix = KINDS[entry.type].prefix
+            entry.id = ids.numbered(prefix, ledger.next_number(prefix))
+        if "time" in entry.lacks:
+            entry.at = self.now
+        entry.lacks = ()
+        entry.schema = entry.schema or 1
+        prefix, number = ids.parts_of(entry.id)
+        if prefix in PREFIXES:
+            ledger.number_used(prefix, number)
+
+    def _check_put(self, entry: Entry, trails: dict[str, Any], uids: dict[str, str]) -> None:
+        if entry.uid and entry.uid in uids:
+            raise Conflict(f"{self._item.name}: {uids[entry.uid]} is in the session already.", id=uids[entry.uid])
+        if entry.id in trails:
+            raise Conflict(
+                f"{self._item.name}: the session has a memory {entry.id} already. Change the id in {self._item.path}, or take "
+                "it out there: then it gets a new one.",
+                id=entry.id,
+            )
+        if entry.type != "agent_state" and not entry.uid:
+            entry.uid = new_uid()

@@ -1,0 +1,114 @@
+"""What stands where the index says? Records from the files, entry by entry.
+
+Guarantees: what is handed out was read from the files and is the memory that was asked for; if something else stands
+there by now, the session itself is read.
+"""
+
+from __future__ import annotations
+
+import os
+
+from smp_memory.errors import SMPError
+from smp_memory.files.folded_entries import entries_of
+from smp_memory.files.spans import Spans
+from smp_memory.index.rows import POSITION_BITS
+from smp_memory.model.clone_merge import ReadableIds
+from smp_memory.model.history import RecordHistory
+from smp_memory.store.incomplete import PUT_AWAY, left_out
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from smp_memory.index.index import Index
+    from smp_memory.index.rows import Row
+    from smp_memory.model.hits import LeftOut
+    from smp_memory.model.record import Record
+    from smp_memory.store.file_store import FileStore
+
+MARK = "~ "  # before the places of memories of a session in which an id was given out twice
+_FOLDERS = 1000  # names of folders that are remembered
+
+
+class RecordReader:
+    def __init__(self, store: FileStore, distrust: Callable[[str], None]) -> None:
+        """`distrust` is told which session is not as the index says."""
+        self._store = store
+        self._distrust = distrust
+        self._folders: dict[str, str] = {}
+
+    def records(
+        self, index: Index, rows: Iterable[Row], gone: dict[str, LeftOut] | None = None
+    ) -> dict[int, Record | None]:
+        """The memories of these rows, from the files. None for one that is not there any more.
+
+        `gone` gets the sessions that were put away since the index was caught up.
+        """
+        found: dict[int, Record | None] = {}
+        gone = {} if gone is None else gone
+        with Spans(self._store.disk) as spans:
+            for row in rows:
+                session = index.rows.session_name(row.doc >> POSITION_BITS)
+                if session is not None:
+                    trail = self.trail(index, session, row, spans)
+                    record = (
+                        trail.record(session) if trail is not None else self._record_by_reading(session, row.id, gone)
+                    )
+                    found[row.doc] = record
+        return found
+
+    def _record_by_reading(self, session: str, id: str, gone: dict[str, LeftOut]) -> Record | None:
+        """What is not where the index says: it was changed a moment ago, or stands in a plan."""
+        self._distrust(session)
+        try:
+            trail = self._store.session(session).view(lambda fold: fold.trails.get(id))
+        except PUT_AWAY as error:
+            if session not in gone:
+                gone[session] = left_out(session, error)
+            return None
+        record: Record | None = trail.record(session) if trail is not None else None
+        return record
+
+    def trail(self, index: Index, session: str, row: Row, spans: Spans) -> RecordHistory | None:
+        """All that happened to a memory, read from where it stands; None if something else stands there."""
+        layout, name_of, trail, names, places = self._store.layout, index.rows.name_of, None, None, row.places
+        if places.startswith(MARK):
+            known = index.rows.session(session)
+            names, places = ReadableIds.from_list(known.names if known is not None else []), places[len(MARK) :]
+        separate = places.split(" ")
+        for place in dict.fromkeys(separate) if len(separate) > 1 else separate:  # folded entries have one place
+            number, begin, size = place.split(":")
+            file, start, length = name_of(int(number)), int(begin), int(size)
+            path = f"{self._folder(session)}{os.sep}{file}"
+            try:
+                pieces = layout.codec_of(file).decode(spans.read(path, start, length), start, 1)
+                if len(pieces) != 1 or pieces[0].fields is None or pieces[0].start != start:
+                    return None
+                entries = entries_of(
+                    layout.dialect, pieces[0].fields, layout.kind_of(file), pieces[0].state, path, 0, 0
+                )
+            except (OSError, SMPError):
+                return None
+            for found in entries:
+                if found.lacks:
+                    return None  # its id and time follow from the whole session
+                found.place = (start, start + length)
+                entry = names.resolved(found) if names is not None else found
+                if entry.id != row.id:
+                    return None
+                if trail is None:
+                    if entry.op != "put":
+                        return None
+                    trail = RecordHistory(entry)
+                else:
+                    entry.type = trail.first.type
+                    trail.append(entry)
+        return trail
+
+    def _folder(self, session: str) -> str:
+        folder = self._folders.get(session)
+        if folder is None:
+            if len(self._folders) >= _FOLDERS:
+                self._folders.clear()
+            folder = self._folders[session] = self._store.layout.folder(self._store.root, session)
+        return folder

@@ -1,0 +1,108 @@
+"""Fold changes into the entries that they change, so that a file of the `markdown` layout shows what holds today.
+
+    under the lock: the memories with changes → one folded entry each, in the place of the first → a rewrite
+
+Guarantees: those of a rewrite (`smp_memory.store.rewrite`). Records, histories, `as_of`, ids, revisions and numbers are the same
+as before; the new files are read back and compared before the old ones go. A session in which nothing is to fold is not
+written. The times of the files stay as they were.
+Of a memory that stands in a file twice, as a plain merge of folded entries leaves it, one entry with all its changes stays.
+Left as they are: memories that are deleted (a purge takes them, or a restoration makes them foldable), memories with
+entries in several files or under several identities, memories that were renamed because two clones gave out one id,
+and everything in layouts that keep one entry per line.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from smp_memory.files.folded_entries import folded
+from smp_memory.model.record import same
+from smp_memory.store.rewrite import SessionEdit, entries_of, place_of, rewrite
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smp_memory.files.reader import SessionReader
+    from smp_memory.model.entry import Entry
+    from smp_memory.model.history import Fold, RecordHistory
+    from smp_memory.store.file_session import FileSession
+
+
+class TidyReport(NamedTuple):
+    """What was folded, or would be."""
+
+    session: str
+    ids: list[str]  # of memories whose changes were folded into their entry
+    can_fold: bool  # False: the layout keeps every change in a line of its own
+
+    def to_dict(self) -> dict[str, Any]:
+        return self._asdict()
+
+
+def tidy_session(session: FileSession, *, dry_run: bool = False) -> TidyReport:
+    """Fold the changes of one session's memories."""
+    name = session.session
+    if not session.store.layout.dialect.folds:
+        return TidyReport(name, [], False)
+    ids: list[str] = session.view(
+        lambda fold: list(dict.fromkeys([*(trail.first.id for trail in _foldable(session, fold)), *_doubled(fold)]))
+    )
+    if ids and not dry_run:
+        rewrite(session, "tidying", lambda reader: _edit(session, reader, ids))
+    return TidyReport(name, ids, True)
+
+
+def _edit(session: FileSession, reader: SessionReader, ids: list[str]) -> SessionEdit:
+    """May be asked again, so `ids` begins anew."""
+    wanted = SessionEdit()
+    ids.clear()
+    for trail in _foldable(session, reader.fold):
+        wanted.fold(trail.entries)
+        ids.append(trail.first.id)
+    doubled = set(_doubled(reader.fold))
+    for entry in entries_of(reader, doubled) if doubled else ():
+        if _is_copy(reader.fold.trails.get(reader.fold.names.resolved(entry).id), entry):
+            wanted.remove(entry)
+            ids += [entry.id] if entry.id not in ids else []
+    return wanted
+
+
+def _doubled(fold: Fold) -> list[str]:
+    """The ids of memories of which an entry stands in the files twice."""
+    return [problem.id for problem in fold.problems if problem.code == "duplicate_entry" and problem.id]
+
+
+def _is_copy(trail: RecordHistory | None, entry: Entry) -> bool:
+    """Whether an entry counts at another place, word for word."""
+    if trail is None or any(place_of(each) == place_of(entry) for each in trail.entries):
+        return False
+    told = entry.op, entry.seq, entry.at, entry.uid
+    return any((each.op, each.seq, each.at, each.uid) == told and same(each.data, entry.data) for each in trail.entries)
+
+
+def _foldable(session: FileSession, fold: Fold) -> list[RecordHistory]:
+    renamed = set(fold.names.shown.values())  # their entries stand under other ids in the files
+    return [
+        trail
+        for name, trail in fold.trails.items()
+        if len(trail.entries) > 1 and not (renamed and _is_renamed(renamed, trail)) and _can_fold(session, name, trail)
+    ]
+
+
+def _is_renamed(renamed: set[str], trail: RecordHistory) -> bool:
+    """Whether a memory, or one that it refers to, is shown under another id than in the files."""
+    targets = (target for entry in trail.entries for target in entry.uids or ())
+    return trail.first.id in renamed or any(target.rpartition("/")[2] in renamed for target in targets)
+
+
+def _can_fold(session: FileSession, name: str, trail: RecordHistory) -> bool:
+    entries, first = trail.entries, trail.first
+    if trail.deletion is not None or name != first.id:
+        return False
+    if any(entry.file != first.file for entry in entries) or _is_folded(trail):
+        return False
+    return folded(session.store.layout.dialect, entries, session.session) is not None
+
+
+def _is_folded(trail: RecordHistory) -> bool:
+    return all(entry.place == trail.first.place for entry in trail.entries)

@@ -1,0 +1,398 @@
+"""Is every memory readable, and if not, what can be put right?
+
+`validate` reads all files anew, checks every signature, id and reference, and changes nothing. `repair` rewrites the
+files that need it, all of them together: edits are signed again, merge markers and word-for-word copies go, and what cannot be read is set aside in quarantine, byte for byte. Nothing is thrown away.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from smp_memory import event_log
+from smp_memory.errors import InvalidConfig, SessionCorrupt
+from smp_memory.files.codec import CONFLICT, EDITED, SIGNED, TORN, Piece
+from smp_memory.files.folded_entries import entries_of
+from smp_memory.files.journal import MISSING, QUARANTINE
+from smp_memory.files.layouts.layout import PRIVATE
+from smp_memory.files.quarantine import FileChangedUnderneath
+from smp_memory.files.reader import SessionReader
+from smp_memory.model import hand_edits, ids
+from smp_memory.model.entry import PUT
+from smp_memory.model.reports import Problem, Report
+from smp_memory.model.session_info import SessionInfo
+from smp_memory.model.types import KINDS
+from smp_memory.store import foreign_layouts
+from smp_memory.store.cold_storage import segment_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from smp_memory.model.entry import Entry
+    from smp_memory.model.history import Fold, RecordHistory
+    from smp_memory.store.file_session import FileSession
+
+_PASSES = 8
+_TRIES = 2
+
+
+def validate(session: FileSession, reader: SessionReader | None = None) -> Report:
+    """Read everything and say what a person should look at; `reader` is one that has just done so."""
+    store = session.store
+    reader = reader or SessionReader(store.disk, store.layout, store.root, session.session)
+    stored_until = reader.notes().seq  # first: a writer may be at work
+    fold = reader.catch_up()
+    problems = _without_unfinished(reader)
+    for name, state in reader.states.items():
+        found = store.disk.stat(os.path.join(reader.folder, name))
+        if found is not None and found.st_size > state.end:
+            message = f"{found.st_size - state.end} bytes of an unfinished write; the next write sets them aside."
+            problems.append(Problem(os.path.join(reader.folder, name), state.line, "torn", message, "warning"))
+    if all(problem.code != "torn" for problem in problems):  # else it is known what is missing
+        problems += _missing_problems(reader, max(fold.seq, _seq_in_head(session)), stored_until)
+    segment = segment_of(session)
+    problems += [each for trail in fold.trails.values() for each in hand_edits.problems_of(trail)]
+    problems += _reference_problems(fold, {row.id for row in segment.rows()})
+    problems += segment.verify()
+    problems += _quarantine_problems(session)
+    problems += _preference_problems(fold)
+    problems += _head_problems(reader)
+    unread = foreign_layouts.unread(store.disk, store.root, store.layout, session.session)
+    problems += [each.problem(store.layout.name) for each in unread]
+    try:
+        session.settings_above(store.config, session.info().config)
+    except SessionCorrupt as error:
+        problems.append(Problem(str(error.details.get("path", "")), 0, "head", error.message))
+    except InvalidConfig as error:
+        problems.append(Problem(str(error.details.get("path", "")), 0, "settings", error.message))
+    problems.sort(key=lambda problem: (problem.path, problem.line))
+    damaged = [problem for problem in problems if problem.severity == "error"]
+    if damaged:
+        text = f"Session {session.session}: {len(damaged):,} places cannot be read; `smp validate` lists them."
+        codes = sorted({problem.code for problem in damaged})
+        event_log.emit(
+            "corruption", event_log.ERROR, "damage_found", text, session.session, places=len(damaged), codes=codes
+        )
+    return Report(problems, len(fold.trails))
+
+
+def _seq_in_head(session: FileSession) -> int:
+    try:
+        return session.info().seq
+    except SessionCorrupt:
+        return 0
+
+
+def _missing_problems(reader: SessionReader, seq: int, stored_until: int) -> list[Problem]:
+    """Entries that were stored and are in no file; until the next write, which does not know of them any more."""
+    if seq >= stored_until:
+        return []
+    message = (
+        f"Entries up to number {stored_until} were stored, the files hold them up to number {seq}: another program "
+        "(git, a restored backup) took some away, or the disk lost them."
+    )
+    return [Problem(reader.folder, 0, "missing_entries", message, "warning")]
+
+
+def _without_unfinished(reader: SessionReader) -> list[Problem]:
+    """What a committed plan has not finished in the files is no damage: the next write finishes it."""
+    problems = reader.problems()
+    plan = reader.journal.load()
+    if reader.journal.is_foreign:
+        message = "this journal was not written by a user of this machine; it is not carried out, and the next write sets it aside."
+        problems.append(Problem(reader.journal.path, 0, "foreign_journal", message, "warning"))
+    for name, offset, _ in plan.appends if plan is not None else ():
+        path = os.path.join(reader.folder, name)
+        line = reader.disk.read(path, 0, offset).count(b"\n") + 1 if reader.disk.exists(path) else 1
+        left = [problem for problem in problems if problem.path != path or problem.line < line]
+        if left != problems:
+            message = "a transaction was committed and not yet finished here; the next write does that."
+            left.append(Problem(path, line, "unfinished", message, "warning"))
+        problems = left
+    return problems
+
+
+def _reference_problems(fold: Fold, compacted: set[str]) -> list[Problem]:
+    problems = []
+    for trail in fold.trails.values():
+        data = trail.data()
+        references = data.get("references") or []
+        relations = data.get("relations") or []
+        targets = [item for item in references if isinstance(item, str)] if isinstance(references, list) else []
+        targets += [
+            item["target"] for item in relations if isinstance(item, dict) and isinstance(item.get("target"), str)
+        ]
+        uids = {name: uid for entry in trail.entries if entry.uids for name, uid in entry.uids.items()}
+        for target in targets:
+            problem = _reference_problem(trail, target, fold) or _wrong_reference(trail, target, fold, uids)
+            if problem is not None and target not in compacted:
+                problems.append(problem)
+    return problems
+
+
+def _reference_problem(trail: RecordHistory, target: str, fold: Fold) -> Problem | None:
+    """A memory that points to one that is deleted, or not there: it may have been purged or erased."""
+    first, other = trail.first, fold.trails.get(target)
+    if other is not None:
+        if other.deletion is None or trail.deletion is not None:
+            return None
+        message = f"{first.id} refers to {target}, which is deleted."
+        return Problem(first.file, first.line, "deleted_reference", message, "note", first.id)
+    if "/" in target or not _looks_like_ours(target):
+        return None
+    message = f"{first.id} refers to {target}, which is not there."
+    return Problem(first.file, first.line, "dangling_reference", message, "warning", first.id)
+
+
+def _wrong_reference(trail: RecordHistory, target: str, fold: Fold, uids: dict[str, str]) -> Problem | None:
+    """The memory that was meant is not there, and its id belongs to one that another clone made."""
+    other = fold.trails.get(target)
+    if other is None or not other.first.uid or uids.get(target, other.first.uid) == other.first.uid:
+        return None
+    first = trail.first
+    message = f"{first.id} refers to a {target} that is not there; {target} is a memory that another clone made."
+    return Problem(first.file, first.line, "dangling_reference", message, "warning", first.id)
+
+
+def _preference_problems(fold: Fold) -> list[Problem]:
+    """Preferences of one key, made in two clones: the later one holds."""
+    found: dict[str, list[RecordHistory]] = {}
+    for trail in fold.trails.values():
+        if trail.first.type == "preference" and trail.deletion is None and trail.data().get("key") is not None:
+            found.setdefault(str(trail.data()["key"]), []).append(trail)
+    problems = []
+    for key, trails in found.items():
+        holds = fold.preferences.get(key)
+        for first in (trail.first for trail in trails if len(trails) > 1 and trail.first.id != holds):
+            message = f"{first.id} has the key {key!r} like {holds}, which is newer and holds. Delete the one you do not want."
+            problems.append(Problem(first.file, first.line, "same_preference", message, "note", first.id))
+    return problems
+
+
+def _head_problems(reader: SessionReader) -> list[Problem]:
+    """Sessions of one name that two clones made, in a log that holds the heads of both."""
+    for name, state in reader.states.items():
+        engines = [head.get("smp") for head in state.heads]
+        if len({engine.get("uid") for engine in engines if isinstance(engine, dict) and engine.get("uid")}) > 1:
+            message = f"two clones made a session {reader.session}; its memories are united, and the last head holds."
+            return [Problem(os.path.join(reader.folder, name), 0, "united_session", message, "note")]
+    return []
+
+
+def _looks_like_ours(target: str) -> bool:
+    return any(ids.number_of(target, kind.prefix) for kind in KINDS.values())
+
+
+def _quarantine_problems(session: FileSession) -> list[Problem]:
+    folder = os.path.join(session.reader.private, QUARANTINE)
+    return [_quarantine_problem(os.path.join(folder, name)) for name in session.store.disk.names(folder)]
+
+
+def _quarantine_problem(path: str) -> Problem:
+    if MISSING in os.path.basename(path):
+        message = (
+            "entries that were stored and that another program (git, an editor, a restored backup) took out of the file; "
+            "`smp quarantine` shows them and puts them back; delete this file when you do not need it."
+        )
+        return Problem(path, 0, "missing_after_change", message, "warning")
+    message = "set aside after a crash or a repair. `smp quarantine` shows it and puts it back; delete it when you do not need it."
+    return Problem(path, 0, "quarantine", message, "note")
+
+
+def repair(session: FileSession) -> Report:
+    """Put right what can be, set the rest aside, and say what was done."""
+    session.writer.completed.clear()
+    doubled = session.view(lambda fold: {name: put.id for name, put in fold.names.unsettled.items()})
+    actions: list[str] = session.exclusively("repairing", lambda: _repaired(session))
+    actions = [f"{id} was taken twice; the later memory is {name} now" for name, id in doubled.items()] + actions
+    actions = session.writer.completed + actions
+    report = validate(session)
+    return Report(report.problems, report.checked, actions)
+
+
+def _repaired(session: FileSession) -> list[str]:
+    for _ in range(_TRIES):
+        try:
+            return _Repair(session).run()
+        except FileChangedUnderneath:
+            session.writer.settle()
+    return _Repair(session).run()
+
+
+class _Repair:
+    """One repair, under the lock, of settled files."""
+
+    def __init__(self, session: FileSession) -> None:
+        self._session = session
+        self._store = session.store
+        self._layout = session.store.layout
+        self._reader = session.reader
+        self._fold = session.reader.fold
+        self._actions: list[str] = []
+        self._aside: list[tuple[str, bytes]] = []
+
+    def run(self) -> list[str]:
+        info = self._readable_info()
+        contents: dict[str, bytes | None] = {}
+        for name in self._layout.files(self._store.disk, self._reader.folder, self._session.session):
+            old = self._store.disk.read(os.path.join(self._reader.folder, name))
+            new = self._repaired(name, old)
+            if new != old:
+                contents[name] = new
+        if contents or self._actions:
+            info.generation += 1
+            info.seq = max(info.seq, self._fold.seq)
+            info.numbers = {**info.numbers, **self._fold.numbers}
+            self._add_info(contents, info)
+            copies = self._set_aside()
+            try:
+                self._session.writer.rewrite(contents)
+            except FileChangedUnderneath:
+                for path in copies:
+                    self._store.disk.remove(path)
+                raise
+            self._session.writer.settle()
+        return self._actions
+
+    def _add_info(self, contents: dict[str, bytes | None], info: SessionInfo) -> None:
+        data = self._layout.encode_info(info)
+        if self._layout.info_file:
+            contents[self._layout.info_file] = data
+            return
+        name = f"{self._session.session}.jsonl"
+        body = contents.get(name)
+        if body is None:
+            body = self._store.disk.read(os.path.join(self._reader.folder, name))
+        contents[name] = body + (b"" if body.endswith(b"\n") or not body else b"\n") + data
+
+    def _readable_info(self) -> SessionInfo:
+        try:
+            return self._session.info()
+        except SessionCorrupt as error:
+            path = str(error.details["path"])
+            if self._layout.info_file:
+                self._aside.append((self._layout.info_file, self._store.disk.read(path)))
+            created = min((trail.first.at for trail in self._fold.trails.values()), default="1970-01-01T00:00:00Z")
+            self._actions.append(
+                f"{path}: could not be read; set aside and written anew. Project, users and tags are lost from it."
+            )
+            return SessionInfo(self._session.session, created)
+
+    def _repaired(self, name: str, old: bytes) -> bytes:
+        data = old.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")
+        if data != old:
+            self._act(name, 1, "byte order mark or CRLF line ends taken out")
+        data = self._with_pieces(name, data, self._piece)
+        for _ in range(_PASSES):  # where something was taken out, its neighbours may read as something else
+            before, data = data, self._with_pieces(name, data.replace(b"\r\n", b"\n"), self._readable)
+            if data == before:
+                break
+        return data
+
+    def _with_pieces(self, name: str, data: bytes, replaced: Callable[[str, Piece, bytes], bytes]) -> bytes:
+        """The file with each of its pieces replaced."""
+        joined = bytearray()
+        position = 0
+        for piece in self._layout.codec_of(name).decode(data):
+            joined += data[position : piece.start]
+            new = replaced(name, piece, data[piece.start : piece.end])
+            if not new and joined and not joined.endswith(b"\n"):
+                joined += b"\n"
+            joined += new
+            position = piece.end
+        joined += data[position:]
+        return bytes(joined if joined.endswith(b"\n") or not joined else joined + b"\n")
+
+    def _readable(self, name: str, piece: Piece, data: bytes) -> bytes:
+        if piece.fields is None and piece.state != CONFLICT:
+            return self._put_aside(name, piece, data, piece.message)
+        return data
+
+    def _piece(self, name: str, piece: Piece, data: bytes) -> bytes:
+        """What stands in place of a piece from now on."""
+        if piece.state == CONFLICT:
+            self._act(name, piece.line, "merge marker taken out; the entries of both sides stay")
+            return b""
+        if piece.fields is None or piece.state == TORN:
+            return self._put_aside(name, piece, data, piece.message)
+        if piece.fields.get("type") == "session" and not self._layout.info_file:
+            return data
+        problems = {problem.code: problem for problem in self._problems_at(name, piece.line)}
+        if "invalid" in problems:
+            return self._put_aside(name, piece, data, problems["invalid"].message)
+        entries = self._entries(name, piece)
+        if len(entries) > 1:
+            return self._folded(name, piece, entries, problems, data)
+        if "duplicate_entry" in problems:
+            self._act(name, piece.line, "a word-for-word copy of another entry taken out")
+            return b""
+        if piece.state == EDITED:
+            self._act(name, piece.line, f"{piece.fields.get('id')} was edited by hand; signed again as it stands")
+            entry = self._entry(name, piece)
+            if entry.op != PUT:  # a change or a deletion has no room for what SMP does not know
+                self._aside.append((name, data))
+            return self._encoded(name, piece, entry)
+        return data
+
+    def _folded(
+        self, name: str, piece: Piece, entries: list[Entry], problems: dict[str, Problem], data: bytes
+    ) -> bytes:
+        """An entry with the changes of it. Of copies, `tidy` takes out those that stand in another entry as well."""
+        if "edited" not in problems:
+            return data
+        self._act(name, piece.line, f"{entries[0].id} was edited by hand; signed again as it stands")
+        if piece.state == EDITED:
+            self._aside.append((name, data))
+        for entry in entries:
+            entry.state, entry.schema = SIGNED, entry.schema or 1
+        return self._layout.encode_all(entries, self._session.session)
+
+    def _entries(self, name: str, piece: Piece) -> list[Entry]:
+        fields, kind = piece.fields or {}, self._layout.kind_of(name)
+        return entries_of(self._layout.dialect, fields, kind, piece.state, name, piece.line, 0)
+
+    def _problems_at(self, name: str, line: int) -> list[Problem]:
+        path = os.path.join(self._reader.folder, name)
+        return [problem for problem in self._reader.problems() if problem.path == path and problem.line == line]
+
+    def _entry(self, name: str, piece: Piece) -> Entry:
+        return self._layout.dialect.decode(
+            piece.fields or {}, self._layout.kind_of(name), piece.state, name, piece.line, 0
+        )
+
+    def _encoded(self, name: str, piece: Piece, entry: Entry) -> bytes:
+        if entry.op == PUT and not entry.schema:
+            entry.schema = 1
+        fields = self._layout.dialect.encode(entry, self._session.session)
+        if type((piece.fields or {}).get("seq")) is not int:
+            fields.pop("seq")  # it goes on standing, in order, where it stands in the file
+        return self._layout.codec_of(name).encode(fields)
+
+    def _put_aside(self, name: str, piece: Piece, data: bytes, reason: str) -> bytes:
+        if not data.strip(b" \t\r\n"):
+            return data
+        self._aside.append((name, data))
+        self._act(name, piece.line, f"could not be read ({reason}); set aside")
+        return b""
+
+    def _set_aside(self) -> list[str]:
+        """Returns the paths of the copies."""
+        if not self._aside:
+            return []
+        disk = self._store.disk
+        folder = os.path.join(self._reader.private, QUARANTINE)
+        disk.make_folder(folder)
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        copies: list[str] = []
+        for number, (name, data) in enumerate(self._aside, 1):
+            flat = name.replace("/", "_")
+            copies.append(os.path.join(folder, f"{flat}.repair.{stamp}.{os.urandom(3).hex()}.{number}"))
+            disk.write_new(copies[-1], data)
+        disk.sync_folder(folder)
+        pieces = "1 piece" if len(self._aside) == 1 else f"{len(self._aside)} pieces"
+        self._actions.append(f"{pieces} set aside in {os.path.join(PRIVATE, QUARANTINE)}")
+        return copies
+
+    def _act(self, name: str, line: int, what: str) -> None:
+        self._actions.append(f"{os.path.join(self._reader.folder, name)}:{line}: {what}")

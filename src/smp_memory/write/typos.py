@@ -1,0 +1,138 @@
+"""Warnings about field names and values that are probably typing errors. The write is stored as given.
+
+Guarantees: pure. A name that any type of memory knows, and a name that is not close to a known one, gives no warning.
+The names of a write are judged once for each set of names.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from smp_memory.model.types import CLOSED_STATUSES, KINDS, RELATIONS, ROLES, STATUSES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from smp_memory.model.types import Kind
+
+SEVERITIES = ("critical", "high", "important", "medium", "low", "minor", "info")
+_CLOSED: dict[str, tuple[tuple[str, ...], str]] = {  # known values, and what happens with another one
+    "severity": (SEVERITIES, "it is sorted behind the known ones"),
+    "visibility": (("shared", "private", "public", "all", "team"), "it counts as private"),
+    "author_kind": (("user", "agent", "system", "tool"), "filters by kind do not find it"),
+}
+_WORDS = frozenset(("status", "resolution", "role", "relations"))  # any word may stand there; a near one is a mistake
+CHECKED = _WORDS.union(_CLOSED) - {"role"}  # looked at in plain memories, whose role is always a known one
+_COMMON = frozenset(["id", "created", "session", "user", "project", "agents", "context", "type", "text", "data"])
+_KNOWN = _COMMON.union(*({*kind.rank, *kind.aliases} for kind in KINDS.values()))
+_SESSION_NAMES = ("id", "user", "agents", "project", "tags", "author", "config", "created")
+_SHORT, _LONG = 5, 7  # below: only plural and singular; from _LONG on two edits count as near
+
+
+def warnings(kind: Kind, data: Mapping[str, Any]) -> tuple[str, ...]:
+    """What is odd about the fields of a memory, each in a sentence."""
+    found = of_names(kind, tuple(data))
+    if not all(data[name] in known for name, (known, _) in _CLOSED.items() if name in data):
+        found = (*found, *(text for name in _CLOSED if (text := _of_value(name, data.get(name)))))
+    return found if _WORDS.isdisjoint(data) else (*found, *filter(None, _of_words(kind, data)))
+
+
+def _of_words(kind: Kind, data: Mapping[str, Any]) -> Iterable[str]:
+    resolution = data.get("resolution")
+    status = data.get("status") or (resolution.get("status") if isinstance(resolution, dict) else None)
+    if kind.name == "finding" and isinstance(status, str):
+        yield _of_finding(status)
+    elif kind.name in STATUSES:
+        yield _of_word("status", status, STATUSES[kind.name])
+    if kind.name == "conversation":
+        yield _of_word("role", data.get("role"), ROLES, short=3)
+    relations = data.get("relations")
+    for each in relations if isinstance(relations, list) else ():
+        yield _of_word("relation", each.get("kind") if isinstance(each, dict) else None, RELATIONS)
+
+
+def _of_finding(status: str) -> str:
+    """An unknown status leaves a finding open, which its writer may not expect."""
+    known = STATUSES["finding"]
+    if status.strip().lower() in known:
+        return ""
+    near = nearest(status, known, short=3)
+    meant = f"Did you mean {near!r}?" if near else f"A finding is closed by: {', '.join(CLOSED_STATUSES)}."
+    return f"status: {status[:80]!r} is stored but not known, so the finding counts as open. {meant}"
+
+
+def _of_word(name: str, value: Any, known: tuple[str, ...], short: int = _SHORT) -> str:
+    """A word that is close to a known one."""
+    if not isinstance(value, str) or value.strip().lower() in known:
+        return ""
+    near = nearest(value, known, short)
+    return f"{name}: {value[:80]!r} is stored but not known. Did you mean {near!r}?" if near else ""
+
+
+@lru_cache(maxsize=500)
+def of_names(kind: Kind, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The same for the names alone."""
+    own = [*kind.rank, *(alias for alias in kind.aliases if alias not in kind.rank)]
+    return tuple(
+        f"{name!r} is stored as a field of its own. Did you mean {near!r}?"
+        for name in names
+        if name not in _KNOWN and (near := nearest(name, own)) is not None
+    )
+
+
+def of_session(names: Iterable[str]) -> tuple[str, ...]:
+    """The same for what a caller says about a new session."""
+    return tuple(
+        f"{name!r} is kept in the session's context. Did you mean {near!r}?"
+        for name in names
+        if (near := nearest(name, _SESSION_NAMES, short=3)) is not None
+    )
+
+
+def _of_value(name: str, value: Any) -> str:
+    known, effect = _CLOSED[name]
+    if value is None or (isinstance(value, str) and _folded(name, value) in known):
+        return ""
+    near = nearest(value, known) if isinstance(value, str) else None
+    meant = f"Did you mean {near!r}?" if near else f"Known are: {', '.join(known)}."
+    return f"{name}: {str(value)[:80]!r} is stored but not known, so {effect}. {meant}"
+
+
+def _folded(name: str, value: str) -> str:
+    return value.strip().lower() if name == "severity" else value
+
+
+def nearest(name: str, known: Iterable[str], short: int = _SHORT) -> str | None:
+    """The known name that this one is probably meant to be."""
+    plain = _plain(name)
+    for each in known:
+        other = _plain(each)
+        if plain == other or plain + "s" == other or other + "s" == plain:
+            return each
+    edits = 2 if len(plain) >= _LONG else 1
+    if len(plain) < short:
+        return None
+    near = [(count, each) for each in known if (count := _edits(plain, _plain(each), edits)) <= edits]
+    return min(near, default=(0, None), key=lambda pair: pair[0])[1]
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
+
+
+def _edits(text: str, other: str, limit: int) -> int:
+    """How many letters differ: inserted, removed, replaced, or two swapped. More than `limit` is `limit + 1`."""
+    if abs(len(text) - len(other)) > limit:
+        return limit + 1
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(text, 1):
+        earlier, before, row = before, row, [i]
+        for j, wanted in enumerate(other, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != wanted))
+            if i > 1 and j > 1 and letter == other[j - 2] and text[i - 2] == wanted:
+                cost = min(cost, earlier[j - 2] + 1)
+            row.append(cost)
+    return min(row[-1], limit + 1)

@@ -1,0 +1,379 @@
+"""Is this a memory? Parse once, at the border; everything behind it can rely on the result.
+
+Guarantees: what comes out are JSON values with text that is valid UTF-8, in a stable order, under SMP's own names;
+fields SMP does not know are kept as they are. Otherwise `InvalidRecord` names the field, and nothing was changed.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from functools import lru_cache
+from math import isfinite
+
+from smp_memory.errors import InvalidRecord, SizeLimitExceeded
+from smp_memory.model import ids
+from smp_memory.model.design_fields import understood
+from smp_memory.model.times import parse
+from smp_memory.model.types import CONFIDENCE_WORDS, KINDS, Kind, kind_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    Check = Callable[[str, Any], Any]
+    Planned = tuple[str, str, Check]  # the caller's name of a field, SMP's own, what to ask of it
+
+DEPTH_LIMIT = 28  # every layout has room for them: what is around a field takes up to four levels more
+_BESIDE, _BESIDE_BYTES = ("author", "author_kind", "role", "kind"), 1024  # who said it does not count as content
+INTEGER_BITS_LIMIT = 2000  # 600 digits; Python itself refuses to write and read much longer ones
+_GIVEN_BY_SMP = frozenset(["session", "session_id", "type", "revision", "schema", "checksum", "updated", "updated_by"])
+_NESTED = ("data", "content")  # two of the designs put a type's fields into an inner object
+
+
+class Draft:
+    """A memory that is not stored yet."""
+
+    __slots__ = ("created", "data", "id", "kind")
+
+    def __init__(self, kind: Kind, id: str | None, created: str | None, data: dict[str, Any]) -> None:
+        self.kind = kind
+        self.id = id
+        self.created = created
+        self.data = data
+
+
+def draft(kind: Kind, given: Mapping[str, Any], content_limit_bytes: int) -> Draft:
+    """Check what a caller gives for a new memory."""
+    if "data" in given or "content" in given:
+        given = _flat(kind, given)
+    given = understood(kind, given)
+    data = fields(kind, given, content_limit_bytes)
+    memory_id = ids.check(data.pop("id"), "id") if "id" in data else None
+    created = data.pop("created") if "created" in data else None
+    says_something(kind, data)
+    return Draft(kind, memory_id, created, data)
+
+
+def says_something(kind: Kind, data: Mapping[str, Any]) -> None:
+    """What a memory of this kind needs must be there, or one of several fields."""
+    for group in kind.required:
+        if not data.get(group[0]) and not any(data.get(name) not in (None, "") for name in group):
+            names = " or ".join(group)
+            raise InvalidRecord(f"{names}: a {kind.name} needs it, and it must not be empty.", field=group[0])
+
+
+def fields(kind: Kind, given: Mapping[str, Any], limit_bytes: int) -> dict[str, Any]:
+    """SMP's names in their order, checked values; None means not given."""
+    given = {name: value for name, value in given.items() if value is not None}
+    if "type" in given:
+        _check_type(kind, given["type"])
+    data = {target: check(target, given[name]) for name, target, check in plan(kind, tuple(given))}
+    _check_size(kind, data, limit_bytes)
+    return data
+
+
+def _check_type(kind: Kind, given: Any) -> None:
+    """A type inside the data must be the type that the memory has anyway."""
+    try:
+        same = kind_of(given) is kind
+    except InvalidRecord:
+        same = False
+    if not same:
+        raise InvalidRecord(
+            f"type: this memory is a {kind.name}, and its data says {shown(given)}. Leave it out, or use a field of another name.",
+            field="type",
+        )
+
+
+def revision(field: str, value: Any) -> int | None:
+    """The number of a revision, or nothing. A text in its place is a call with its arguments in the wrong order."""
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise InvalidRecord(
+        f"{field}: must be a whole number, not {shown(value)}. New values are given by the names of their fields: "
+        'update("DEC-0001", rationale="…").',
+        field=field,
+    )
+
+
+@lru_cache(maxsize=500)
+def plan(kind: Kind, names: tuple[str, ...]) -> list[Planned]:
+    """For each of the names a caller uses, SMP's own and what to ask of it, in the order of writing: a type's own
+    fields first, then the common ones, then the caller's. People use the same few names again and again.
+    """
+    for name in names:
+        _key("name of a field", name)
+    checks = _CHECKS_OF[kind.name]
+    targets: dict[str, str] = {}
+    for name in names:
+        target = kind.aliases.get(name, name)
+        if target in names or target in targets:
+            target = name  # if both names are given, the alias is a field of its own
+        if name not in _GIVEN_BY_SMP:
+            targets[target] = name
+    order = sorted(targets, key=lambda target: kind.rank.get(target, 99))
+    return [(targets[target], target, checks.get(target, plain)) for target in order]
+
+
+def changes(kind: Kind, given: Mapping[str, Any], content_limit_bytes: int) -> dict[str, Any]:
+    """Check what a caller wants to change; None removes a field. Of several of which one must stay, `says_something` tells."""
+    removed = {kind.aliases.get(name, name): None for name, value in given.items() if value is None}
+    data = fields(kind, given, content_limit_bytes)
+    for name in ("id", "created"):
+        if name in data or name in removed:
+            raise InvalidRecord(f"{name}: cannot be changed.", field=name)
+    for group in kind.required:
+        if len(group) == 1 and (group[0] in removed or data.get(group[0], 1) == ""):
+            raise InvalidRecord(f"{group[0]}: a {kind.name} needs it, and it must not be empty.", field=group[0])
+    return {**removed, **data}
+
+
+def _flat(kind: Kind, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Two of the designs put the fields into an inner object; beside a memory's own text it is a field like any other."""
+    for name in _NESTED:
+        inner = given.get(name)
+        if type(inner) is dict and not (name == "content" and kind.name == "artifact") and not _says(kind, given, name):
+            outer = {key: value for key, value in given.items() if key != name}
+            return {**inner, **outer}
+    return given
+
+
+def _says(kind: Kind, given: Mapping[str, Any], besides: str) -> bool:
+    """Whether what a memory of this kind needs is given outside of the inner object, too."""
+    wanted = {name for group in kind.required for name in group}
+    return any(
+        value is not None and name != besides and kind.aliases.get(name, name) in wanted
+        for name, value in given.items()
+    )
+
+
+def plain(field: str, value: Any, depth: int = 0) -> Any:
+    """A JSON value equal to the given one; times become text, tuples and sets become lists."""
+    if type(value) is str:
+        return utf8(field, value)
+    if value is None or type(value) is bool:
+        return value
+    if type(value) is int:
+        if value.bit_length() > INTEGER_BITS_LIMIT:
+            raise InvalidRecord(f"{field}: a number of so many digits cannot be stored.", field=field)
+        return value
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise InvalidRecord(f"{field}: {value} is not a number that a file can hold.", field=field)
+        return value
+    if depth >= DEPTH_LIMIT:
+        raise InvalidRecord(f"{field}: nested deeper than {DEPTH_LIMIT} levels.", field=field, limit=DEPTH_LIMIT)
+    if isinstance(value, dict):
+        return {_key(field, key): plain(f"{field}.{key}", item, depth + 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        items = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
+        return [plain(field, item, depth + 1) for item in items]
+    if isinstance(value, datetime):
+        return parse(value, field)
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, str):  # a str of another class, such as an enum
+        return utf8(field, str(value.value) if hasattr(value, "value") else str(value))
+    raise InvalidRecord(
+        f"{field}: cannot store a {type(value).__name__}. Give text, numbers, true/false, lists or dictionaries.",
+        field=field,
+    )
+
+
+def utf8(field: str, text: str) -> str:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidRecord(
+                f"{field}: not valid text, a lone surrogate at position {error.start}.", field=field
+            ) from None
+    return text
+
+
+def _key(field: str, key: object) -> str:
+    if not isinstance(key, str):
+        raise InvalidRecord(f"{field}: must be text, not {shown(key)}.", field=field)
+    return utf8(field, key)
+
+
+def _text(field: str, value: Any) -> str:
+    if type(value) is not str:
+        value = plain(field, value)
+        if not isinstance(value, str):
+            raise InvalidRecord(f"{field}: must be text, not {type(value).__name__}.", field=field)
+    return value if value.isascii() else utf8(field, value)
+
+
+def shown(value: object) -> str:
+    """What somebody gave, for a message: not too long, whatever it is."""
+    try:
+        return repr(value)[:80]
+    except ValueError:  # a number of too many digits
+        return f"such a {type(value).__name__}"
+
+
+def optional_text(field: str, value: Any) -> str | None:
+    """Who did it, or why: text or nothing."""
+    return None if value is None else _text(field, value)
+
+
+def _unit(field: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise InvalidRecord(f"{field}: must be a number from 0 to 1, not {shown(value)}.", field=field, limit=1)
+    return value
+
+
+def _confidence(field: str, value: Any) -> float | str:
+    if isinstance(value, str) and value.lower() in CONFIDENCE_WORDS:
+        return value.lower()
+    if isinstance(value, str):
+        raise InvalidRecord(
+            f"{field}: {value!r} is not one of {', '.join(CONFIDENCE_WORDS)} or a number from 0 to 1.", field=field
+        )
+    return _unit(field, value)
+
+
+def _flag(field: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidRecord(f"{field}: must be true or false, not {shown(value)}.", field=field)
+    return value
+
+
+def tag_list(field: str, value: Any) -> list[str]:
+    items = value
+    if type(value) is not list:
+        if not isinstance(value, (list, tuple, set, frozenset)):
+            raise InvalidRecord(f"{field}: must be a list of tags, not {shown(value)}.", field=field)
+        items = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
+    try:
+        return list(dict.fromkeys(map(ids.check_tag, items)))
+    except TypeError:  # a list or the like cannot be looked up
+        raise InvalidRecord(f"{field}: {shown(value)} is not a list of tags.", field=field) from None
+
+
+def _relations(field: str, value: Any) -> list[dict[str, Any]]:
+    relations = []
+    for item in value if isinstance(value, (list, tuple)) else [value]:
+        if isinstance(item, dict):
+            kind, target = item.get("kind"), item.get("target")
+        elif isinstance(item, (list, tuple)) and len(item) == 2:
+            kind, target = item
+        else:
+            raise InvalidRecord(
+                f"{field}: {shown(item)} is not a relation. Give its kind and its target: "
+                '{"kind": "resolves", "target": "FIND-0001"}.',
+                field=field,
+            )
+        relations.append({"kind": relation_kind(kind), "target": reference(field, target)})
+    return relations
+
+
+def relation_kind(kind: object) -> str:
+    if isinstance(kind, str) and ids.is_word(kind):
+        return kind
+    raise InvalidRecord(
+        f"kind: {shown(kind)} is not a kind of relation. Use a word such as resolves, supersedes or relates_to: "
+        f"1 to {ids.LIMIT} letters and digits with _ - and . between.",
+        field="kind",
+    )
+
+
+def reference(field: str, target: object) -> str:
+    """An id, or `session/ID` for a memory of another session."""
+    if isinstance(target, str) and all(ids.is_valid(part) for part in target.split("/", 1)):
+        return target
+    raise InvalidRecord(f"{field}: {shown(target)} is not the id of a memory (ID or session/ID).", field=field)
+
+
+def _time(field: str, value: Any) -> str:
+    return parse(value, field)
+
+
+def _role(field: str, value: Any) -> str:
+    return ids.check(value, field)
+
+
+def _agent(field: str, value: Any) -> str:
+    return ids.check(value, field, ids.LIMIT - len(ids.STATE_PREFIX))
+
+
+def _idempotency_key(field: str, value: Any) -> str:
+    text = _text(field, value)
+    if not 0 < len(text) <= 256:
+        raise InvalidRecord(f"{field}: must be 1 to 256 characters long.", field=field, limit=256)
+    return text
+
+
+_CHECKS = {
+    "tags": tag_list,
+    "importance": _unit,
+    "confidence": _confidence,
+    "pinned": _flag,
+    "relations": _relations,
+    "author": _text,
+    "topic": _text,
+    "role": _role,
+    "agent": _agent,
+    "decision": _text,
+    "finding": _text,
+    "preference": _text,
+    "learning": _text,
+    "summary": _text,
+    "content": _text,
+    "rationale": _text,
+    "idempotency_key": _idempotency_key,
+    "created": _time,
+}
+
+OF_TEXT = (_text, plain)  # checks that leave a valid text as it is
+
+# By type, what to ask of its own fields and the common ones; a field of another type is the caller's own here.
+_CHECKS_OF = {
+    kind.name: {name: _CHECKS.get(name, plain) for name in ("id", "created", *kind.rank)} for kind in KINDS.values()
+}
+
+
+def _check_size(kind: Kind, data: dict[str, Any], limit_bytes: int) -> None:
+    content = {name: value for name, value in data.items() if name not in ("id", "created")}
+    size = sum(map(_weight, content.values())) + sum(len(name) for name in content if name not in kind.rank)
+    if size > limit_bytes:
+        size -= min(_BESIDE_BYTES, sum(_weight(content[name]) for name in _BESIDE if name in content))
+    if size > limit_bytes:
+        raise SizeLimitExceeded(
+            f"{kind.text}: this {kind.name} has {size:,} bytes of content; {limit_bytes:,} are allowed per memory "
+            "(storage.max_content_kb). Split it, or keep the path of a file instead.",
+            field=kind.text,
+            size=size,
+            limit=limit_bytes,
+        )
+
+
+def _weight(value: Any) -> int:
+    if type(value) is str:
+        return len(value) if value.isascii() else len(value.encode())
+    weight = 8
+    if type(value) is dict:
+        for key, item in value.items():
+            weight += len(key) + _weight(item)
+    elif type(value) is list:
+        for item in value:
+            weight += _weight(item)
+    return weight
+
+
+def session_fields(
+    user: str | None, agents: Any, project: str | None, tags: Any, context: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Check what a caller says about a new session."""
+    names = [agents] if isinstance(agents, str) else agents or ()
+    if not isinstance(names, (list, tuple, set, frozenset)):
+        raise InvalidRecord(f"agents: must be a list of names, not {shown(names)}.", field="agents")
+    return {
+        "user": None if user is None else _text("user", user),
+        "agents": [_text("agents", name) for name in names],
+        "project": None if project is None else _text("project", project),
+        "tags": tag_list("tags", tags or ()),
+        "context": plain("context", dict(context)),
+    }
