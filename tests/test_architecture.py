@@ -21,17 +21,17 @@ TOUCH_BYTES = {
     "files/system.py",
     "files/memory_system.py",
     "files/lock.py",
-    "files/notes.py",
+    "files/writer_state.py",
     "files/path_walk.py",
 }
 TOUCH_BYTES |= {"ownership.py"}  # reads config.json before a store is opened
-TOUCH_BYTES |= {"files/marks.py", "files/access_log.py"}  # hints beside the files
+TOUCH_BYTES |= {"files/change_table.py", "files/access_log.py"}  # hints beside the files
 TOUCH_BYTES |= {
     "index/index.py",
     "index/rows.py",
     "index/engine.py",
-    "index/scrubbing.py",
-    "index/vector_files.py",
+    "index/scrub.py",
+    "index/vectors.py",
 }  # what can be thrown away
 OS_CALLS = {"open", "write", "pwrite", "replace", "rename", "renames", "unlink", "remove", "rmdir", "mkdir", "makedirs", "truncate", "ftruncate", "fsync", "fdatasync", "link", "symlink", "chmod", "fdopen", "removedirs", "sync"}  # fmt: skip
 PATH_CALLS = {"write_text", "write_bytes", "touch", "symlink_to", "hardlink_to"}
@@ -40,13 +40,13 @@ MAY_BE_LONGER = {
     "files/memory_system.py": 490,
     "files/disk.py": 490,
     "memory.py": 484,
-    "forgetting.py": 455,
-    "privacy/redact.py": 470,
-    "files/session_reader.py": 480,
-    "files/session_writer.py": 530,
+    "lifecycle/deletion.py": 455,
+    "privacy/redaction.py": 470,
+    "files/reader.py": 480,
+    "files/writer.py": 530,
     "files/yaml_list.py": 460,
     "store/indexer.py": 545,
-    "contract/writing.py": 560,
+    "testing/contract/writing.py": 560,
 }
 
 

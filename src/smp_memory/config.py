@@ -63,7 +63,7 @@ SETTINGS = (
     Setting("storage.critical_percent", 95, Between(1, 100), "From this share on it is compacted in any case."),
     Setting("storage.gentle_percent", 10, Between(0, 100), "How much of a session gentle compaction frees."),
     Setting("storage.forced_percent", 20, Between(0, 100), "How much of it forced compaction frees."),
-    Setting("search.semantic", "auto", ChoiceOf("auto", "off"), "Whether meaning counts beside words: auto, if smp[semantic] is installed."),
+    Setting("search.semantic", "auto", ChoiceOf("auto", "off"), "Whether meaning counts beside words: auto, if smp-memory[semantic] is installed."),
     Setting("privacy.redaction.enabled", True, Switch(), "Whether secrets are taken out of what is written, see privacy.md."),
     Setting("privacy.redaction.off", [], NameList(), "Rules or kinds that are not applied, such as phone."),
     Setting("privacy.redaction.patterns", [], Patterns(), "Own patterns for what is taken out, too."),

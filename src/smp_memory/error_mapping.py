@@ -26,7 +26,7 @@ _SPECIAL = ("__exit__", "__iter__", "__len__")
 def maps_errors(kind: Kind) -> Kind:
     """A class whose public methods and properties raise no foreign errors; those that it inherits from SMP included."""
     for each in kind.__mro__:
-        for name, found in list(vars(each).items()) if each.__module__.startswith("smp.") else ():
+        for name, found in list(vars(each).items()) if each.__module__.startswith("smp_memory.") else ():
             if name.startswith("_") and name not in _SPECIAL:
                 continue
             function = found.fget if isinstance(found, property) else found

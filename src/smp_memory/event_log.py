@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
-ROOT = "smp"
+ROOT = "smp_memory"
 SLOW_QUERY_SECONDS = 1.0
 LONG_WAIT_SECONDS = 1.0
 

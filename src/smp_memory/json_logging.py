@@ -2,7 +2,7 @@
 
     handler = logging.StreamHandler()
     handler.setFormatter(smp_memory.json_logging.JsonFormatter())
-    logging.getLogger("smp").addHandler(handler)
+    logging.getLogger("smp_memory").addHandler(handler)
 
 Guarantees: every record becomes one line of valid JSON in ASCII, whatever its message holds. Of an exception only its type is
 written: a traceback could hold content.

@@ -79,7 +79,7 @@ def test_unreadable_line_is_logged_once_in_a_process_without_content(
     tmp_path: Path, layout: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     path, line = damaged(tmp_path, layout)
-    with caplog.at_level(logging.WARNING, logger="smp"):
+    with caplog.at_level(logging.WARNING, logger="smp_memory"):
         for _ in range(2):
             session = opened(tmp_path)
             session.records()
@@ -116,7 +116,7 @@ def test_json_answers_have_a_field_for_it(tmp_path: Path, layout: str, capsys: p
 
 
 def test_mcp_answers_have_a_field_for_it(tmp_path: Path, layout: str) -> None:
-    pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
+    pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
     from smp_memory.integrations.mcp.request_context import RequestContext
     from smp_memory.integrations.mcp.tools import TOOLS
 

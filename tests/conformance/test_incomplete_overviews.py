@@ -45,7 +45,7 @@ def test_plain_lists_log_the_unreadable_entry(
     session.query("python")  # the index knows the session
     session = opened(tmp_path)
     incomplete._logged.clear()
-    with caplog.at_level(logging.WARNING, logger="smp"):
+    with caplog.at_level(logging.WARNING, logger="smp_memory"):
         session.find_related("DEC-0001") if name == "find_related" else session.deleted()
     assert f"{path}:{line}" in caplog.text
 
@@ -63,7 +63,7 @@ def test_plain_lists_log_the_unreadable_entry(
     ],
 )
 def test_mcp_tools_have_problems(tmp_path: Path, layout: str, tool: str, arguments: dict[str, Any]) -> None:
-    pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
+    pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
     from smp_memory.integrations.mcp.request_context import RequestContext
     from smp_memory.integrations.mcp.tools import TOOLS
 
@@ -77,7 +77,7 @@ def test_mcp_tools_have_problems(tmp_path: Path, layout: str, tool: str, argumen
 
 
 def test_mcp_resource_of_a_session_names_the_line(tmp_path: Path, layout: str) -> None:
-    pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
+    pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
     from smp_memory.integrations.mcp.request_context import RequestContext
     from smp_memory.integrations.mcp.resources import text_at
 

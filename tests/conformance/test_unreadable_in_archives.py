@@ -53,7 +53,7 @@ def test_query_of_archives_names_archive_and_member(
     assert "smp session restore s1" in printed.err
     assert "/away" not in printed.err
     incomplete._logged.clear()
-    with smp_memory.open(tmp_path) as memory, caplog.at_level(logging.WARNING, logger="smp"):
+    with smp_memory.open(tmp_path) as memory, caplog.at_level(logging.WARNING, logger="smp_memory"):
         for _ in range(2):  # the second time from what is kept in RAM
             assert [each.path for each in memory.query("python", include_archived=True).problems] == [where]
     assert where in caplog.text

@@ -257,7 +257,7 @@ def test_a_comparison_that_fails_at_close_is_logged(
         _renamed_over(path, backup)
         with caplog.at_level(logging.WARNING, "smp"):
             other.session(SESSION)._files.exclusively("holding the lock", memory.close)
-    told = [record.getMessage() for record in caplog.records if record.name == "smp.corruption"]
+    told = [record.getMessage() for record in caplog.records if record.name == "smp_memory.corruption"]
     assert ["could not be compared" in message for message in told] == [True]
     assert "precious" not in caplog.text
 

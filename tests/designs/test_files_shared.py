@@ -47,7 +47,7 @@ def test_shared_files_of_001_are_read_and_shown(tmp_path: Path) -> None:
 def test_shared_file_that_cannot_be_read_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "global").mkdir()
     (tmp_path / "global" / "user-profile.yaml").write_text("profile: [unclosed\n")
-    with smp_memory.open(tmp_path) as memory, caplog.at_level(logging.WARNING, logger="smp"):
+    with smp_memory.open(tmp_path) as memory, caplog.at_level(logging.WARNING, logger="smp_memory"):
         assert memory.global_memory.profile() == {}
     assert "user-profile.yaml" in caplog.text
 

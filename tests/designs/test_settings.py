@@ -141,7 +141,7 @@ def test_store_with_settings_of_a_design_opens_and_reports_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, file: dict[str, Any]
 ) -> None:
     (tmp_path / FILE).write_text(json.dumps(file))
-    with caplog.at_level(logging.WARNING, logger="smp"):
+    with caplog.at_level(logging.WARNING, logger="smp_memory"):
         for _ in range(3):
             with smp_memory.open(tmp_path) as memory:
                 memory.set_config("durability", "os")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
+pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
 
 import smp_memory
 from tests.e2e.mcp_process import Server

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
+pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
 
 from tests.e2e.test_mcp_http_slow import LONG, TOKEN, WAIT_SECONDS, Web, all_of, received
 

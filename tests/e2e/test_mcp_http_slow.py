@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
+pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
 
 import uvicorn
 from starlette.responses import PlainTextResponse, StreamingResponse

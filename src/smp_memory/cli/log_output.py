@@ -27,7 +27,7 @@ def show_events(*, as_json: bool, may_color: bool) -> logging.Handler:
     """Print every event of SMP from now on, down to DEBUG."""
     handler = _ScreenHandler(Screen(sys.stderr, may_color=may_color))
     handler.setFormatter(JsonFormatter() if as_json else logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-    logger = logging.getLogger("smp")
+    logger = logging.getLogger("smp_memory")
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
     return handler

@@ -30,9 +30,6 @@ from smp_memory.store.archive_copy import of_archive
 from smp_memory.store.cold_storage import cold_fold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Reader = Callable[[Source], list[IngestedMemory]]
     from collections.abc import Callable, Iterable
 
     from smp_memory.importers.bmad_files import Holder
@@ -40,6 +37,8 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
     from smp_memory.session import SessionMemory
     from smp_memory.store.file_session import FileSession
+
+    Reader = Callable[["Source"], list["IngestedMemory"]]
 
 
 LIMIT_BYTES = 4 << 20

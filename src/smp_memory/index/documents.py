@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from zlib import crc32
 
-from smp_memory.decay.inputs import impact_level
-from smp_memory.index.rows import NULL, TYPE_NUMBERS
+from smp_memory.decay.inputs import DecayInputs, impact_level
+from smp_memory.index.rows import NULL, TYPE_NUMBERS, TYPES
 from smp_memory.index.tokens import bag_of_terms
 from smp_memory.model.entry import BY_MAINTENANCE, is_use
 from smp_memory.model.types import CONFIDENCE_WORDS
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from smp_memory.index.rows import Row
     from smp_memory.model.history import RecordHistory
 
 DELETED = "x"
@@ -34,6 +35,7 @@ _LONGEST_KEY = 300  # characters of a tag or topic that count
 _LABELS = 2000  # that are known without being made anew
 _LARGEST = 1e300
 _MOST_TURNS = 10**9
+_NEVER_USED = (0, None)
 
 
 def facts_number(type_number: int, role: int, words: int, author: int, guarded: bool = False) -> int:
@@ -309,3 +311,22 @@ def _confidence(value: Any) -> float | str:
 
 def _word(value: Any) -> str:
     return value if isinstance(value, str) else NULL
+
+
+def decay_inputs(row: Row, accesses: dict[int, tuple[int, int]]) -> DecayInputs:
+    """What a decay policy must know of a memory, from its row and its uses."""
+    count, last = accesses.get(row.doc, _NEVER_USED)
+    return DecayInputs(
+        TYPES[row.type],
+        row.created,
+        row.updated,
+        row.importance,
+        row.pinned is not None,
+        row.status,
+        row.severity,
+        row.impact,
+        row.confidence,
+        row.approved is not None,
+        count,
+        last,
+    )

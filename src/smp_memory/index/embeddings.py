@@ -1,4 +1,4 @@
-"""Which memories mean the same? Texts become vectors, by a model whose files are in a package: the extra `smp[semantic]`.
+"""Which memories mean the same? Texts become vectors, by a model whose files are in a package: the extra `smp-memory[semantic]`.
 
 The model is `wordllama`'s table of 32,000 pieces of words, 256 numbers each; a text's vector is the mean of its pieces.
 Only the package's files are used, not its code: that would load five other packages and look for its tokenizer where it

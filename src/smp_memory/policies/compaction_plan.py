@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from smp_memory.policies.preservation import PreservationRules, WeighedMemory
     from smp_memory.policies.turn_summaries import Summariser, TurnSummary
 
-    Choice = tuple["Removal", WeighedMemory]
+    Choice = tuple["PlannedRemoval", WeighedMemory]
 
 FADED, OLD_TURNS, RESOLVED, HISTORY = "faded", "old_turns", "resolved_findings", "state_history"
 SETTLED = "settled"

@@ -194,8 +194,8 @@ class SearchMethods:
 
     def priority(self, id: Any, at: Any = None) -> float:
         """How present a memory is, 0 to 1, now or at a time: `session.priority("DEC-0001", at="2026-12-24")`."""
+        from smp_memory.index.documents import decay_inputs
         from smp_memory.search.query import Query
-        from smp_memory.search.ranking import facts_of
 
         name = getattr(id, "ref", None) or id
         if not isinstance(name, str):
@@ -215,7 +215,7 @@ class SearchMethods:
                     f"{memory_id} does not exist in session {session}.", id=memory_id, session=session
                 )
                 raise explained(error, finder.problems([session]))
-            return float(policy.priority(facts_of(row, finder.accesses([row.doc])), question.now))
+            return float(policy.priority(decay_inputs(row, finder.accesses([row.doc])), question.now))
 
         return store.indexer.answer([session], look)
 

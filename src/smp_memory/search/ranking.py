@@ -8,11 +8,10 @@ from __future__ import annotations
 from functools import lru_cache, partial
 from math import prod
 
-from smp_memory.decay.inputs import DecayInputs
 from smp_memory.decay.policies import importance_of
-from smp_memory.index.documents import ROLE
+from smp_memory.index.documents import ROLE, decay_inputs
 from smp_memory.index.embeddings import QUESTION_WORDS
-from smp_memory.index.rows import POSITION_BITS, TYPES
+from smp_memory.index.rows import POSITION_BITS
 from smp_memory.index.text_query import candidates as candidates_of
 from smp_memory.index.text_query import inverse_frequency
 from smp_memory.index.tokens import parse, terms
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from typing import Any
 
+    from smp_memory.decay.inputs import DecayInputs
     from smp_memory.decay.policies import Policy
     from smp_memory.index.rows import Row
     from smp_memory.index.selection import RowConditions
@@ -40,7 +40,6 @@ _DAY, _HOUR = 86_400_000_000, 3_600_000_000
 _SPARE = 5  # so many more are judged at once, because fading may change the order
 _UNKNOWN_SHARE = 0.5
 _SENTENCE_WORDS = 3
-_NEVER = (0, None)  # used
 
 
 class Judged:
@@ -71,7 +70,7 @@ class Ranking:
         rows = list(rows)
         accesses = self._finder.accesses([row.doc for row in rows])
         for row in rows:
-            facts = facts_of(row, accesses)
+            facts = decay_inputs(row, accesses)
             priority = self._policy.priority(facts, self._question.now)
             yield Judged(row, facts, priority, priority, dict)
 
@@ -117,7 +116,7 @@ class Ranking:
         for each in others:
             row = rows.get(each.doc)
             if row is not None and conditions.fit(row):
-                facts = facts_of(row, accesses)
+                facts = decay_inputs(row, accesses)
                 relevance = bound * each.match / best
                 priority = self._policy.priority(facts, self._question.now)
                 yield Judged(row, facts, priority, relevance, _Told({"text": relevance}))
@@ -134,7 +133,7 @@ class Ranking:
         for doc, each in zip(docs, judgements, strict=True):
             row = rows.get(doc)
             if row is not None and (not needs_rows or conditions.fit(row)):
-                yield judge(row, each, facts_of(row, accesses), asked, idle.get(doc >> POSITION_BITS))
+                yield judge(row, each, decay_inputs(row, accesses), asked, idle.get(doc >> POSITION_BITS))
 
     def _idle(self, docs: Iterable[int]) -> dict[int, float]:
         """By how much the sessions of these memories move down, by number."""
@@ -253,24 +252,6 @@ class _Told(dict[str, float]):
 
     def __call__(self) -> dict[str, float]:
         return self
-
-
-def facts_of(row: Row, accesses: dict[int, tuple[int, int]]) -> DecayInputs:
-    count, last = accesses.get(row.doc, _NEVER)
-    return DecayInputs(
-        TYPES[row.type],
-        row.created,
-        row.updated,
-        row.importance,
-        row.pinned is not None,
-        row.status,
-        row.severity,
-        row.impact,
-        row.confidence,
-        row.approved is not None,
-        count,
-        last,
-    )
 
 
 @lru_cache(1000)

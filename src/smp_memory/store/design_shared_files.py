@@ -128,4 +128,4 @@ def _time(said: Any, otherwise: str) -> str:
 def _report(path: str, error: Exception) -> None:
     import logging  # rare, and slow to load
 
-    logging.getLogger("smp").warning("%s cannot be read and is left out: %s", path, error)
+    logging.getLogger("smp_memory").warning("%s cannot be read and is left out: %s", path, error)

@@ -333,7 +333,7 @@ class FileStore:
             pass  # no place for the user's state: it is said again
         import logging  # rare, and slow to load
 
-        logging.getLogger("smp").warning(line)
+        logging.getLogger("smp_memory").warning(line)
 
     # -- durability "interval"
 

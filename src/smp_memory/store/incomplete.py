@@ -71,7 +71,7 @@ def take_met() -> list[Problem]:
 def _log(problems: list[Problem]) -> None:
     import logging  # rare, and slow to load
 
-    logger = logging.getLogger("smp")
+    logger = logging.getLogger("smp_memory")
     if not caller_tells or logger.hasHandlers():
         more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
         logger.warning(

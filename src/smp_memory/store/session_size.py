@@ -10,12 +10,12 @@ import os
 from datetime import UTC, datetime, timedelta
 
 from smp_memory.files.cold_segment import FILE as COLD
+from smp_memory.index.documents import decay_inputs
 from smp_memory.index.selection import RowConditions
 from smp_memory.model.times import EPOCH
 from smp_memory.policies.compaction_plan import estimate_gain
 from smp_memory.policies.preservation import PreservationRules
 from smp_memory.policies.quota import SizeReport, Thresholds, size_report
-from smp_memory.search.ranking import facts_of
 from smp_memory.store.compaction import weighed
 
 TYPE_CHECKING = False
@@ -41,7 +41,7 @@ def figures(session: FileSession, policy: Policy, now: datetime) -> Figures:
         conditions.include_deleted = True
         rows = finder.select(conditions, "oldest", -1)
         accesses = finder.accesses([row.doc for row in rows])
-        known_facts = ((row, facts_of(row, accesses)) for row in rows)
+        known_facts = ((row, decay_inputs(row, accesses)) for row in rows)
         return {
             row.id: (
                 policy.priority(facts, moment),

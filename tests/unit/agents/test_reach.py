@@ -174,7 +174,7 @@ def test_an_agent_a_workflow_and_macp_keep_to_the_user() -> None:
 
 
 def test_context_over_mcp_keeps_to_the_user_of_the_session() -> None:
-    pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
+    pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
     from smp_memory.integrations.mcp.request_context import RequestContext
     from smp_memory.integrations.mcp.resources import prompt_text
     from smp_memory.integrations.mcp.tools import TOOLS

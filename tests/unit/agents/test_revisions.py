@@ -43,7 +43,7 @@ class Case:
 
 
 def _mcp_history(agent: AgentMemory, case: Case) -> Any:
-    pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
+    pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
     from smp_memory.integrations.mcp.request_context import RequestContext
     from smp_memory.integrations.mcp.tools import TOOLS
 
@@ -53,7 +53,7 @@ def _mcp_history(agent: AgentMemory, case: Case) -> Any:
 
 
 def _mcp_resources(agent: AgentMemory, case: Case) -> Any:
-    pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
+    pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
     from smp_memory.integrations.mcp import resources
     from smp_memory.integrations.mcp.request_context import RequestContext
 

@@ -59,7 +59,7 @@ def test_error_that_stays_is_raised_after_three_repetitions(caplog: pytest.LogCa
     assert caught.value.recoverable
     assert system.calls == 1 + len(PAUSES_SECONDS) == 4
     assert [record.smp_event for record in caplog.records] == ["io_retry"] * 3  # type: ignore[attr-defined]
-    assert [record.name for record in caplog.records] == ["smp.storage"] * 3
+    assert [record.name for record in caplog.records] == ["smp_memory.storage"] * 3
 
 
 @pytest.mark.parametrize("call", ["write", "sync", "replace", "unlink", "ftruncate"])

@@ -15,9 +15,9 @@ from tests.user_state import state_folder
 if TYPE_CHECKING:
     from pathlib import Path
 
-numpy: Any = pytest.importorskip("numpy", reason="smp[semantic] is not installed: no numpy")
+numpy: Any = pytest.importorskip("numpy", reason="smp-memory[semantic] is not installed: no numpy")
 IS_HERE = embeddings.available()  # before a fixture hides it
-pytestmark = pytest.mark.skipif(not IS_HERE, reason="smp[semantic] is not installed: no wordllama")
+pytestmark = pytest.mark.skipif(not IS_HERE, reason="smp-memory[semantic] is not installed: no wordllama")
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-numpy: Any = pytest.importorskip("numpy", reason="smp[semantic] is not installed: no numpy")
+numpy: Any = pytest.importorskip("numpy", reason="smp-memory[semantic] is not installed: no numpy")
 
 from smp_memory.index.rows import Rows  # noqa: E402
 from smp_memory.index.vectors import (  # noqa: E402

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
+pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
 
 import jsonschema
 

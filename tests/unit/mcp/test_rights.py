@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
+pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
 
 import smp_memory
 from smp_memory.errors import InvalidRecord, MemoryNotFound, NotAllowed, SessionArchived, SMPError

@@ -78,7 +78,7 @@ def test_command_line_warns_of_a_mistyped_status(
 
 
 def test_mcp_warns_of_a_mistyped_status(session: smp_memory.SessionMemory) -> None:
-    pytest.importorskip("mcp", reason="needs the extra smp[mcp]")
+    pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
     from smp_memory.integrations.mcp.request_context import RequestContext
     from smp_memory.integrations.mcp.tools import TOOLS
 

@@ -56,7 +56,7 @@ def run_mcp(call: Call) -> None:
     try:
         from smp_memory.integrations.mcp.transport import ServerOptions, serve
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == "smp":
+        if (error.name or "").partition(".")[0] == "smp_memory":
             raise
         raise UserError(f"MCP is not installed. Where smp is installed: {HOW_TO_INSTALL}", module=error.name) from None
     wanted = ServerOptions(

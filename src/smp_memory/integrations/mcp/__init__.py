@@ -9,5 +9,5 @@
     graph, graph_file, graph_tools, zod    `--compat memory`: entities, observations and relations as memories
 
 Guarantees: the server keeps nothing of a connection; every call says which session it means. Only `graph` and
-`graph_file` may be loaded without the extra `smp[mcp]`, and loading this package loads nothing.
+`graph_file` may be loaded without the extra `smp-memory[mcp]`, and loading this package loads nothing.
 """
