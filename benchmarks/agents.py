@@ -73,7 +73,7 @@ def contexts(plan: Plan) -> Iterator[Row]:
 
 
 _FIRST = """\
-import smp
+import smp_memory
 context = smp_memory.open({root!r}).context({agent!r}, "which connection is closed when the timeout expires", session={session!r})
 if not 0 < context.tokens <= 1500: raise SystemExit("no context")
 """

@@ -239,7 +239,7 @@ def newest(plan: Plan) -> Iterator[Row]:
 
 
 _WRITER = """\
-import sys, smp
+import sys, smp_memory
 session = smp_memory.open({root!r}, config={{"storage": {{"max_session_size_mb": 4096}}}}).session("session-0000")
 for line in sys.stdin:
     session.add_decision(line.strip()); print("done", flush=True)
@@ -309,7 +309,7 @@ def building(plan: Plan) -> Iterator[Row]:
 
 
 _FIRST = """\
-import smp
+import smp_memory
 hits = smp_memory.open({root!r}).query("which connection is closed when the timeout expires")
 if len(hits) != 20: raise SystemExit("not 20 hits")
 """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from run import Plan
 
 _LAST_TURNS = """\
-import smp
+import smp_memory
 turns = smp_memory.open({root!r}).session({session!r}).records("conversation", last=20)
 if len(turns) != 20 or not turns[-1].content: raise SystemExit("not 20 turns")
 """
@@ -31,7 +31,7 @@ if len(turns) != 20 or not turns[-1].content: raise SystemExit("not 20 turns")
 _READ_ALL = """\
 import time
 start = time.perf_counter()
-import smp
+import smp_memory
 session = smp_memory.open({root!r}).session({session!r})
 opened = time.perf_counter()
 report = session.validate()
@@ -88,7 +88,7 @@ class Children:
 def last_turns(plan: Plan) -> Iterator[Row]:
     """A new process opens a session of 10 MB and reads its last 20 turns; against `python -c pass`."""
     progress("start and read the last 20 turns, all layouts")
-    children, sides = Children(plan), {"pass": "pass", "import smp": "import smp"}
+    children, sides = Children(plan), {"pass": "pass", "import smp_memory": "import smp_memory"}
     for layout in LAYOUTS:
         root = plan.filled(layout, plan.size(10_000_000))
         sides[layout] = _LAST_TURNS.format(root=root, session=SESSION)

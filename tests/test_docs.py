@@ -89,7 +89,7 @@ def test_the_examples_of_the_api_run() -> None:
 def test_the_examples_of_the_guides_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     memory = smp_memory.open(":memory:")
-    names: dict[str, Any] = {"smp": smp_memory, "memory": memory, "session": memory.create_session("checkout")}
+    names: dict[str, Any] = {"smp_memory": smp_memory, "memory": memory, "session": memory.create_session("checkout")}
     for code in blocks(f"docs/{name}.md", "python"):
         exec(code, names)
 

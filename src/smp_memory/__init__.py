@@ -1,6 +1,6 @@
 """SMP, Session Memory Persistence: memories of AI agents in files that people can read.
 
-import smp
+import smp_memory
 memory = smp_memory.open(".bmad/memory")
 session = memory.create_session(user="ada", agents=["architect"], project="shop")
 session.add_decision("Use OAuth 2.0", rationale="Standard, supports SSO", author="architect", tags=["auth"])

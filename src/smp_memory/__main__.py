@@ -1,4 +1,4 @@
-"""`python -m smp` is the command `smp`."""
+"""`python -m smp_memory` is the command `smp`."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from smp_memory.config_values import Between, ChoiceOf, Mark, NameList, Patterns, Positive, Switch, Whole
 from smp_memory.errors import FormatTooNew, InvalidConfig, LayoutMismatch
 
-TYPE_CHECKING = False  # typing itself is not loaded at run time: `import smp` must be fast
+TYPE_CHECKING = False  # typing itself is not loaded at run time: `import smp_memory` must be fast
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, NoReturn

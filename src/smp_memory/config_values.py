@@ -5,7 +5,7 @@ To add a kind, write a class with the three parts of `Check`. `allowed` complete
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # typing itself is not loaded at run time: `import smp` must be fast
+TYPE_CHECKING = False  # typing itself is not loaded at run time: `import smp_memory` must be fast
 if TYPE_CHECKING:
     from typing import Any, Protocol
 

@@ -5,7 +5,7 @@
     session.party(["architect", "veritas"])                  several agents at one table
     memory.global_memory                                     what holds in all sessions
 
-The work is done in `smp_memory.model.session_info`, which is loaded when it is used.
+The work is done in `smp_memory.context` and `smp_memory.agent_memory`, which is loaded when it is used.
 """
 
 from __future__ import annotations

@@ -612,7 +612,7 @@ def test_a_deletion_written_as_in_the_designs_is_understood(tmp_path: Path, layo
 
 READ = """
 import os, sys
-import smp
+import smp_memory
 from smp_memory.errors import InvalidConfig
 
 def read(root):

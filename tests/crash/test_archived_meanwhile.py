@@ -131,7 +131,7 @@ def test_complete_answer_leaves_nothing_out() -> None:
 
 
 ARCHIVER = """
-    import sys, smp
+    import sys, smp_memory
     memory = smp_memory.open(sys.argv[1])
     print("ready", flush=True)
     for number in range(int(sys.argv[2])):

@@ -263,7 +263,7 @@ if os.geteuid() == 0:  # root may write everywhere, until it gives up its capabi
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
     if ctypes.CDLL(None).capset(header, (ctypes.c_uint32 * 6)()):
         sys.exit(77)
-import smp
+import smp_memory
 from smp_memory.errors import StorageReadOnly
 memory = smp_memory.open(root)
 session = memory.session("kept")

@@ -397,7 +397,7 @@ def test_a_writer_does_not_touch_what_is_not_a_file(tmp_path: Path, layout: str,
 
 LIMITED = """
 import json, os, resource, sys
-import smp
+import smp_memory
 from smp_memory.errors import SMPError
 from smp_memory.files import retrying
 retrying.PAUSES_SECONDS = (0.0, 0.0, 0.0)

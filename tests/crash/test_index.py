@@ -441,7 +441,7 @@ if os.geteuid() == 0:  # root may write everywhere, until it gives up its capabi
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
     if ctypes.CDLL(None).capset(header, (ctypes.c_uint32 * 6)()):
         sys.exit(77)
-import smp
+import smp_memory
 with smp_memory.open(sys.argv[1]) as memory:
     for _ in range(2):
         hits = memory.query("alpha", limit=10_000)

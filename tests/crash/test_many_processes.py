@@ -187,7 +187,7 @@ def test_nobody_starves(tmp_path: Path) -> None:
 FORK = """
 import os, sys, threading, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # that forking beside threads is dangerous is what this is about
-import smp
+import smp_memory
 from smp_memory.errors import LockTimeout
 
 root, layout = sys.argv[1:]
@@ -248,7 +248,7 @@ def test_fork_while_threads_write(layout: str, tmp_path: Path) -> None:
 TORN = """
 import os, signal, sys, threading, time, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
-import smp
+import smp_memory
 from smp_memory.files.reader import SessionReader
 
 memory = smp_memory.open(sys.argv[1], layout=sys.argv[2])

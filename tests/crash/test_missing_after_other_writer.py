@@ -154,7 +154,7 @@ def test_entries_are_kept_when_the_process_exits_without_closing(tmp_path: Path,
     grown(root, layout, 3)
     path = decisions_file(root)
     program = """
-        import sys, smp
+        import sys, smp_memory
         session = smp_memory.open(sys.argv[1]).session(sys.argv[2])
         print(session.add_decision("precious").id, flush=True)
         sys.stdin.readline()

@@ -16,7 +16,7 @@ FINDINGS = (
     "Passwords are written to the log", "The search index is never cleaned", "Two clients share one session cookie",
 )  # fmt: skip
 AGENT = """\
-import json, sys, smp
+import json, sys, smp_memory
 root, name = sys.argv[1:]
 party = smp_memory.open(root).session("s1").party([name])
 print("ready", flush=True)

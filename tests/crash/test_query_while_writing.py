@@ -32,7 +32,7 @@ def small_tail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 WRITER = """
 import json, sys
-import smp
+import smp_memory
 root, name, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 with smp_memory.open(root) as memory:
     for serial in range(count):
@@ -252,7 +252,7 @@ def test_threads_write_and_ask(root: Path) -> None:
 FORK = """
 import os, sys, threading, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
-import smp
+import smp_memory
 memory = smp_memory.open(sys.argv[1], config={"durability": "os"})
 memory.query("older")  # a thread that imports while another one forks is Python's own trouble
 stop = threading.Event()
@@ -289,7 +289,7 @@ def test_a_fork_while_a_thread_asks(root: Path) -> None:
 
 MARKS_AFTER_FORK = """
 import os, sys
-import smp
+import smp_memory
 import smp_memory.store.indexer as indexer
 indexer._ALWAYS_LOOK_SECONDS, indexer._SHORTEST_PAUSE_SECONDS = -1.0, 1e9
 memory, reader = smp_memory.open(sys.argv[1]), smp_memory.open(sys.argv[1])

@@ -20,7 +20,7 @@ SOURCE = str(Path(smp_memory.__file__).parents[1])
 STORE = "store"
 SESSION = "s1"
 START = datetime.fromisoformat("2026-03-01T10:00:00Z")
-DRIVER = f"'{sys.executable}' -m smp"
+DRIVER = f"'{sys.executable}' -m smp_memory"
 PLAIN = ".smp/\n*.smp-new\n"
 
 Change = Callable[[smp_memory.SessionMemory], Any]

@@ -895,7 +895,7 @@ def test_output_that_cannot_be_written(cli: Terminal, tmp_path: Path) -> None:
 
 
 def test_started_without_input_and_output(cli: Terminal, tmp_path: Path) -> None:
-    words = f"{sys.executable} -m smp decide x >&- && {sys.executable} -m smp list 2>&- && ! {sys.executable} -m smp decide - <&- 2>&-"
+    words = f"{sys.executable} -m smp_memory decide x >&- && {sys.executable} -m smp_memory list 2>&- && ! {sys.executable} -m smp_memory decide - <&- 2>&-"
     done = subprocess.run(
         ["sh", "-c", words], env=ENVIRONMENT, cwd=tmp_path, capture_output=True, text=True, check=False
     )

@@ -271,7 +271,7 @@ def test_check_refuses_private_files_and_conflict_markers(project: Path, capsys:
 def test_a_commit_with_a_secret_is_stopped_by_the_hook(project: Path) -> None:
     root = store(project)
     (project / "notes.txt").write_text(f"{TOKEN}\n")  # not the store's
-    assert main(["git", "setup", "--pre-commit", "--command", f"'{sys.executable}' -m smp"]) == 0
+    assert main(["git", "setup", "--pre-commit", "--command", f"'{sys.executable}' -m smp_memory"]) == 0
     git("add", "-A")
     git("commit", "-qm", "one")
     with smp_memory.open(root, config={"privacy.redaction.enabled": False}) as memory:

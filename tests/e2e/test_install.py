@@ -252,7 +252,7 @@ def test_every_event_that_is_asked_for_is_understood(project: Path, name: str) -
 def test_what_is_written_runs(project: Path) -> None:
     """The command of a settings file, by a shell, as a host runs it."""
     main(["init"])
-    command = f"'{sys.executable}' -m smp"
+    command = f"'{sys.executable}' -m smp_memory"
     assert main(["install", "claude-code", "--yes", "--command", command]) == 0
     settings = json.loads((project / ".claude" / "settings.json").read_text())
     line = settings["hooks"]["SessionStart"][0]["hooks"][0]["command"]

@@ -102,7 +102,7 @@ def test_claude_code_takes_the_plugin(tmp_path: Path) -> None:
         assert "Validation passed" in host.run("plugin", "validate", str(manifest))
     tools = tmp_path / "bin"
     tools.mkdir()
-    (tools / "smp").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m smp "$@"\n')
+    (tools / "smp").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m smp_memory "$@"\n')
     (tools / "smp").chmod(0o755)
     with ModelServer() as model:
         settings = {"ANTHROPIC_BASE_URL": model.address, "ANTHROPIC_API_KEY": "k", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}  # fmt: skip

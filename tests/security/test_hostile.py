@@ -399,7 +399,7 @@ def test_messages_do_not_repeat_what_is_stored(tmp_path: Path, layout: str) -> N
 
 def test_no_network_and_nothing_that_runs_data() -> None:
     script = (
-        "import sys, smp, tempfile, os\n"
+        "import sys, smp_memory, tempfile, os\n"
         "for name in ('jsonl', 'markdown', 'single', 'log'):\n"
         "    session = smp_memory.open(os.path.join(tempfile.mkdtemp(), 'x'), layout=name).create_session()\n"
         "    session.add_decision('x'); session.validate(); session.repair()\n"

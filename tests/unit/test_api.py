@@ -30,10 +30,10 @@ def test_public_names() -> None:
 
 def test_importing_loads_next_to_nothing() -> None:
     script = (
-        "import sys; before = set(sys.modules); import smp; print(sorted(name for name in set(sys.modules) - before))"
+        "import sys; before = set(sys.modules); import smp_memory; print(sorted(name for name in set(sys.modules) - before))"
     )
     result = subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": SOURCE}, capture_output=True, text=True, check=True)  # fmt: skip
-    assert set(ast.literal_eval(result.stdout)) <= {"smp", "__future__"}
+    assert set(ast.literal_eval(result.stdout)) <= {"smp_memory", "__future__"}
 
 
 def test_a_new_store_is_jsonl_and_says_so(tmp_path: Path) -> None:

@@ -727,7 +727,7 @@ def test_errors_can_be_pickled():
 
 def test_building_loads_nothing_heavy():
     code = (
-        "import sys; package = type(sys)('smp'); package.__path__ = [sys.argv[1]]; sys.modules['smp'] = package;"
+        "import sys; package = type(sys)('smp_memory'); package.__path__ = [sys.argv[1]]; sys.modules['smp_memory'] = package;"
         "before = set(sys.modules); from smp_memory.config import Config;"
         "Config.build({'layout': 'log'}, 'x', environ={'SMP_DURABILITY': 'os'});"
         "print(*sorted(set(sys.modules) - before))"

@@ -30,7 +30,7 @@ def events(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def all_levels(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "smp")
+    caplog.set_level(logging.DEBUG, "smp_memory")
 
 
 def test_session_lifecycle_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -146,7 +146,7 @@ def test_json_formatter_writes_one_line_of_json_for_any_record() -> None:
 
 def test_events_below_warning_do_not_load_logging(tmp_path: Path) -> None:
     code = (
-        "import sys, smp; s = smp_memory.open(sys.argv[1]).create_session('s1'); s.add_decision('x');"
+        "import sys, smp_memory; s = smp_memory.open(sys.argv[1]).create_session('s1'); s.add_decision('x');"
         "print('logging' in sys.modules)"
     )
     told = subprocess.run([sys.executable, "-c", code, str(tmp_path / "s")], capture_output=True, text=True, check=True)
@@ -155,7 +155,7 @@ def test_events_below_warning_do_not_load_logging(tmp_path: Path) -> None:
 
 def test_events_are_not_printed_where_no_handler_is_configured(tmp_path: Path) -> None:
     code = (
-        "import sys, logging, smp; from smp import event_log; event_log.SLOW_QUERY_SECONDS = 0.0;"
+        "import sys, logging, smp_memory; from smp_memory import event_log; event_log.SLOW_QUERY_SECONDS = 0.0;"
         "m = smp_memory.open(sys.argv[1]); m.create_session('s1').add_decision('x'); print(len(m.query('x')))"
     )
     told = subprocess.run([sys.executable, "-c", code, str(tmp_path / "s")], capture_output=True, text=True, check=True)

@@ -89,7 +89,7 @@ def test_a_use_in_a_process_that_ends_counts_in_the_next(tmp_path: Path) -> None
         session = memory.create_session("s1")
         session.add_decision("Use Postgres", created=datetime.now(UTC) - timedelta(days=10))
         before = session.priority("DEC-0001")
-    read = "import smp, sys; smp_memory.open(sys.argv[1]).session('s1').get('DEC-0001')"
+    read = "import smp_memory, sys; smp_memory.open(sys.argv[1]).session('s1').get('DEC-0001')"
     subprocess.run([sys.executable, "-c", read, str(tmp_path)], check=True)
     with smp_memory.open(tmp_path) as memory:
         assert memory.session("s1").priority("DEC-0001") > before

@@ -146,7 +146,7 @@ def test_damaged_vectors_are_made_again_and_never_fail_a_question(
 
 def test_without_a_question_nothing_heavy_is_loaded(tmp_path: Path) -> None:
     story = (
-        "import smp, sys; m = smp_memory.open(sys.argv[1]); s = m.create_session('a'); s.add_finding('it is slow');"
+        "import smp_memory, sys; m = smp_memory.open(sys.argv[1]); s = m.create_session('a'); s.add_finding('it is slow');"
         "assert m.query('slow'); assert m.query(types='finding'); print('numpy' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", story, str(tmp_path)], capture_output=True, text=True, check=True)

@@ -31,7 +31,7 @@ def run(names: set[str], code: str, *arguments: str) -> subprocess.CompletedProc
 
 
 ASK = """
-import smp
+import smp_memory
 with smp_memory.open(sys.argv[1]) as memory:
     print([hit.record.decision for hit in memory.query("zebra")])
     memory.session("s1").add_decision("A second zebra")
@@ -99,7 +99,7 @@ def test_yaml_without_its_c_parser_reads_the_same(tmp_path: Path) -> None:
     code = """
 import yaml
 assert not hasattr(yaml, "CSafeLoader")
-import smp
+import smp_memory
 print([record.decision for record in smp_memory.open(sys.argv[1]).session("s1").records()])
 """
     told = run({"_yaml"}, "sys.modules['yaml._yaml'] = None" + code, str(tmp_path / "store"))

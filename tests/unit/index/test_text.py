@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from smp_memory.index import text as text_module
 from smp_memory.index.rows import IndexUnusable, Rows
-from smp_memory.index.text import Found, TextIndex, Wanted
+from smp_memory.index.text import Found, TextIndex, TextQuery
 from smp_memory.index.tokens import joined_terms, parse
 from tests.crash.stories import depth
 
@@ -54,7 +54,7 @@ class Both:
         if len(rows) > 3:
             assert 0 < len(self.all[3]._tail) < len(rows)
 
-    def search(self, wanted: Wanted, limit: int = 1000) -> list[Found]:
+    def search(self, wanted: TextQuery, limit: int = 1000) -> list[Found]:
         answers = [index.search(wanted, limit) for index in self.all]
         first = {found.doc: found for found in answers[0]}
         for number, answer in enumerate(answers):
@@ -67,7 +67,7 @@ class Both:
                 assert (found.created, found.facts) == (first[found.doc].created, first[found.doc].facts)
         return answers[0]
 
-    def docs(self, wanted: Wanted) -> list[int]:
+    def docs(self, wanted: TextQuery) -> list[int]:
         return sorted(found.doc for found in self.search(wanted))
 
     def ask(self, text: str, **more: Any) -> list[int]:
@@ -78,9 +78,9 @@ class Both:
             index._rows.close()
 
 
-def wanted_for(text: str, **more: Any) -> Wanted:
+def wanted_for(text: str, **more: Any) -> TextQuery:
     asked = parse(text)
-    return Wanted(
+    return TextQuery(
         asked.words,
         asked.phrases,
         asked.patterns,
@@ -159,8 +159,8 @@ def test_labels_in_both(both: Both) -> None:
     assert both.ask("login", without=["x"]) == [1, 2, 10, 11]
     assert both.ask("login", labels=[["ga"]], without=["ga.2"]) == [1, 10, 11]
     assert both.ask("login", labels=[["nothing"]]) == []
-    assert both.docs(Wanted(labels=[["x"]])) == [3]
-    assert both.docs(Wanted()) == sorted(DOCUMENTS)
+    assert both.docs(TextQuery(labels=[["x"]])) == [3]
+    assert both.docs(TextQuery()) == sorted(DOCUMENTS)
 
 
 def test_times_in_both(both: Both) -> None:
@@ -170,7 +170,7 @@ def test_times_in_both(both: Both) -> None:
     assert both.ask("login", until=300) == [1, 2]
     assert both.ask("login", since=-(2**60), until=2**60) == [1, 2, 3, 10, 11]
     assert both.ask("login", since=300, until=300) == []
-    assert both.docs(Wanted(since=1000)) == [10, 11]
+    assert both.docs(TextQuery(since=1000)) == [10, 11]
 
 
 def test_a_limit_leaves_the_best(both: Both) -> None:

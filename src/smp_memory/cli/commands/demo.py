@@ -360,7 +360,7 @@ def _program() -> str:
     called = sys.argv[0]
     if os.path.basename(called) == "smp":
         return "smp" if which("smp") else quote(min(called, os.path.relpath(called), key=len))
-    return f"{quote(sys.executable)} -m smp"
+    return f"{quote(sys.executable)} -m smp_memory"
 
 
 def _with_files(root: str, program: str) -> list[tuple[str, str]]:

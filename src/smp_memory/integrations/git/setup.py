@@ -166,7 +166,7 @@ def program_here() -> str:
     for path in (beside, beside + ".exe"):
         if os.path.exists(path):
             return shlex.quote(path.replace("\\", "/"))
-    return f"{shlex.quote(sys.executable.replace(chr(92), '/'))} -m smp"
+    return f"{shlex.quote(sys.executable.replace(chr(92), '/'))} -m smp_memory"
 
 
 def _text(path: str) -> str:

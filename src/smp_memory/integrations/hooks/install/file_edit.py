@@ -94,7 +94,7 @@ def command_here() -> str:
     is_same = found is not None and (beside is None or os.path.realpath(found) == os.path.realpath(beside))
     if found is not None and is_same and not _is_in_environment(found) and (beside or not _environment()):
         return "smp"
-    return quote(beside) if beside is not None else f"{quote(sys.executable)} -m smp"
+    return quote(beside) if beside is not None else f"{quote(sys.executable)} -m smp_memory"
 
 
 def environment_of(command: str) -> str | None:
