@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.files.disk import Disk
+    from smp_memory.lifecycle.open_session import OpenSession
     from smp_memory.memory import Memory
-    from smp_memory.store.file_session import FileSession
 
 
 PLACES = {".bmad/memory": ("jsonl",), ".bmad/sessions": ("markdown", "single"), "memory": ("log",)}
@@ -239,7 +239,7 @@ def opens_with(opening: Callable[[], Memory]) -> None:
     _opening[:] = [opening]
 
 
-def in_nearest_store(session: Any) -> tuple[Memory, FileSession]:
+def in_nearest_store(session: Any) -> tuple[Memory, OpenSession]:
     """A session of the nearest store by its id, made if need be."""
     name = ids.check(session, "session_id")
     memory = _opening[0]()
@@ -250,4 +250,4 @@ def in_nearest_store(session: Any) -> tuple[Memory, FileSession]:
             found = memory.create_session(name)
         except SessionExists:  # another process was quicker
             found = memory.session(name)
-    return memory, found._files
+    return memory, found.opened

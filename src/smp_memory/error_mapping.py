@@ -19,22 +19,20 @@ if TYPE_CHECKING:
 
     Kind = TypeVar("Kind", bound=type)
 
-_MARK = "_raises_own_errors"
 _SPECIAL = ("__exit__", "__iter__", "__len__")
 
 
 def maps_errors(kind: Kind) -> Kind:
-    """A class whose public methods and properties raise no foreign errors; those that it inherits from SMP included."""
-    for each in kind.__mro__:
-        for name, found in list(vars(each).items()) if each.__module__.startswith("smp_memory.") else ():
-            if name.startswith("_") and name not in _SPECIAL:
-                continue
-            function = found.fget if isinstance(found, property) else found
-            if function is None or not hasattr(function, "__code__") or hasattr(function, _MARK):
-                continue
-            mapped = _mapped(function, name)
-            is_property = isinstance(found, property)
-            setattr(each, name, property(mapped, found.fset, found.fdel, found.__doc__) if is_property else mapped)
+    """Class decorator: the public methods and properties that the class itself defines raise no foreign errors."""
+    for name, found in list(vars(kind).items()):
+        if name.startswith("_") and name not in _SPECIAL:
+            continue
+        function = found.fget if isinstance(found, property) else found
+        if function is None or not hasattr(function, "__code__"):
+            continue
+        mapped = _mapped(function, name)
+        is_property = isinstance(found, property)
+        setattr(kind, name, property(mapped, found.fset, found.fdel, found.__doc__) if is_property else mapped)
     return kind
 
 
@@ -49,7 +47,6 @@ def _mapped(function: Callable[..., Any], name: str) -> Callable[..., Any]:
                 raise
             raise own from error
 
-    setattr(call, _MARK, True)  # two classes may inherit it from the same one
     return call
 
 

@@ -155,8 +155,8 @@ class Party:
 
 def merged_with_others(member: AgentMemory, new: Finding) -> Finding:
     """The finding that stands for this one and for those that say the same."""
+    from smp_memory.index.tokens import without_signs
     from smp_memory.policies.consolidation import find_duplicates
-    from smp_memory.search.api import similar_words
 
     session, name = member._session, new.id
     others: list[Record] = []
@@ -165,7 +165,7 @@ def merged_with_others(member: AgentMemory, new: Finding) -> Finding:
         if now is None or now.deleted:
             return _stands_for(member, new)
         hits = member.query(
-            similar_words(now.text), types="finding", sessions=[session.id], limit=_NEAR, track_access=False
+            without_signs(now.text), types="finding", sessions=[session.id], limit=_NEAR, track_access=False
         )
         near = [record for hit in hits if (record := member.find(hit.record.id)) is not None and record.id != name]
         group = next(

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from smp_memory.memory import Memory
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.record import Record
-    from smp_memory.search.api import SearchMethods
     from smp_memory.session import SessionMemory
 
 
@@ -130,7 +129,7 @@ class Call:
         if not include_deleted and (record is None or record.deleted):
             record = session.get(memory_id)  # says why not
         if record is None:
-            raise session._missing(memory_id)
+            raise session.missing(memory_id)
         return record
 
     def with_hint(self, error: MemoryNotFound) -> MemoryNotFound:
@@ -156,7 +155,7 @@ class Call:
     # -- who is asked
 
     @property
-    def asked(self) -> SearchMethods:
+    def asked(self) -> Memory | SessionMemory:
         """The session that was named, else the whole store."""
         return self.memory if self.options.all or self.session_name is None else self.session()
 

@@ -17,11 +17,11 @@ from smp_memory.search.ranking import Ranking
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from smp_memory.model.hits import Hit
-    from smp_memory.store.file_store import FileStore
+    from smp_memory.scope import Scope
     from smp_memory.store.finder import Finder
 
 _PAUSE_SECONDS = 0.1
@@ -29,52 +29,45 @@ _ALL = 1 << 30
 
 
 def watch(
-    store: FileStore,
-    asked: dict[str, Any],
-    now: Callable[[], Any],
-    policy: Any,
+    scope: Scope,
+    options: dict[str, Any],
     timeout_seconds: float | None,
     pause_seconds: float = _PAUSE_SECONDS,
 ) -> Iterator[Hit]:
     """Yield hits, oldest first, until the timeout or for ever."""
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-    question = _question(asked, now)
+    query = _query(scope, options)
     seen = _Seen()
-    store.indexer.answer(question.sessions, lambda finder: seen.look(finder, question.sessions))
-    return _follow(store, asked, now, policy, seen, deadline, pause_seconds)
+    scope.answer(query.sessions, lambda finder: seen.look(finder, query.sessions))
+    return _follow(scope, options, seen, deadline, pause_seconds)
 
 
 def _follow(
-    store: FileStore,
-    asked: dict[str, Any],
-    now: Callable[[], Any],
-    policy: Any,
-    seen: _Seen,
-    deadline: float | None,
-    pause_seconds: float,
+    scope: Scope, options: dict[str, Any], seen: _Seen, deadline: float | None, pause_seconds: float
 ) -> Iterator[Hit]:
+    policy = scope.policy()
     while deadline is None or time.monotonic() < deadline:
-        question = _question(asked, now)
+        query = _query(scope, options)
 
-        def look(finder: Finder, question: Query = question) -> list[Hit]:
+        def look(finder: Finder, query: Query = query) -> list[Hit]:
             before = seen.copy()  # a damaged index may have the look done once more
-            fresh = before.look(finder, question.sessions)
-            query = Search(question, finder, Ranking(question, finder, policy))
-            query.only(fresh)
-            hits = query.run() if fresh else []
+            fresh = before.look(finder, query.sessions)
+            search = Search(query, finder, Ranking(query, finder, policy))
+            search.only(fresh)
+            hits = search.run() if fresh else []
             seen.sessions = before.sessions
             return hits
 
-        hits = store.indexer.answer(question.sessions, look)
+        hits = scope.answer(query.sessions, look)
         yield from hits
         if not hits:
             time.sleep(pause_seconds)
 
 
-def _question(asked: dict[str, Any], now: Callable[[], Any]) -> Query:
-    question = Query({**asked, "sort": OLDEST}, now())
-    question.offset, question.limit = 0, _ALL  # all that came, however much it is
-    return question
+def _query(scope: Scope, options: dict[str, Any]) -> Query:
+    query = Query({**options, "sort": OLDEST}, scope.now())
+    query.offset, query.limit = 0, _ALL  # all that came, however much it is
+    return query
 
 
 class _Seen:

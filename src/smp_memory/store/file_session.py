@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from smp_memory.config import Config
     from smp_memory.model.history import Fold
+    from smp_memory.model.record import Records
     from smp_memory.model.reports import Problem, Report
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.port import BatchPort
@@ -252,6 +253,13 @@ class FileSession:
         with self.reader.mutex:
             fold = self.reader.tail(kind, count)
             return look(fold) if fold is not None else self.view(look)
+
+    def refresh_overviews(self, records: Records, users: dict[str, str]) -> None:
+        """Write the overview files of the session again, where the layout has some."""
+        if self._store.layout.name == "markdown":
+            from smp_memory.store.overview_files import write_overviews
+
+            write_overviews(self._store.disk, self.reader.folder, records, users)
 
     def sizes(self) -> dict[str, int]:
         disk, folder = self._store.disk, self.reader.folder

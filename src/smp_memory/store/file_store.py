@@ -152,6 +152,13 @@ class FileStore:
                 known = self._sessions[session] = FileSession(self, session)
             return known
 
+    def existing_session(self, session: str) -> FileSession:
+        """The same; raises also if the session was archived or deleted since it was first opened here."""
+        found = self.session(session)
+        if not self.layout.exists(self.disk, self.root, session):
+            raise self.no_session(session)
+        return found
+
     def check_there(self, session: str) -> None:
         """Raise if a session is not in its place. One that is just being put away and brought back is looked for again."""
         for look in range(_LOOKS):

@@ -151,13 +151,13 @@ def run_similar(call: Call) -> None:
       smp similar shop/FIND-0003 --type finding
       smp similar the login form can be tried again and again
     """
-    from smp_memory.search.api import similar_words
+    from smp_memory.index.tokens import without_signs
 
     words = words_of(call)
     if not words:
         raise UserError("Give a text or the id of a memory. See: smp similar --help")
     record = _meant(call, words)
-    text = similar_words(record.text if record is not None else words)
+    text = without_signs(record.text if record is not None else words)
     _answer(call, lambda who, asked: who.find_similar(record or words, **asked), text)
 
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Call
     from smp_memory.model.record import Record
-    from smp_memory.session import SessionMemory, Transaction
+    from smp_memory.session import SessionMemory
+    from smp_memory.write.path import Transaction
 
 
 def _common_arguments(parser: Parser) -> None:

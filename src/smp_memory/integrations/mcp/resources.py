@@ -19,6 +19,7 @@ from smp_memory.integrations.mcp.answer_budget import lines_fitting
 from smp_memory.integrations.mcp.arguments import read
 from smp_memory.integrations.mcp.write_tools import sessions
 from smp_memory.privacy.fence import fence
+from smp_memory.search import api
 from smp_memory.store.incomplete import told
 
 if TYPE_CHECKING:
@@ -62,9 +63,9 @@ def text_at(caller: Caller, uri: str) -> str:
 
 
 def _session_text(caller: Caller, name: str) -> str:
-    asked = caller.asked(name, otherwise_all=False)
-    hits = asked.query(limit=500, sort="newest", track_access=False)
-    lines = [f"# Session {name}", "", *asked.summarize(), "", "## Memories, newest first", ""]
+    scope = caller.scope(name, all_by_default=False)
+    hits = api.query(scope, None, {"limit": 500, "sort": "newest", "track_access": False})
+    lines = [f"# Session {name}", "", *api.summarize(scope), "", "## Memories, newest first", ""]
     lines += [read_tools.line_of(hit.record) for hit in hits]
     chosen, cut = lines_fitting(lines, _MOST_TOKENS)
     chosen += ["(and more: recall)"] if cut or hits.more else []

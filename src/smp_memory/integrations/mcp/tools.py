@@ -137,9 +137,9 @@ TOOLS: dict[str, ToolOf] = {
 }
 
 
-def tools_for(desk: RequestContext) -> dict[str, ToolOf]:
+def tools_for(context: RequestContext) -> dict[str, ToolOf]:
     """The tools as a server offers them: `erase` only if the server may erase."""
-    if desk.may_erase:
+    if context.may_erase:
         return TOOLS
     whole = TOOLS["forget"]
     forget = ToolOf(

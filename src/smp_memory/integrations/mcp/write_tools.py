@@ -67,26 +67,26 @@ class AddWithOutcome(Add):
 
 def add_once(agent: AgentMemory, kind: Kind, fields: dict[str, Any]) -> tuple[Record, str]:
     """The stored memory, and whether it was added, updated or known."""
-    drafted: Any = agent._addition(kind, fields)
+    drafted: Any = agent.addition(kind, fields)
     wish = AddWithOutcome(drafted.draft)
     wish.removals, wish.warnings = drafted.removals, drafted.warnings
     if not wish.is_compared:
-        return agent._do(wish, kind.adding), wish.outcome
-    agent._check(wish)
-    with _alone((agent._session.folder, kind.name, repr(wish.draft.data))):
+        return agent.commit(wish, kind.adding), wish.outcome
+    agent.check(wish)
+    with _alone((agent.session.folder, kind.name, repr(wish.draft.data))):
         known = _duplicate(agent, wish.draft)
         if known is not None:
             return known, KNOWN
-        return agent._do(wish, kind.adding), ADDED
+        return agent.commit(wish, kind.adding), ADDED
 
 
 def _duplicate(agent: AgentMemory, draft: Draft) -> Record | None:
     """A fresh memory with the same fields that the agent may see."""
-    session = agent._session
+    session = agent.session
     oldest = session.memory.now() - timedelta(hours=FRESH_HOURS)
     for record in reversed(session.records(draft.kind.name, last=COMPARED)):
         is_equal = record.created >= oldest and _compared(record.given) == _compared(draft.data)
-        if is_equal and agent._viewer.sees(record):
+        if is_equal and agent.scope.sees(record):
             return record
     return None
 
@@ -124,7 +124,7 @@ def remember(caller: Caller, given: arguments.RememberArguments) -> Reply:
     fields = _fields_of(given)
     author = fields.get("author")
     if given.type == "agent_state" and not {"agent", *_AGENT_ALIASES}.intersection(fields):
-        fields["agent"] = caller.desk.author or author or caller.name
+        fields["agent"] = caller.context.author or author or caller.name
     _check_created(caller, given.type, fields)
     session = caller.session(given.session, writes=True, create=True)
     record, done = add_once(caller.agent(session, author), KINDS[given.type], fields)
@@ -241,7 +241,7 @@ def _criteria(given: arguments.ForgetArguments) -> dict[str, Any]:
 
 
 def _erased(caller: Caller, given: arguments.ForgetArguments) -> Reply:
-    if not caller.desk.may_erase:
+    if not caller.context.may_erase:
         raise UserError("This server may not erase. Start it with `smp mcp --allow-erase`, or use `smp erase`.")
     if not given.ids:
         raise InvalidRecord("ids: erasing wants the ids of memories.", field="ids")
