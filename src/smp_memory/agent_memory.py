@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from smp_memory.model.hits import Hit, Hits, Related
     from smp_memory.model.record import AgentState, Artifact, Decision, Finding, Learning, Preference, Record, Turn
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.model.types import Kind
     from smp_memory.overview.participants import Participants
     from smp_memory.overview.summary import SessionSummary
     from smp_memory.overview.timeline import Timeline
@@ -86,18 +85,12 @@ class AgentMemory:
         self._session = session
         self._viewer = Viewer(agent)
         self._rights = AgentRights(opened.files, agent, self._viewer, guard)
-        self._writer = Writer(opened, self.commit, agent)
+        self._writer = Writer(opened, self._commit, agent)
 
     @property
-    def scope(self) -> Scope:
-        """This session, for this viewer."""
+    def _scope(self) -> Scope:
         own = self._session.scope
         return Scope(own.store, own.sessions, own.config, own.clock, viewer=self._viewer, author=self.agent)
-
-    @property
-    def session(self) -> SessionMemory:
-        """The session below, which sees everything."""
-        return self._session
 
     @property
     def info(self) -> SessionInfo:
@@ -127,7 +120,7 @@ class AgentMemory:
         from smp_memory.policies.statuses import is_settled
 
         options = {"sessions": "all", **options, "types": type, "limit": limit}
-        scope = self.scope
+        scope = self._scope
         hits = [*api.query(scope, None, {**options, "topic": topic})]
         hits += api.query(scope, without_signs(topic), options)
         found = {hit.record.ref: hit.record for hit in hits if not is_settled(hit.record)}
@@ -139,7 +132,7 @@ class AgentMemory:
         found: dict[str, Record] = {}
         for name in (self.id, GLOBAL_SESSION):
             if name == self.id or self._session.memory.global_memory.exists:
-                for hit in api.query(self.scope, topic, {**options, "sessions": [name]}):
+                for hit in api.query(self._scope, topic, {**options, "sessions": [name]}):
                     found.setdefault(str(hit.record.key or hit.record.ref), hit.record)
         return list(found.values())
 
@@ -176,10 +169,10 @@ class AgentMemory:
     def records(self, type: str | None = None, *, last: int | None = None, include_deleted: bool = False) -> Records:
         """All memories, or those of one type, oldest first."""
         found = self._session.records(type, last=last, include_deleted=include_deleted)
-        seen = self.scope.shown(found)
+        seen = self._scope.shown(found)
         if last is None or len(seen) == len(found):
             return seen
-        every = self.scope.shown(self._session.records(type, include_deleted=include_deleted))
+        every = self._scope.shown(self._session.records(type, include_deleted=include_deleted))
         return Records([*every][-last:], every.problems)
 
     def history(self, id: Any) -> list[dict[str, Any]]:
@@ -220,7 +213,7 @@ class AgentMemory:
         """Write what the agent may see into one file and return its path, or return the text if there is no path."""
         from smp_memory.exchange.api import export
 
-        return export(self.scope, path, format, force=force)
+        return export(self._scope, path, format, force=force)
 
     def __iter__(self) -> Iterator[Record]:
         return iter(self.records())
@@ -235,7 +228,7 @@ class AgentMemory:
 
     def query(self, text: str | Mapping[str, Any] | None = None, **options: Unpack[QueryOptions]) -> Hits:
         """Find memories that the agent may see, best first; see `Memory.query` for the options."""
-        return api.query(self.scope, text, options)
+        return api.query(self._scope, text, options)
 
     def watch(
         self,
@@ -246,58 +239,49 @@ class AgentMemory:
         **options: Unpack[WatchOptions],
     ) -> Iterator[Hit]:
         """Yield memories that match as any process writes them; for ever, or for so many seconds."""
-        return api.watch(self.scope, text, options, timeout, pause)
+        return api.watch(self._scope, text, options, timeout, pause)
 
     def by_topic(self, topic: str, **options: Unpack[TopicOptions]) -> Hits:
-        return api.query(self.scope, None, {**options, "topic": topic})
+        return api.query(self._scope, None, {**options, "topic": topic})
 
     def by_agent(self, agent: str, **options: Unpack[QueryOptions]) -> Hits:
-        return api.query(self.scope, None, {**options, "agents": agent})
+        return api.query(self._scope, None, {**options, "agents": agent})
 
     def by_type(self, type: str, **options: Unpack[QueryOptions]) -> Hits:
-        return api.query(self.scope, None, {**options, "types": type})
+        return api.query(self._scope, None, {**options, "types": type})
 
     def by_time_range(self, start: Any, end: Any = None, **options: Unpack[QueryOptions]) -> Hits:
-        return api.query(self.scope, None, {**options, "time": start if end is None else (start, end)})
+        return api.query(self._scope, None, {**options, "time": start if end is None else (start, end)})
 
     def find_similar(self, what: Any, **options: Unpack[QueryOptions]) -> Hits:
         """Memories similar to a text, or to the memory with an id; best first."""
-        return api.find_similar(self.scope, what, options)
+        return api.find_similar(self._scope, what, options)
 
     def find_related(
         self, id: Any, depth: int = 1, kinds: str | list[str] | None = None, **options: Unpack[RelatedOptions]
     ) -> list[Related]:
         """Memories that this one points to or that point to it, nearest first."""
-        return api.find_related(self.scope, id, depth, kinds, options)
+        return api.find_related(self._scope, id, depth, kinds, options)
 
     def priority(self, id: Any, at: Any = None) -> float:
         """The priority of a memory, 0 to 1, now or at a time."""
-        return api.priority(self.scope, id, at)
+        return api.priority(self._scope, id, at)
 
     def topics(self) -> Topics:
-        return api.topics(self.scope)
+        return api.topics(self._scope)
 
     def timeline(self, by: str = "hour", *, time: Any = None, since: Any = None, until: Any = None) -> Timeline:
-        return api.timeline(self.scope, by, time, since, until)
+        return api.timeline(self._scope, by, time, since, until)
 
     def agents(self) -> Participants:
-        return api.agents(self.scope)
+        return api.agents(self._scope)
 
     def summarize(self) -> SessionSummary:
-        return api.summarize(self.scope)
+        return api.summarize(self._scope)
 
     # -- writing, in the agent's own name
 
-    def addition(self, kind: Kind, fields: dict[str, Any]) -> Operation:
-        """The operation that adds a memory, validated and redacted; `commit` stores it."""
-        return self._writer.addition(kind, fields)
-
-    def check(self, operation: Operation) -> None:
-        """Raise if the agent may not do this."""
-        self._rights.check(operation)
-
-    def commit(self, operation: Operation, name: str) -> Any:
-        """Check and store one operation."""
+    def _commit(self, operation: Operation, name: str) -> Any:
         self._rights.check(operation)
         return self._session.opened.do(operation, name)
 

@@ -363,7 +363,7 @@ class Memory:
             agent,
             task,
             topic,
-            session=session if session is None or isinstance(session, SessionMemory) else self.session(session),
+            session=self.session(session) if isinstance(session, str) else session,
             max_tokens=max_tokens,
             counter=counter,
             turns=turns,

@@ -83,9 +83,13 @@ class Caller:
         find = self.memory.store.indexer.answer
         return self.context.problem_lines(find(sessions, lambda finder: finder.problems(sessions)))
 
+    def acting_as(self, author: str | None) -> str | None:
+        """The agent whose rights hold. A server that was not started for one agent acts for the one that a call names."""
+        return self.context.author or author or self.name
+
     def agent(self, session: SessionMemory, author: str | None = None) -> AgentMemory:
-        """The session with the rights of the caller. A server that was not started for one agent acts for whom a call names."""
-        return AgentMemory(session, self.context.author or author or self.name)
+        """The session with the rights of the caller."""
+        return AgentMemory(session, self.acting_as(author))
 
     def session(self, name: str | None = None, *, writes: bool = False, create: bool = False) -> SessionMemory:
         """The session that is meant. One that is archived is restored by a write; for a read it is `SessionArchived`."""

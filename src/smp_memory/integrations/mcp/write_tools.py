@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from smp_memory.agent_rights import AgentRights
 from smp_memory.context.budget import one_line
 from smp_memory.errors import InvalidRecord, NotAllowed, UserError
 from smp_memory.integrations.mcp.answers import Reply, plain, recalled
@@ -28,16 +29,18 @@ from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.model.types import KINDS
 from smp_memory.privacy import fence
 from smp_memory.privacy.settings import told
+from smp_memory.privacy.visibility import Viewer
 from smp_memory.write.operations import Add
+from smp_memory.write.path import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from smp_memory.agent_memory import AgentMemory
     from smp_memory.integrations.mcp import arguments
     from smp_memory.integrations.mcp.request_context import Caller
     from smp_memory.model.record import Record
     from smp_memory.model.types import Kind
+    from smp_memory.session import SessionMemory
     from smp_memory.write.operations import BatchResolver
     from smp_memory.write.validation import Draft
 
@@ -65,28 +68,30 @@ class AddWithOutcome(Add):
         return not (self.needs_trails or self.draft.created or self.draft.kind.name == "conversation")
 
 
-def add_once(agent: AgentMemory, kind: Kind, fields: dict[str, Any]) -> tuple[Record, str]:
-    """The stored memory, and whether it was added, updated or known."""
-    drafted: Any = agent.addition(kind, fields)
-    wish = AddWithOutcome(drafted.draft)
-    wish.removals, wish.warnings = drafted.removals, drafted.warnings
-    if not wish.is_compared:
-        return agent.commit(wish, kind.adding), wish.outcome
-    agent.check(wish)
-    with _alone((agent.session.folder, kind.name, repr(wish.draft.data))):
-        known = _duplicate(agent, wish.draft)
+def add_once(session: SessionMemory, agent: str | None, kind: Kind, fields: dict[str, Any]) -> tuple[Record, str]:
+    """The stored memory, and whether it was added, updated or known. The rights are those of `AgentMemory`."""
+    opened, viewer = session.opened, Viewer(agent)
+    rights = AgentRights(opened.files, agent, viewer)
+    drafted: Any = Writer(opened, opened.do, agent).addition(kind, fields)
+    operation = AddWithOutcome(drafted.draft)
+    operation.removals, operation.warnings = drafted.removals, drafted.warnings
+    is_compared = operation.is_compared
+    rights.check(operation)
+    if not is_compared:
+        return opened.do(operation, kind.adding), operation.outcome
+    with _alone((session.folder, kind.name, repr(operation.draft.data))):
+        known = _duplicate(session, viewer, operation.draft)
         if known is not None:
             return known, KNOWN
-        return agent.commit(wish, kind.adding), ADDED
+        return opened.do(operation, kind.adding), ADDED
 
 
-def _duplicate(agent: AgentMemory, draft: Draft) -> Record | None:
+def _duplicate(session: SessionMemory, viewer: Viewer, draft: Draft) -> Record | None:
     """A fresh memory with the same fields that the agent may see."""
-    session = agent.session
     oldest = session.memory.now() - timedelta(hours=FRESH_HOURS)
     for record in reversed(session.records(draft.kind.name, last=COMPARED)):
         is_equal = record.created >= oldest and _compared(record.given) == _compared(draft.data)
-        if is_equal and agent.scope.sees(record):
+        if is_equal and viewer.sees(record):
             return record
     return None
 
@@ -127,7 +132,7 @@ def remember(caller: Caller, given: arguments.RememberArguments) -> Reply:
         fields["agent"] = caller.context.author or author or caller.name
     _check_created(caller, given.type, fields)
     session = caller.session(given.session, writes=True, create=True)
-    record, done = add_once(caller.agent(session, author), KINDS[given.type], fields)
+    record, done = add_once(session, caller.acting_as(author), KINDS[given.type], fields)
     return _stored(record, done)
 
 
