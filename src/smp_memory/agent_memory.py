@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from smp_memory.agent_rights import AgentRights
 from smp_memory.error_mapping import maps_errors
 from smp_memory.errors import SessionNotFound
+from smp_memory.lifecycle import compaction
 from smp_memory.model import ids
 from smp_memory.model.record import Records
 from smp_memory.model.session_info import GLOBAL_SESSION
@@ -202,10 +203,7 @@ class AgentMemory:
 
     def duplicates(self, *, threshold: float | None = None) -> list[Duplicates]:
         """Groups of findings and preferences that say the same; nothing is changed."""
-        from smp_memory.policies.consolidation import find_duplicates
-        from smp_memory.policies.similarity import THRESHOLD
-
-        return find_duplicates(self.records(), THRESHOLD if threshold is None else threshold)
+        return compaction.find_duplicates(self.records(), threshold)
 
     def export(
         self, path: str | os.PathLike[str] | None = None, format: str | None = None, *, force: bool = False
@@ -289,26 +287,26 @@ class AgentMemory:
         """Add a memory of any type; see `SessionMemory.add`."""
         return self._writer.add(type, data, **fields)
 
-    def add_turn(self, role: str, content: str, **fields: Unpack[TurnFields]) -> Turn:
+    def add_turn(self, role: str | Mapping[str, Any], content: str | None = None, **fields: Unpack[TurnFields]) -> Turn:
         return self._writer.add_turn(role, content, **fields)
 
-    def add_decision(self, decision: str, **fields: Unpack[DecisionFields]) -> Decision:
+    def add_decision(self, decision: str | Mapping[str, Any], **fields: Unpack[DecisionFields]) -> Decision:
         return self._writer.add_decision(decision, **fields)
 
-    def add_finding(self, finding: str, **fields: Unpack[FindingFields]) -> Finding:
+    def add_finding(self, finding: str | Mapping[str, Any], **fields: Unpack[FindingFields]) -> Finding:
         return self._writer.add_finding(finding, **fields)
 
     def add_preference(
-        self, key: str | None = None, value: Any = None, **fields: Unpack[PreferenceFields]
+        self, key: str | Mapping[str, Any] | None = None, value: Any = None, **fields: Unpack[PreferenceFields]
     ) -> Preference:
         return self._writer.add_preference(key, value, **fields)
 
     def add_artifact(
-        self, name: str | None = None, content: str | None = None, **fields: Unpack[ArtifactFields]
+        self, name: str | Mapping[str, Any] | None = None, content: str | None = None, **fields: Unpack[ArtifactFields]
     ) -> Artifact:
         return self._writer.add_artifact(name, content, **fields)
 
-    def add_learning(self, learning: str, **fields: Unpack[LearningFields]) -> Learning:
+    def add_learning(self, learning: str | Mapping[str, Any], **fields: Unpack[LearningFields]) -> Learning:
         return self._writer.add_learning(learning, **fields)
 
     def update_state(self, state: Any, **fields: Unpack[CommonFields]) -> AgentState:

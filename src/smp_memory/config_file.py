@@ -65,7 +65,7 @@ def set_session_config(files: FileSession, config: Config, name: str, value: Any
     config.source(name)  # an unknown one is an error that suggests the right one
 
     def change() -> None:
-        info = files.info()
+        info = files.info_to_change()
         info.config = with_setting(info.config, name, value)
         config.override_session(info.config, files.session)
         files.write_info(info)

@@ -28,7 +28,10 @@ def current_session(memory: Memory, how: str = "--session ") -> str | None:
     from datetime import timedelta
 
     window = timedelta(hours=RECENT_HOURS)
-    found = sorted(((each.written, each.id) for each in memory.sessions() if each.id != GLOBAL_SESSION), reverse=True)
+    found = sorted(
+        ((_files_written(memory, name), name) for name in memory.store.session_ids() if name != GLOBAL_SESSION),
+        reverse=True,
+    )
     # a file is written when a memory is, so only sessions whose files are about as new as the newest need a closer look
     near = {name: written for written, name in found if written > found[0][0] - window}
     if len(near) < 2 or _just_started(memory, near):
@@ -44,6 +47,14 @@ def current_session(memory: Memory, how: str = "--session ") -> str | None:
             sessions=[chosen, *others],
         )
     return chosen
+
+
+def _files_written(memory: Memory, name: str) -> datetime:
+    from datetime import UTC, datetime
+
+    from smp_memory.store.file_store import last_written_ns
+
+    return datetime.fromtimestamp(last_written_ns(memory.store, name) / 1e9, UTC)
 
 
 def _just_started(memory: Memory, near: dict[str, datetime]) -> bool:

@@ -82,6 +82,8 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "performance.lazy_load": (True,),
     "performance.cache_size": (),
     "performance.index_in_memory": (),
+    "quota_policy.size_calculation.include": (),
+    "quota_policy.size_calculation.exclude": (),
     "integrity.enable_checksums": (True,),
     "integrity.checksum_algorithm": ("sha256",),
 }

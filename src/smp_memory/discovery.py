@@ -76,6 +76,34 @@ def discovery(
 
 def store_in(folder: str, layout: str | None = None) -> str | None:
     """The store in one of a folder's places: a trusted one, else one with a `config.json`, else one that is recognised."""
+    found = _stores_in(folder, layout)
+    if len(found) > 1:
+        from smp_memory.files.user_state import trusted_first
+
+        found = trusted_first(found)
+    return found[0] if found else None
+
+
+def _beside(root: str) -> list[str]:
+    """The other stores of the project that a store lies in; they are not read."""
+    for place in PLACES:
+        folder = root.removesuffix(os.path.join(os.sep, *place.split("/")))
+        if folder != root:
+            return [each for each in _stores_in(folder or os.sep, None) if each != root]
+    return []
+
+
+def about_others(root: str) -> tuple[str, str]:
+    """What to say about them, and what can be done; empty if there are none."""
+    others = _beside(root)
+    if not others:
+        return "", ""
+    are = "is another store of this project and is" if len(others) == 1 else "are other stores of this project and are"
+    advice = "--root, SMP_ROOT or smp_memory.open(folder) names the one that is meant; `smp export` and `smp import` bring sessions from one to another."
+    return f"{', '.join(others)} {are} not read; this one is {root}.", advice
+
+
+def _stores_in(folder: str, layout: str | None) -> list[str]:
     stated, recognised = [], []
     for place, layouts in PLACES.items():
         root = os.path.join(folder, place)
@@ -85,12 +113,7 @@ def store_in(folder: str, layout: str | None = None) -> str | None:
             stated.append(root)
         elif layout_of(root, _names, _folders) in layouts:
             recognised.append(root)
-    found = stated + recognised
-    if len(found) > 1:
-        from smp_memory.files.user_state import trusted_first
-
-        found = trusted_first(found)
-    return found[0] if found else None
+    return stated + recognised
 
 
 def find_root(layout_name: str | None, start: str | None = None) -> str:

@@ -26,8 +26,11 @@ _FOR_EVERYBODY = frozenset(  # nobody would hear of these otherwise: Python prin
         "audit_failed",
         "compaction_failed",
         "entries_missing",
+        "head_conflict",
         "library_missing",
         "not_compared",
+        "reason_redacted",
+        "session_brought_back",
         "session_left_out",
     ]
 )

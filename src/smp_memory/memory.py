@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from smp_memory.discovery import find_root, is_store, opens_with
+from smp_memory.discovery import about_others, find_root, is_store, opens_with
 from smp_memory.error_mapping import maps_errors
 from smp_memory.errors import InvalidConfig, InvalidFormat, InvalidRecord, SMPError, from_os_error
 from smp_memory.files.system import RealSystem
@@ -20,6 +20,7 @@ from smp_memory.search import api
 from smp_memory.session import SessionMemory
 from smp_memory.store.incomplete import each_there
 from smp_memory.store.opening import open_store, write_setting
+from smp_memory.store.session_states import last_writes
 from smp_memory.write import typos, validation
 from smp_memory.write.quota import admit
 from smp_memory.write.session_fields import understood
@@ -93,7 +94,10 @@ def open_memory(
     if os.path.islink(root) and (where is not None or is_store(root)):
         root = os.path.realpath(root)  # whoever names a link means the folder; below it no link is followed
     trust = trust and where is not None  # one that was only found may have come with a repository
-    return Memory(root, layout, config, clock, system or RealSystem(root), create, found_as, trust=trust)
+    memory = Memory(root, layout, config, clock, system or RealSystem(root), create, found_as, trust=trust)
+    if where is None and any(said := about_others(found_as)):
+        memory.store.report_other_stores(" ".join(said))
+    return memory
 
 
 @maps_errors
@@ -230,7 +234,7 @@ class Memory:
     def session(self, id: str, *, author: str | None = None) -> SessionMemory:
         """Open a session; `author` is who writes, unless a write says otherwise. Raises SessionNotFound.
 
-        One that is archived is restored first.
+        One that is archived is restored first; `warnings` of the session says so, and so does its first answer.
         """
         return SessionMemory(self, open_session(self.scope, id, author))
 
@@ -243,10 +247,17 @@ class Memory:
         there = each_there(self._store.session_ids(), self._store.session)
         return [SessionMemory(self, OpenSession(self.scope, files)) for _, files in there]
 
+    def sessions_by_time(self) -> list[tuple[datetime, SessionMemory]]:
+        """All sessions with the time of the last write (`SessionMemory.written`), the newest last."""
+        writes = last_writes(self._store)
+        found = [(writes[session.id].written, session) for session in self.sessions() if session.id in writes]
+        return sorted(found, key=lambda each: (each[0], each[1].id))
+
     def latest_session(self) -> SessionMemory | None:
-        """The session that was written last, by the times of its files; None if there is none."""
-        own = (session for session in self.sessions() if session.id != GLOBAL_SESSION)  # that one is for all of them
-        return max(own, key=lambda session: (session.written, session.id), default=None)
+        """The session that was written or started last, by the times of memories and uses; None if there is none."""
+        last = {name: max(filter(None, times)) for name, times in last_writes(self._store).items()}
+        own = [each for each in self.sessions() if each.id in last and each.id != GLOBAL_SESSION]  # that one is for all
+        return max(own, key=lambda session: (last[session.id], session.id), default=None)
 
     def get(self, ref: Any) -> Any:
         """A memory by its name across sessions, `session-id/ID`; or a record, as it stands now."""

@@ -39,6 +39,8 @@ class Party:
     """Agents that share a session. Made by `SessionMemory.party`."""
 
     def __init__(self, memory: Memory, session: SessionMemory, agents: Iterable[str]) -> None:
+        if not isinstance(agents, str | list | tuple | set | frozenset):
+            raise InvalidRecord("agents: must be a list of names.", field="agents")
         names = [agents] if isinstance(agents, str) else list(agents)
         if not names:
             raise InvalidRecord("agents: a party needs at least one agent.", field="agents")

@@ -6,8 +6,6 @@ written nothing. Threads may share a session.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from smp_memory.discovery import in_nearest_store
 from smp_memory.error_mapping import maps_errors
 from smp_memory.errors import InvalidRecord, MemoryNotFound
@@ -17,7 +15,6 @@ from smp_memory.lifecycle.open_session import OpenSession
 from smp_memory.model.times import to_text
 from smp_memory.privacy.settings import note_head, without_secrets
 from smp_memory.search import api, records
-from smp_memory.store.file_store import last_written_ns
 from smp_memory.write import validation
 from smp_memory.write.operations import id_of
 from smp_memory.write.path import Transaction, Writer, additions
@@ -26,6 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from datetime import datetime
     from types import TracebackType
     from typing import Any, Unpack
 
@@ -92,7 +90,7 @@ class SessionMemory:
         self._writer = Writer(opened, opened.do, opened.author)
         self.id = opened.id
         opened.files.holders.add(self)
-        self.warnings: tuple[str, ...] = ()  # what whoever created the session should know
+        self.warnings: tuple[str, ...] = tuple(opened.warnings)  # for whoever created or opened the session
         self.redacted: dict[str, int] = {}  # what redaction took out of the session's metadata: kinds and counts
 
     @property
@@ -124,8 +122,10 @@ class SessionMemory:
 
     @property
     def written(self) -> datetime:
-        """When its files were last written, by their own times; costs no reading."""
-        return datetime.fromtimestamp(last_written_ns(self._session.store, self.id) / 1e9, UTC)
+        """When a memory was last written in it, by the memories' own times; without any, when it was created."""
+        from smp_memory.store.session_states import last_writes
+
+        return last_writes(self._session.store, [self.id])[self.id].written
 
     @property
     def config(self) -> Config:
@@ -140,7 +140,7 @@ class SessionMemory:
 
     def change_info(self, **changes: Any) -> SessionInfo:
         """Change the session's metadata: user, agents, project, tags, context."""
-        info = self.info
+        info = self._files.info_to_change()
         given = {name: getattr(info, name) for name in ("user", "agents", "project", "tags", "context")}
         unknown = set(changes) - set(given)
         if unknown:
@@ -161,31 +161,31 @@ class SessionMemory:
         """Add a memory of any type: `add("decision", {"decision": "Use OAuth", "tags": ["auth"]})`, or all in one object."""
         return self._writer.add(type, data, **fields)
 
-    def add_turn(self, role: str, content: str, **fields: Unpack[TurnFields]) -> Turn:
+    def add_turn(self, role: str | Mapping[str, Any], content: str | None = None, **fields: Unpack[TurnFields]) -> Turn:
         """Add a turn of a conversation; `role` is user, assistant, system, tool or an agent's name."""
         return self._writer.add_turn(role, content, **fields)
 
-    def add_decision(self, decision: str, **fields: Unpack[DecisionFields]) -> Decision:
+    def add_decision(self, decision: str | Mapping[str, Any], **fields: Unpack[DecisionFields]) -> Decision:
         """Add a decision: `add_decision("Use OAuth 2.0", rationale="…", author="architect", tags=["auth"])`."""
         return self._writer.add_decision(decision, **fields)
 
-    def add_finding(self, finding: str, **fields: Unpack[FindingFields]) -> Finding:
+    def add_finding(self, finding: str | Mapping[str, Any], **fields: Unpack[FindingFields]) -> Finding:
         """Add a finding: `add_finding("No MFA required", severity="critical", author="veritas")`."""
         return self._writer.add_finding(finding, **fields)
 
     def add_preference(
-        self, key: str | None = None, value: Any = None, **fields: Unpack[PreferenceFields]
+        self, key: str | Mapping[str, Any] | None = None, value: Any = None, **fields: Unpack[PreferenceFields]
     ) -> Preference:
         """Add a preference; the same `key` again updates it: `add_preference("response_style", "concise")`."""
         return self._writer.add_preference(key, value, **fields)
 
     def add_artifact(
-        self, name: str | None = None, content: str | None = None, **fields: Unpack[ArtifactFields]
+        self, name: str | Mapping[str, Any] | None = None, content: str | None = None, **fields: Unpack[ArtifactFields]
     ) -> Artifact:
         """Add something that was made: `add_artifact("report.md", "# Report …")`; or only its `path`."""
         return self._writer.add_artifact(name, content, **fields)
 
-    def add_learning(self, learning: str, **fields: Unpack[LearningFields]) -> Learning:
+    def add_learning(self, learning: str | Mapping[str, Any], **fields: Unpack[LearningFields]) -> Learning:
         """Add a pattern that an agent learned."""
         return self._writer.add_learning(learning, **fields)
 
@@ -491,10 +491,7 @@ class SessionMemory:
 
     def duplicates(self, *, threshold: float | None = None) -> list[Duplicates]:
         """Groups of findings and preferences that say the same; nothing is changed."""
-        from smp_memory.policies.consolidation import find_duplicates
-        from smp_memory.policies.similarity import THRESHOLD
-
-        return find_duplicates(self.records(), THRESHOLD if threshold is None else threshold)
+        return compaction.find_duplicates(self.records(), threshold)
 
     def merge(self, group: Duplicates, *, by: str | None = None) -> Record:
         """Let the first memory of a group stand for all, in one transaction; the others go to the trash.
@@ -506,7 +503,9 @@ class SessionMemory:
 
     def validate(self) -> Report:
         """Read everything, check every signature, id and reference; change nothing."""
-        return self._files.validate()
+        report = self._files.validate()
+        report.actions += self._session.take_warnings()
+        return report
 
     def repair(self) -> Report:
         """Repair what can be repaired, quarantine the rest, and report what was done."""

@@ -29,7 +29,7 @@ class Machine:
         self.root = root
         self.clock = MachineClock(datetime.now(UTC).replace(microsecond=0))
         monkeypatch.setattr("smp_memory.scope.system_clock", self.clock)
-        monkeypatch.setattr("smp_memory.memory.system_text", lambda: to_text(self.clock()))
+        monkeypatch.setattr("smp_memory.scope.system_text", lambda: to_text(self.clock()))
         monkeypatch.setattr(clock_state, "uptime_seconds", self.clock.uptime_seconds)
         self.open(layout=layout).close()
 

@@ -185,6 +185,13 @@ class Call:
         for text in notices(record):
             self.remark(text)
 
+    def remark_redacted(self, what: str, kinds: dict[str, int] | None) -> None:
+        """Say what redaction took out of something that is not a memory."""
+        if kinds:
+            from smp_memory.privacy.settings import told
+
+            self.remark(f"{what}: {told(kinds)}")
+
     def remark(self, text: str) -> None:
         """Something that a person should know and a program need not."""
         Screen(sys.stderr, may_color=not self.options.no_color).line(text)

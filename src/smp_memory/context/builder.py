@@ -29,7 +29,7 @@ from __future__ import annotations
 from os.path import join
 from weakref import WeakKeyDictionary
 
-from smp_memory.errors import InvalidQuery, SMPError
+from smp_memory.errors import InvalidQuery, SessionCorrupt, SMPError
 from smp_memory.files.disk import identity
 from smp_memory.import_lock import loading
 from smp_memory.model.session_info import GLOBAL_SESSION
@@ -292,7 +292,7 @@ class SessionReach:
     def _head_of(self, session: str) -> SessionInfo:
         store = self._store
         if not store.layout.info_file:  # the head is an entry of the log, which every write changes
-            return store.session(session).info()
+            return self._head_in_log(session)
         path = join(store.layout.folder(store.root, session), store.layout.info_file)
         found = store.disk.stat(path)
         state = found and identity(found)
@@ -301,3 +301,14 @@ class SessionReach:
         if known is None or state is None or known[0] != state:
             known = heads[session] = (state, store.session(session).info())
         return known[1]
+
+    def _head_in_log(self, session: str) -> SessionInfo:
+        """The head among the entries. If there is none and a line cannot be read, that line may be it."""
+        files = self._store.session(session)
+        info = files.info()
+        if info.user is None and info.is_assumed:
+            files.view(lambda fold: None)  # reads what the process has not read yet
+            if not files.unreadable():
+                return info
+            raise SessionCorrupt(f"The head of session {session} may be an entry that cannot be read.", session=session)
+        return info

@@ -75,7 +75,7 @@ def redact(scope: Scope, preview: bool, reason: str | None) -> list[RedactionRep
     from smp_memory.store.incomplete import PUT_AWAY
     from smp_memory.store.stored_redaction import clean, look
 
-    reason = cleaned_reason(scope.config, reason)
+    reason, of_reason = cleaned_reason(scope.config, reason)
     done: list[RedactionReport] = []
     for session in _sessions(scope):
         try:
@@ -87,6 +87,7 @@ def redact(scope: Scope, preview: bool, reason: str | None) -> list[RedactionRep
             ids, kinds = list(found.memories), found.kinds
             facts: dict[str, Any] = {"ids": ids, "kinds": kinds, "reason": reason, "stored": True}
             _note(scope, "redact", scope.author, session.session, len(ids), **facts)
+            found.reason = of_reason
         if found or found.pending:
             done.append(found)
     return done

@@ -38,6 +38,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from smp_memory.files.codec import Stored
     from smp_memory.files.disk import Disk
     from smp_memory.files.layouts.layout import Layout
 
@@ -276,10 +277,14 @@ class SessionReader:
             typed_entries.give_times(state)
         return state.entries[count:]
 
+    def stored(self, name: str) -> Stored:
+        """Up to which number and byte of a file entries are known to have been written whole."""
+        return self._complete_until, self._noted_bytes.get(name, 0)
+
     def decode(self, name: str, data: bytes, state: FileState) -> None:
         """Add the entries of a file's rest to its state; stop before a torn end or an unfinished group."""
         codec, kind = self.layout.codec_of(name), self.layout.kind_of(name)
-        pieces = codec.decode(data, state.end, state.line, (self._complete_until, self._noted_bytes.get(name, 0)))
+        pieces = codec.decode(data, state.end, state.line, self.stored(name))
         start, end = state.end, state.end + len(data)
         last_seq = state.entries[-1].seq if state.entries else 0
         mark = len(state.entries)
@@ -311,8 +316,8 @@ class SessionReader:
                 state.problems.append(Problem(self._shown(name), piece.line, "invalid", error.message))
                 continue
             at_the_end, noted = True, None
+            last_seq = entries[0].seq  # of a memory with its changes: where it stands
             for entry in entries:
-                last_seq = entry.seq
                 entry.place = (piece.start, piece.end)
                 state.entries.append(entry)
                 starts.append(piece.start)
@@ -338,7 +343,7 @@ class SessionReader:
         elif piece_state == EDITED:
             notes.append(("edited", f"{entry.id} was edited by hand.", "note"))
         elif piece_state == UNSIGNED:
-            notes.append(("unsigned", f"{entry.id} was written by hand.", "note"))
+            notes.append(("unsigned", f"{entry.id} has no checksum: a person or another program wrote it.", "note"))
         if entry.schema > SCHEMA:
             message = (
                 f"{entry.id} was written by a newer SMP (schema {entry.schema}); what this one does not know is kept."

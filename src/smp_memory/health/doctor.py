@@ -35,7 +35,8 @@ from smp_memory.health.report import PROBLEM, SEVERITIES, CheckResult, FixResult
 from smp_memory.health.sessions import ArchivesCheck, TrashCheck
 from smp_memory.health.storage import FILE_MODE, FOLDER_MODE, AccessRightsCheck, LocksCheck, OwnedPath, places
 from smp_memory.health.subject import HealthSubject
-from smp_memory.health.upkeep import TENDED, MergeDriverCheck, OtherLayoutsCheck, SharedFilesCheck
+from smp_memory.health.unread_files import UnreadFiles
+from smp_memory.health.upkeep import TENDED, MergeDriverCheck, OtherLayoutsCheck, OtherStores, SharedFilesCheck
 from smp_memory.model import ids
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.indexer import is_damage
@@ -64,6 +65,8 @@ CHECKS: tuple[type[Check], ...] = (
     content.ReadableEntries,
     content.ColdSegmentCheck,
     OtherLayoutsCheck,
+    OtherStores,
+    UnreadFiles,
     ArchivesCheck,
     SharedFilesCheck,
     storage.LeftoversCheck,

@@ -289,11 +289,24 @@ def flush_access_counts(session: OpenSession, used: Iterable[AccessFlush]) -> in
     return len(operations)
 
 
+def find_duplicates(records: Iterable[Record], threshold: Any) -> list[Duplicates]:
+    """Groups of findings and preferences that say the same. `threshold` is the least similarity, None: the default."""
+    from smp_memory.policies import consolidation
+    from smp_memory.policies.similarity import THRESHOLD
+
+    limit = THRESHOLD if threshold is None else threshold
+    if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 <= limit <= 1:
+        raise InvalidRecord(f"threshold: must be a number from 0 to 1, not {repr(limit)[:60]}.", field="threshold")
+    return consolidation.find_duplicates(records, limit)
+
+
 def merge_duplicates(session: OpenSession, group: Duplicates, by: str | None) -> Record:
     """Let the first memory of a group stand for all, in one transaction; the others go to the trash."""
-    from smp_memory.policies.consolidation import merged
+    from smp_memory.policies.consolidation import Duplicates, merged
     from smp_memory.write.operations import Delete, Update
 
+    if not isinstance(group, Duplicates):
+        raise InvalidRecord(f"group: give one of those that duplicates() finds, not {repr(group)[:60]}.", field="group")
     merge, author, limit = merged(group), by or session.author, session.content_limit
     operations: list[Operation] = [Update(merge.keep, merge.changes, author, merge.revisions[merge.keep], limit)]
     for id, reason in merge.remove:

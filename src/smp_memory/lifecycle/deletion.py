@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from smp_memory.model.deletions import Purged, Receipt, Trashed
     from smp_memory.model.record import Record
     from smp_memory.policies.clock_trust import Evidence
+    from smp_memory.privacy.redaction import RedactedSpan
     from smp_memory.scope import Scope
 
 
@@ -41,9 +42,16 @@ def _ids_and_criteria(id: Any, criteria: dict[str, Any]) -> tuple[Any, dict[str,
     return id, {name: value for name, value in criteria.items() if name != "ids"}
 
 
+_MOST_DAYS = 36500
+
+
 def _age(older_than: Any, now: datetime) -> timedelta:
     """How long something must have been in the trash: a number of days, or since a date."""
     if isinstance(older_than, (int, float)) and not isinstance(older_than, bool):
+        if not 0 <= older_than <= _MOST_DAYS:
+            raise InvalidRecord(
+                f"older_than: must be from 0 to {_MOST_DAYS} days, not {older_than}.", field="older_than"
+            )
         return timedelta(days=older_than)
     date = older_than.isoformat() if hasattr(older_than, "isoformat") else older_than
     since = now - to_moment(parse(date, "older_than"))
@@ -87,6 +95,7 @@ _NARROWING = [
 def delete(scope: Scope, id: Any, reason: str | None, by: str | None, preview: bool, criteria: dict[str, Any]) -> Any:
     """Hide memories at once. With one id the record is returned, else a `Deletion`."""
     from smp_memory.model.deletions import Deletion
+    from smp_memory.privacy.settings import cleaned_reason
 
     id, criteria = _ids_and_criteria(id, criteria)
     if _is_one(id) and not criteria and not preview:
@@ -99,7 +108,8 @@ def delete(scope: Scope, id: Any, reason: str | None, by: str | None, preview: b
 
     found = _with_retries(scope, lambda: _selected(scope, id, criteria, deleted=False), act, preview)
     kept = {name: now + _kept(_opened(scope, name).config) for name in {record.session for record in found}}
-    return Deletion(found, now, by or scope.author, reason, kept, preview=preview)
+    stored = cleaned_reason(scope.config, reason)[0]
+    return Deletion(found, now, by or scope.author, stored, kept, preview=preview)
 
 
 def restore(scope: Scope, id: Any, reason: str | None, by: str | None, preview: bool, criteria: dict[str, Any]) -> Any:
@@ -145,14 +155,14 @@ def _delete_together(session: OpenSession, ids: Iterable[str], reason: str | Non
     from smp_memory.write.operations import Delete
 
     why = _cleaned(session, reason)
-    return _mark(session, [Delete(id, by or session.author, why) for id in ids], "deleting")
+    return _mark(session, [Delete(id, by or session.author, *why) for id in ids], "deleting")
 
 
 def _restore_together(session: OpenSession, ids: Iterable[str], reason: str | None, by: str | None) -> list[Record]:
     from smp_memory.write.operations import Restore
 
     why = _cleaned(session, reason)
-    return _mark(session, [Restore(id, by or session.author, why) for id in ids], "restoring")
+    return _mark(session, [Restore(id, by or session.author, *why) for id in ids], "restoring")
 
 
 def _mark(session: OpenSession, operations: list[Any], name: str) -> list[Record]:
@@ -161,10 +171,10 @@ def _mark(session: OpenSession, operations: list[Any], name: str) -> list[Record
     return [operation.record for operation in operations if operation.record is not None]
 
 
-def _cleaned(session: OpenSession, reason: str | None) -> str | None:
-    """A reason without recalled text and secrets."""
+def _cleaned(session: OpenSession, reason: str | None) -> tuple[str | None, list[RedactedSpan]]:
+    """A reason without recalled text and secrets, and what was taken out of it."""
     reason = strip_reason(reason)
-    return session.redactor.redact(reason)[0] if session.redactor is not None and type(reason) is str else reason
+    return session.redactor.redact(reason) if session.redactor is not None and type(reason) is str else (reason, [])
 
 
 def deleted(scope: Scope) -> list[Trashed]:
@@ -247,7 +257,7 @@ def erase(
     id, criteria = _ids_and_criteria(id, criteria)
     store, now = scope.store, scope.now()
     store.check_open()
-    reason = cleaned_reason(scope.config, reason)
+    reason, redacted = cleaned_reason(scope.config, reason)
     wanted: dict[str, list[str]] = {}
     for each in () if id is None else _each(id):
         session, name = _names_of(scope, each)
@@ -260,7 +270,7 @@ def erase(
     for session, ids in wanted.items():
         check_there(store, session, ids)
     refs = [f"{session}/{name}" for session, ids in wanted.items() for name in ids]
-    receipt = Receipt(refs, now, by or scope.author, reason, preview=preview)
+    receipt = Receipt(refs, now, by or scope.author, reason, redacted, preview=preview)
 
     def note() -> None:
         for session, ids in wanted.items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from smp_memory import event_log
 from smp_memory.errors import SessionArchived, SessionCorrupt, SizeLimitExceeded, StorageCorrupt
 from smp_memory.lifecycle.compaction import cold_record_with_key, compact_later, make_room
-from smp_memory.lifecycle.sessions import restore_session
+from smp_memory.lifecycle.sessions import restore_for_use
 from smp_memory.model.times import to_text
 from smp_memory.scope import Scope
 from smp_memory.write.operations import Batch
@@ -59,13 +59,14 @@ def open_session(scope: Scope, id: str, author: str | None = None, *, restore: b
     """Open a session of the scope's store. One that is archived is restored first, or raises SessionArchived."""
     author = author or scope.author
     try:
-        files = scope.store.existing_session(id)
+        return OpenSession(scope, scope.store.existing_session(id), author)
     except SessionArchived:
         if not restore:
             raise
-        restore_session(scope, id, author)
-        files = scope.store.existing_session(id)
-    return OpenSession(scope, files, author)
+        warning = restore_for_use(scope, id, author)
+        opened = OpenSession(scope, scope.store.existing_session(id), author)
+        opened.warnings = [warning]
+        return opened
 
 
 class OpenSession:
@@ -76,6 +77,12 @@ class OpenSession:
         self.files = files
         self.id = files.session
         self.author = optional_text("author", author)
+        self.warnings: list[str] = []  # that opening it restored it from its archive
+
+    def take_warnings(self) -> list[str]:
+        """The warnings, once: the first answer says them."""
+        taken, self.warnings = self.warnings, []
+        return taken
 
     @property
     def store(self) -> FileStore:
@@ -139,8 +146,9 @@ class OpenSession:
         try:
             files.commit(self._batch(operations, name, atomic))
         except SessionArchived:  # another process has archived it since it was opened
-            restore_session(self.store_scope, self.id, self.author)
+            warning = restore_for_use(self.store_scope, self.id, self.author)
             files.commit(self._batch(operations, name, atomic))
+            operations[0].warnings = (*operations[0].warnings, warning)
         except SizeLimitExceeded as error:
             if "used" not in error.details or not self.config["compaction.enabled"]:
                 raise  # one memory alone is too large, or compaction is switched off
@@ -197,11 +205,16 @@ class OpenSession:
             those: list[Any] = [operation for operation in operations if operation.forgets == action]
             ids = [operation.id for operation in those]
             self._audit_line(action, those[0].by, ids, reason=those[0].reason)
-        if redacted := [operation for operation in operations if operation.removals]:
+        redacted = [operation for operation in operations if operation.removals]
+        self._audit_redaction([operation for operation in redacted if not operation.forgets])
+        self._audit_redaction([operation for operation in redacted if operation.forgets], part="reason")
+
+    def _audit_redaction(self, operations: list[Operation], **facts: Any) -> None:
+        if operations:
             from smp_memory.privacy.settings import counted
 
-            kinds = counted(removal for operation in redacted for removal in operation.removals)
-            self._audit_line("redact", self.author, [operation.id for operation in redacted], kinds=kinds)
+            kinds = counted(removal for operation in operations for removal in operation.removals)
+            self._audit_line("redact", self.author, [operation.id for operation in operations], kinds=kinds, **facts)
 
     def _audit_line(self, action: str, by: str | None, ids: list[Any], **facts: Any) -> None:
         at = to_text(self.now())

@@ -58,14 +58,14 @@ def archive_session(scope: Scope, id: str, reason: str | None, by: str | None) -
     from smp_memory.privacy.settings import cleaned_reason
     from smp_memory.store.archive import archive_session
 
-    at, reason = to_text(scope.now()), cleaned_reason(scope.config, reason)
+    at, (reason, redacted) = to_text(scope.now()), cleaned_reason(scope.config, reason)
 
     def summary(records: list[Record], info: SessionInfo | None, figures: dict[str, Any]) -> dict[str, Any]:
         return archive_summary(records, info, archived=at, reason=reason, figures=figures)
 
     archived = archive_session(scope.store, id, summary)
     _note(scope, "archive_session", id, by, reason)
-    return archived
+    return archived._replace(redacted=redacted)
 
 
 def restore_session(scope: Scope, id: str, by: str | None) -> None:
@@ -78,28 +78,40 @@ def restore_session(scope: Scope, id: str, by: str | None) -> None:
     _note(scope, "restore_session", id, by)
 
 
+def restore_for_use(scope: Scope, id: str, by: str | None) -> str:
+    """Restore an archived session because somebody opens it or writes to it; returns a sentence that says so."""
+    restore_session(scope, id, by)
+    text = f"Session {id} was archived, and this use of it brought it back. `smp session archive {id}` packs it away again."
+    event_log.emit("session", event_log.WARNING, "session_brought_back", text, id)
+    return text
+
+
 def delete_session(scope: Scope, id: str, reason: str | None, by: str | None) -> StoredAway:
     """Move a session, archived or not, to the trash."""
     from smp_memory.privacy.settings import cleaned_reason
     from smp_memory.store.session_states import times_of
     from smp_memory.store.trash import delete_session
 
-    reason = cleaned_reason(scope.config, reason)
+    reason, redacted = cleaned_reason(scope.config, reason)
     deleted = delete_session(scope.store, id, scope.now(), times_of(scope.store).purge, by, reason)
     _note(scope, "delete_session", id, by, reason)
-    return deleted
+    return deleted._replace(redacted=redacted)
 
 
 def undelete_session(scope: Scope, id: str, reason: str | None, by: str | None) -> str:
     """Restore the session of this name that was deleted last; returns its state, active or archived."""
-    from smp_memory.privacy.settings import cleaned_reason
+    from smp_memory.privacy.settings import cleaned_reason, told
     from smp_memory.store.session_states import note_session_use
     from smp_memory.store.trash import undelete_session
 
     state = undelete_session(scope.store, id)
     if state == "active":
         note_session_use(scope.store, id, scope.now())
-    _note(scope, "undelete_session", id, by, cleaned_reason(scope.config, reason))
+    reason, redacted = cleaned_reason(scope.config, reason)
+    _note(scope, "undelete_session", id, by, reason)
+    if redacted:  # the answer has no field for it
+        text = f"Reason for bringing back session {id}: {told(redacted)}"
+        event_log.emit("privacy", event_log.WARNING, "reason_redacted", text, id, kinds=redacted)
     return state
 
 
@@ -108,8 +120,9 @@ def purge_session(scope: Scope, id: str, reason: str | None, by: str | None) -> 
     from smp_memory.privacy.settings import cleaned_reason
     from smp_memory.store.trash import purge_session
 
-    at, reason = to_text(scope.now()), cleaned_reason(scope.config, reason)
-    return purge_session(scope.store, id, at, lambda _: _note(scope, "purge_session", id, by, reason))
+    at, (reason, redacted) = to_text(scope.now()), cleaned_reason(scope.config, reason)
+    purged = purge_session(scope.store, id, at, lambda _: _note(scope, "purge_session", id, by, reason))
+    return purged._replace(redacted=redacted)
 
 
 def maintain_in_background(scope: Scope) -> None:

@@ -3,7 +3,10 @@
 A memory is known by its id and its uid (`smp_memory.model.entry`). If several memories have one id, the one created first keeps
 it; each later one is shown under the next free id, and references to it follow. The result depends on the set of entries
 only, not on their order in the files. A *rename*, a change of the field `id`, makes a shown id permanent: the writer
-appends it, so that later memories cannot shift the id.
+appends it, so that later memories cannot shift the id. Entries that a person typed do not take an id from a stored memory.
+
+If a person gives a memory another id in its first entry, its other entries still have the old id and its uid: they follow
+the memory, as long as no other one has that uid.
 
 Memories that a person typed have no uid. Several of them with one id are told apart by a digest of their first entry.
 
@@ -95,10 +98,14 @@ def names_of(entries: Iterable[Entry], floor: dict[str, int]) -> ReadableIds:
     """Which memories are shown under which ids. `floor` has numbers that were given out, also to memories that are gone."""
     puts: dict[str, list[Entry]] = {}
     claims: dict[Key, list[str]] = {}
+    amended: dict[Key, None] = {}
     for entry in entries:
         if entry.op == PUT:
             puts.setdefault(entry.id, []).append(entry)
-        elif is_rename(entry):
+            continue
+        if entry.uid:
+            amended[entry.id, entry.uid] = None
+        if is_rename(entry):
             claims.setdefault((entry.id, entry.uid), []).append(entry.data[RENAME])
     names = ReadableIds()
     firsts: dict[Key, Entry] = {}
@@ -108,7 +115,21 @@ def names_of(entries: Iterable[Entry], floor: dict[str, int]) -> ReadableIds:
         for put in those:
             firsts.setdefault((id, names.uid_of(put)), put)
     _assign(names, firsts, {key: said for key, said in claims.items() if key in firsts}, floor)
+    left = amended.keys() - firsts.keys()
+    only = only_ids(firsts) if left else {}
+    for key in left:
+        id = only.get(key[1], "")
+        for old in (key[0], *claims.get(key, ())) if id else ():
+            names.shown.setdefault((old, key[1]), names.shown.get((id, key[1]), id))
     return names
+
+
+def only_ids(keys: Iterable[Key]) -> dict[str, str]:
+    """The id of each uid that only one memory has."""
+    found: dict[str, str] = {}
+    for id, uid in keys:
+        found[uid] = "" if uid in found else id
+    return {uid: id for uid, id in found.items() if uid and id}
 
 
 def _assign(names: ReadableIds, firsts: dict[Key, Entry], claims: dict[Key, list[str]], floor: dict[str, int]) -> None:
@@ -118,7 +139,7 @@ def _assign(names: ReadableIds, firsts: dict[Key, Entry], claims: dict[Key, list
 
     def age(key: Key) -> tuple[bool, str, int, str, str]:
         put = firsts[key]  # a typed entry may have any time; it does not take an id from a memory that was stored
-        return not put.uid, put.at[:-1], put.seq if put.uid else 0, key[1], key[0]
+        return not put.uid or put.state == "unsigned", put.at[:-1], put.seq if put.uid else 0, key[1], key[0]
 
     final = {key: claims[key][-1] for key in claims}
     losers = [key for keys in wanted.values() if len(keys) > 1 for key in sorted(keys, key=age)[1:]]
@@ -233,7 +254,7 @@ def _number(entry: Entry) -> int:
 
 def _rank(entry: Entry) -> tuple[bool, str, str, str, bool, str, int, str, str]:
     """Typed entries, which have no number of their own, stand behind the numbered one before them, by time and id."""
-    typed = entry.state == "unsigned"
+    typed = entry.state == "unsigned" or entry.seq == 0  # numbers begin with 1
     uid = "" if typed else entry.uid  # that of a typed entry is a digest of its text and comes after its id
     order = typed, entry.at[:-1], uid, entry.id, entry.op != PUT, entry.op, entry.revision
     return *order, entry.uid, repr(entry.data)

@@ -55,6 +55,11 @@ class Deletion:
         """`session/ID`."""
         return [record.ref for record in self.records]
 
+    @property
+    def redacted(self) -> dict[str, int]:
+        """What redaction took out of the reason: kinds and how many of each."""
+        return _redacted(self.records)
+
     def to_dict(self) -> dict[str, Any]:
         """Counts and ids, and for each session its deletion record."""
         return {
@@ -62,6 +67,7 @@ class Deletion:
             "count": self.count,
             "ids": self.refs,
             "deletions": [self._record_of(session) for session in dict.fromkeys(r.session for r in self.records)],
+            **({"redacted": self.redacted} if self.redacted else {}),
         }
 
     def _record_of(self, session: str) -> dict[str, Any]:
@@ -104,14 +110,25 @@ class Restoration:
     def ids(self) -> list[str]:
         return [record.id for record in self.records]
 
+    @property
+    def redacted(self) -> dict[str, int]:
+        """What redaction took out of the reason: kinds and how many of each."""
+        return _redacted(self.records)
+
     def to_dict(self) -> dict[str, Any]:
-        return {"preview": self.preview, "count": self.count, "ids": [record.ref for record in self.records]}
+        data = {"preview": self.preview, "count": self.count, "ids": [record.ref for record in self.records]}
+        return {**data, "redacted": self.redacted} if self.redacted else data
 
     def __len__(self) -> int:
         return len(self.records)
 
     def __bool__(self) -> bool:
         return bool(self.records)
+
+
+def _redacted(records: list[Record]) -> dict[str, int]:
+    """All of them have the same reason."""
+    return next((record.redacted for record in records if record.redacted), {})
 
 
 class Trashed:
@@ -209,6 +226,7 @@ class Receipt:
         "pieces",
         "preview",
         "reason",
+        "redacted",
         "removed",
         "rewritten",
         "searched_bytes",
@@ -216,11 +234,21 @@ class Receipt:
         "summaries",
     )
 
-    def __init__(self, ids: list[str], at: datetime, by: str | None, reason: str | None, *, preview: bool) -> None:
+    def __init__(
+        self,
+        ids: list[str],
+        at: datetime,
+        by: str | None,
+        reason: str | None,
+        redacted: dict[str, int],
+        *,
+        preview: bool,
+    ) -> None:
         self.ids = ids  # `session/ID`
         self.at = at
         self.by = by
         self.reason = reason
+        self.redacted = redacted  # what redaction took out of the reason: kinds and how many of each
         self.preview = preview
         self.rewritten: list[str] = []  # files, relative to the store
         self.removed: list[str] = []  # files and folders that went as a whole
@@ -266,6 +294,7 @@ class Receipt:
             "left": self.left,
             "pending": self.pending,
             "beyond_reach": list(BEYOND_REACH),
+            **({"redacted": self.redacted} if self.redacted else {}),
         }
 
     def __repr__(self) -> str:

@@ -19,6 +19,7 @@ from smp_memory.model.clone_merge import (
     is_same_put,
     is_upkeep,
     names_of,
+    only_ids,
 )
 from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_revision, is_use, transaction_range
 from smp_memory.model.record import CLASSES, Record, copied, same
@@ -167,8 +168,13 @@ class Fold:
             arrived = [self.names.resolved(entry) for entry in arrived]
         for entry in arrived:
             self._add(entry)
-        if not self._is_sure:
+        if not self._is_sure or (self.orphans and self._has_followers()):
             self._rebuild()
+
+    def _has_followers(self) -> bool:
+        """Whether something happened to a memory that has another id now, by hand."""
+        only = only_ids((id, trail.first.uid) for id, trail in self.trails.items())
+        return any(entry.uid in only for entries in self.orphans.values() for entry in entries)
 
     def _rebuild(self) -> None:
         ordered = in_order(self._entries)
@@ -222,8 +228,8 @@ class Fold:
             known.append(entry)
         else:
             message = (
-                f"{entry.id} stands here and at {first.file}:{first.line} with different text: one line was edited on two "
-                "branches. The first one holds; keep one of the two lines."
+                f"{entry.id} stands here and at {first.file}:{first.line} with different text: it was edited on two branches, or "
+                "copied and edited. The one there holds; keep one of the two, or give this one an id of its own."
             )
             self._report(entry, "conflicting_put", message, "error")
 

@@ -97,6 +97,7 @@ class Hits(list[Hit]):
         self.left_out = left_out or []  # sessions of which nothing is here, because they were put away meanwhile
         self.archived_not_searched = 0  # archived sessions in which nobody looked; include_archived=True does
         self.shared_not_searched = 0  # memories in files of the designs for all sessions, which `context` uses
+        self.warnings: list[str] = []  # that opening the session brought it back from its archive
         self.more = more  # whether there are further ones behind these
         self.counts = counts or {}  # of all that match, by what was asked for: {"type": {"decision": 3}}
 

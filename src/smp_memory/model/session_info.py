@@ -30,6 +30,7 @@ class SessionInfo:
         "format",
         "generation",
         "id",
+        "is_assumed",
         "numbers",
         "other",
         "project",
@@ -60,6 +61,7 @@ class SessionInfo:
         other: dict[str, Any] | None = None,
     ) -> None:
         self.id = id
+        self.is_assumed = False  # True: the session's files hold no metadata
         self.created_text = created
         self.user = user
         self.agents = agents or []

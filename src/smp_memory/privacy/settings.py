@@ -67,11 +67,14 @@ def without_secrets(config: Config, head: dict[str, Any]) -> tuple[dict[str, Any
     return {**head, **cleaned}, removals
 
 
-def cleaned_reason(config: Config, reason: str | None) -> str | None:
-    """Why something was done, as it may be stored: without recalled text and without secrets."""
+def cleaned_reason(config: Config, reason: str | None) -> tuple[str | None, dict[str, int]]:
+    """Why something was done, as it may be stored: without recalled text and without secrets; how many of each kind went."""
     reason = strip_reason(reason)
     redactor = redactor_of(config) if reason else None
-    return redactor.redact(reason)[0] if redactor is not None and type(reason) is str else reason
+    if redactor is None or type(reason) is not str:
+        return reason, {}
+    reason, removals = redactor.redact(reason)
+    return reason, counted(removals)
 
 
 def note_head(store: FileStore, at: str, session: str, by: str | None, removals: list[RedactedSpan]) -> dict[str, int]:

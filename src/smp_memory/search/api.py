@@ -125,6 +125,8 @@ def search(scope: Scope, query: Query) -> Hits:
             hits.archived_not_searched = store.archived_count()
     if query.sessions is None:
         hits.shared_not_searched = store.shared_count(scope.sees)
+    if scope.opened is not None:
+        hits.warnings += scope.opened.take_warnings()
     return hits
 
 
@@ -287,6 +289,7 @@ def find_similar(scope: Scope, what: Any, options: Mapping[str, Any]) -> Hits:
     others = [hit for hit in hits if record is None or hit.record.ref != record.ref]
     more = hits.more or len(others) > end
     page = Hits(others[first:end], more=more, counts=hits.counts, left_out=hits.left_out, problems=hits.problems)
+    page.warnings = hits.warnings
     page.archived_not_searched = hits.archived_not_searched
     page.shared_not_searched = hits.shared_not_searched
     if is_tracked:

@@ -3,7 +3,8 @@
 They are not in the index. For a question that asks for them (`include_archived`) they are read into a small index of
 their own in RAM, kept as long as none of their files changes; its hits are put among the others by relevance. Archives
 are unpacked in RAM by the strict reader, the latest first, as long as all of them together have no more than
-`MOST_BYTES`; of those that are left, and of one that is damaged, the summary is searched, as a memory `ARCHIVE`.
+`MOST_BYTES`; of those that are left, and of one that is damaged, the summary is searched, as a memory `ARCHIVE`, and the
+answer's `problems` name the archive.
 
 Guarantees: nothing is written or brought back. Every hit says where it lies (`hit.archived`) and of which session it is.
 What was restored or erased meanwhile is not found here.
@@ -151,8 +152,8 @@ def _index_of(store: FileStore, sessions: list[str] | None) -> tuple[Index, Trai
         return known[1], known[2]
     _kept.pop(store, None)
     with without_collecting():
-        found = each_there(cold, lambda name: cold_fold(store.session(name)).trails)
-        problems: dict[str, list[Problem]] = {}
+        problems: dict[str, list[Problem]] = {name: [] for name in cold}
+        found = each_there(cold, lambda name: cold_fold(store.session(name), problems[name]).trails)
         trails = dict(found) | _archived(store, archived, problems)
         index = _index(trails, problems)
     _kept[store] = (key, index, trails)
@@ -175,7 +176,7 @@ def _index(trails: Trails, problems: dict[str, list[Problem]]) -> Index:
 def _archived(store: FileStore, archived: list[StoredAway], problems: dict[str, list[Problem]]) -> Trails:
     """The memories inside archives, live ones and those of their cold segments; where there is no room, the summary.
 
-    `problems` gets the entries that cannot be read, by session.
+    `problems` gets the entries that cannot be read, and the archives of which only the summary is searched, by session.
     """
     found: Trails = {}
     left = MOST_BYTES
@@ -183,10 +184,13 @@ def _archived(store: FileStore, archived: list[StoredAway], problems: dict[str, 
         try:
             files = of_archive(store, away.path, away.session, DEFAULT_LIMITS._replace(total_bytes=left)).files
             left -= sum(files.sizes().values())
-            found[away.session] = {**cold_fold(files).trails, **files.view(lambda fold: dict(fold.trails))}
-            problems[away.session] = files.unreadable()
-        except (SMPError, OSError):
+            cold: list[Problem] = []
+            found[away.session] = {**cold_fold(files, cold).trails, **files.view(lambda fold: dict(fold.trails))}
+            named = incomplete.in_archive(cold, away.session, files.reader.folder, away.path)
+            problems[away.session] = [*files.unreadable(), *named]
+        except (SMPError, OSError) as error:
             found[away.session] = _summary_fold(away).trails
+            problems[away.session] = [incomplete.archive(away.path, away.session, error)]
     return found
 
 

@@ -106,9 +106,10 @@ def stats(files: FileSession) -> Stats:
 
 def _figures(fold: Fold) -> dict[str, Any]:
     counts: dict[str, int] = {}
-    deleted = 0
+    deleted = entries = 0
     first = last = None
     for trail in fold.trails.values():
+        entries += len(trail.entries)
         if trail.deletion is not None:
             deleted += 1
             continue
@@ -120,7 +121,7 @@ def _figures(fold: Fold) -> dict[str, Any]:
         "memories": sum(counts.values()),
         "by_type": counts,
         "deleted": deleted,
-        "entries": fold.seq,
+        "entries": entries,
         "first": first,
         "last": last,
     }

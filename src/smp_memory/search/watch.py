@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 
+from smp_memory.errors import InvalidQuery
 from smp_memory.search.path import Search
 from smp_memory.search.query import OLDEST, Query
 from smp_memory.search.ranking import Ranking
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from smp_memory.store.finder import Finder
 
 _PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 3600
 _ALL = 1 << 30
 
 
@@ -32,9 +34,15 @@ def watch(
     scope: Scope,
     options: dict[str, Any],
     timeout_seconds: float | None,
-    pause_seconds: float = _PAUSE_SECONDS,
+    pause_seconds: Any = _PAUSE_SECONDS,
 ) -> Iterator[Hit]:
     """Yield hits, oldest first, until the timeout or for ever."""
+    if (
+        isinstance(pause_seconds, bool)
+        or not isinstance(pause_seconds, int | float)
+        or not 0 <= pause_seconds <= _LONGEST_PAUSE_SECONDS
+    ):
+        raise InvalidQuery(f"pause: must be seconds from 0 to {_LONGEST_PAUSE_SECONDS}, not {pause_seconds!r}.", field="pause")  # fmt: skip
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     query = _query(scope, options)
     seen = _Seen()

@@ -4,7 +4,7 @@ Entries lie in the segment as they stood in the files of the layout that the ses
 
 Guarantees: what stands in the session's files is the truth: an entry that is there as well, because a restore of an
 older version was interrupted, is not counted here. Entries are unique by id and number; of several copies that older
-versions have left, one counts (`_unique`). What cannot be read is left out, and reported by `validate`.
+versions have left, one counts (`_unique`). What cannot be read is left out, and reported with the answer and by `validate`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from smp_memory.files.cold_segment import FILE, ColdMatch, ColdSegment, key_of
 from smp_memory.files.disk import TEMPORARY
 from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.model.history import Fold
+from smp_memory.model.reports import Problem
+from smp_memory.store import incomplete
 
 if TYPE_CHECKING:
     from smp_memory.files.cold_format import ColdRow
@@ -75,8 +77,10 @@ def segment_of(session: FileSession) -> ColdSegment:
 def cold_memories(session: FileSession) -> list[ColdMemory]:
     """All that was moved there and has not come back, in the order in which it went."""
     found: dict[str, list[ColdRow]] = {}
-    for row in cold_rows(session):
+    segment = segment_of(session)
+    for row in cold_rows(session, segment):
         found.setdefault(row.id, []).append(row)
+    incomplete.met(incomplete.errors(segment.problems))
     return [_memory(id, rows) for id, rows in found.items()]
 
 
@@ -176,13 +180,25 @@ def decoded(found: ColdMatch, layout_name: str) -> Entry | None:
     return entry
 
 
-def cold_fold(session: FileSession) -> Fold:
-    """The memories in the segment as records; histories of memories that stayed are left out."""
+def cold_fold(session: FileSession, problems: list[Problem] | None = None) -> Fold:
+    """The memories in the segment as records; histories of memories that stayed are left out.
+
+    `problems` gets what cannot be read.
+    """
     segment = segment_of(session)
-    wanted = {key_of(row) for row in cold_rows(session, segment) if HISTORY not in row.about}
+    wanted = {key_of(row): row for row in cold_rows(session, segment) if HISTORY not in row.about}
+    lost = dict(wanted)
     fold = Fold()
     if wanted:
         name = session.store.layout.name
-        entries = (decoded(found, name) for found in segment.entries() if key_of(found.row) in wanted)
-        fold.add(entry for entry in entries if entry is not None)
+        entries = []
+        for found in segment.entries():
+            if key_of(found.row) in wanted and (entry := decoded(found, name)) is not None:
+                entries.append(entry)
+                lost.pop(key_of(found.row), None)
+        fold.add(entries)
+    if problems is not None:
+        problems += segment.problems
+        ids = dict.fromkeys(row.id for row in lost.values())
+        problems += [Problem(segment.path, 0, "cold_damaged", f"{id} cannot be read.", "error", id) for id in ids]
     return fold

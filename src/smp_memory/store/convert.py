@@ -195,7 +195,7 @@ def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -
             f"{broken}. Repair the session first; nothing was converted.", session=session, path=broken.path
         )
     entries = in_order(entry for state in reader.states.values() for entry in state.entries)
-    info = source.info()
+    info = source.info_to_change()
     info.numbers, info.seq = source.writer.numbers, max(info.seq, source.writer.seq, fold.seq, len(entries))
     info.generation += 1
     written = last_written_ns(store, session)
@@ -235,7 +235,7 @@ def _stage_taken(store: FileStore, session: str, taken: foreign_layouts.TakenSes
         entries = in_order(entry for state in reader.states.values() for entry in state.entries)
         head = layout.info_file
         names = [*reader.states, *([head] if head and disk.exists(os.path.join(folder, head)) else [])]
-        added, info = taken.new(entries), source.info()
+        added, info = taken.new(entries), source.info_to_change()
         contents = foreign_layouts.appended(
             {name: disk.read(os.path.join(folder, name)) for name in names}, added, layout, session
         )

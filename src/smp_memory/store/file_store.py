@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from smp_memory.store.indexer import Indexer
 
 CONFIG_FILE = "config.json"
-TOLD = "unused-settings"  # in the user's state: the last report of settings without effect
+_UNUSED_SETTINGS, _OTHER_STORES = "unused-settings", "other-stores"  # in the user's state: what was reported last
 _LOOKS = 5
 FLAG = "converting"
 STAGING = os.path.join(PRIVATE, FLAG)  # where a conversion puts the new files
@@ -331,11 +331,17 @@ class FileStore:
         """Log which settings of a design have no effect here; once for a store and the keys that it has."""
         from smp_memory.design_settings import report
 
-        line = report(self.config.unused)
+        self._report_once(_UNUSED_SETTINGS, report(self.config.unused))
+
+    def report_other_stores(self, line: str) -> None:
+        """Log that the project has other stores, which are not read; once for a store and those beside it."""
+        self._report_once(_OTHER_STORES, line)
+
+    def _report_once(self, name: str, line: str) -> None:
         try:
-            if self.state.has(TOLD) and self.state.read(TOLD) == line.encode():
+            if self.state.has(name) and self.state.read(name) == line.encode():
                 return
-            self.state.write(TOLD, line.encode())
+            self.state.write(name, line.encode())
         except (OSError, SMPError):
             pass  # no place for the user's state: it is said again
         import logging  # rare, and slow to load

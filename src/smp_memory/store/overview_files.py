@@ -104,7 +104,7 @@ def _clean_head(store: FileStore, session: str, dry_run: bool) -> bool:
         return False
     files = store.session(session)
     try:
-        info = files.info()
+        info = files.info_to_change()
     except (SessionCorrupt, StorageCorrupt):
         return False  # `validate` names it
     if FIGURES.isdisjoint(info.other) and layout.encode_info(info).count(_OF_AGENTS[0]) == data.count(_OF_AGENTS[0]):

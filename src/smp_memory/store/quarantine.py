@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from smp_memory.store.file_store import FileStore
 
 _NAME = re.compile(
-    r"(?P<file>.+?\.(?:jsonl|yaml|md))\.(?P<why>repair|missing-after-change|\d+)\.(?P<time>\d{8}T\d{6}Z)"
+    r"(?P<file>.+?\.(?:jsonl?|yaml|md))\.(?P<why>repair|missing-after-change|\d+)\.(?P<time>\d{8}T\d{6}Z)"
 )
 _WHY = {"repair": "could not be read", MISSING.strip("."): "taken out of the file by another program"}
 

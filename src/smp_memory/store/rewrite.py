@@ -207,7 +207,7 @@ class _Rewriting:
 
     def _head(self) -> bytes:
         """What must never be given out again is remembered in the same stroke."""
-        info, writer = self._session.info(), self._session.writer
+        info, writer = self._session.info_to_change(), self._session.writer
         info.generation += 1
         info.seq = max(info.seq, writer.seq)
         info.numbers = {**info.numbers, **writer.numbers}

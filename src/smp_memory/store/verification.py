@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from smp_memory import event_log
 from smp_memory.errors import InvalidConfig, SessionCorrupt
-from smp_memory.files.codec import CONFLICT, EDITED, SIGNED, TORN, Piece
+from smp_memory.files.codec import CONFLICT, EDITED, NOT_KNOWN, SIGNED, TORN, Piece
 from smp_memory.files.folded_entries import entries_of
 from smp_memory.files.journal import MISSING, QUARANTINE
 from smp_memory.files.layouts.layout import PRIVATE
@@ -24,11 +24,13 @@ from smp_memory.model.reports import Problem, Report
 from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.types import KINDS
 from smp_memory.store import foreign_layouts
+from smp_memory.store.archive import problems_beside
 from smp_memory.store.cold_storage import segment_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from smp_memory.files.codec import Stored
     from smp_memory.model.entry import Entry
     from smp_memory.model.history import Fold, RecordHistory
     from smp_memory.store.file_session import FileSession
@@ -60,6 +62,8 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
     problems += _head_problems(reader)
     unread = foreign_layouts.unread(store.disk, store.root, store.layout, session.session)
     problems += [each.problem(store.layout.name) for each in unread]
+    problems += _conflict_in_head(session)
+    problems += problems_beside(session)
     try:
         session.settings_above(store.config, session.info().config)
     except SessionCorrupt as error:
@@ -170,6 +174,11 @@ def _preference_problems(fold: Fold) -> list[Problem]:
     return problems
 
 
+def _conflict_in_head(session: FileSession) -> list[Problem]:
+    found = session.head_conflict()
+    return [] if found is None else [Problem(session.info_path(), found.line, "head_conflict", found.told(), "warning")]
+
+
 def _head_problems(reader: SessionReader) -> list[Problem]:
     """Sessions of one name that two clones made, in a log that holds the heads of both."""
     for name, state in reader.states.items():
@@ -268,7 +277,15 @@ class _Repair:
 
     def _readable_info(self) -> SessionInfo:
         try:
-            return self._session.info()
+            info, conflict = self._session.info(), self._session.head_conflict()
+            if conflict is not None:
+                path = self._session.info_path()
+                sides = self._store.disk.read(path) if self._layout.info_file else conflict.both()
+                self._aside.append((self._layout.info_file or "metadata.json", sides))
+                self._actions.append(
+                    f"{path}:{conflict.line}: the merge conflict in the metadata is settled: {conflict.kept()}"
+                )
+            return info
         except SessionCorrupt as error:
             path = str(error.details["path"])
             if self._layout.info_file:
@@ -283,23 +300,26 @@ class _Repair:
         data = old.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")
         if data != old:
             self._act(name, 1, "byte order mark or CRLF line ends taken out")
-        data = self._with_pieces(name, data, self._piece)
+        data = self._with_pieces(name, data, self._piece, self._reader.stored(name))
         for _ in range(_PASSES):  # where something was taken out, its neighbours may read as something else
             before, data = data, self._with_pieces(name, data.replace(b"\r\n", b"\n"), self._readable)
             if data == before:
                 break
         return data
 
-    def _with_pieces(self, name: str, data: bytes, replaced: Callable[[str, Piece, bytes], bytes]) -> bytes:
-        """The file with each of its pieces replaced."""
+    def _with_pieces(
+        self, name: str, data: bytes, replaced: Callable[[str, Piece, bytes], bytes], stored: Stored = NOT_KNOWN
+    ) -> bytes:
+        """The file with each of its pieces replaced; `stored` as in `Codec.decode`."""
         joined = bytearray()
         position = 0
-        for piece in self._layout.codec_of(name).decode(data):
+        for piece in self._layout.codec_of(name).decode(data, stored=stored):
             joined += data[position : piece.start]
             new = replaced(name, piece, data[piece.start : piece.end])
             if not new and joined and not joined.endswith(b"\n"):
                 joined += b"\n"
-            joined += new
+            has_line_end = not data.endswith(b"\n", 0, piece.end) and data.startswith(b"\n", piece.end)
+            joined += new.removesuffix(b"\n") if has_line_end else new
             position = piece.end
         joined += data[position:]
         return bytes(joined if joined.endswith(b"\n") or not joined else joined + b"\n")

@@ -265,10 +265,13 @@ class Delete(Operation):
     op = DELETE
     forgets = "delete"
 
-    def __init__(self, target: Operation | str, by: str | None, reason: str | None) -> None:
+    def __init__(
+        self, target: Operation | str, by: str | None, reason: str | None, removals: list[RedactedSpan] | tuple[()] = ()
+    ) -> None:
         self.target = target
         self.by = validation.optional_text("by", by)
         self.reason = validation.optional_text("reason", reason)
+        self.removals = removals  # of the reason
 
     def resolve(self, work: BatchResolver) -> None:
         self.memory_id = name = id_of(self.target)

@@ -68,26 +68,26 @@ class Writer:
         kind = kind_of(type)
         return self._add(kind, {**given_fields(kind, data), **fields})
 
-    def add_turn(self, role: str, content: str, **fields: Unpack[TurnFields]) -> Turn:
+    def add_turn(self, role: str | Mapping[str, Any], content: str | None = None, **fields: Unpack[TurnFields]) -> Turn:
         """Add a turn of a conversation; `role` is user, assistant, system, tool or an agent's name."""
-        result: Turn = self._add(KINDS["conversation"], {**fields, "role": role, "content": content})
+        result: Turn = self._add_named(KINDS["conversation"], {"role": role, "content": content}, {**fields})
         return result
 
-    def add_decision(self, decision: str, **fields: Unpack[DecisionFields]) -> Decision:
+    def add_decision(self, decision: str | Mapping[str, Any], **fields: Unpack[DecisionFields]) -> Decision:
         """Add a decision: `add_decision("Use OAuth 2.0", rationale="…", author="architect", tags=["auth"])`."""
-        result: Decision = self._add(KINDS["decision"], {**fields, "decision": decision})
+        result: Decision = self._add_named(KINDS["decision"], {"decision": decision}, {**fields})
         return result
 
-    def add_finding(self, finding: str, **fields: Unpack[FindingFields]) -> Finding:
+    def add_finding(self, finding: str | Mapping[str, Any], **fields: Unpack[FindingFields]) -> Finding:
         """Add a finding: `add_finding("No MFA required", severity="critical", author="veritas")`."""
-        result: Finding = self._add(KINDS["finding"], {**fields, "finding": finding})
+        result: Finding = self._add_named(KINDS["finding"], {"finding": finding}, {**fields})
         return result
 
     def add_preference(
-        self, key: str | None = None, value: Any = None, **fields: Unpack[PreferenceFields]
+        self, key: str | Mapping[str, Any] | None = None, value: Any = None, **fields: Unpack[PreferenceFields]
     ) -> Preference:
         """Add a preference; the same `key` again updates it: `add_preference("response_style", "concise")`."""
-        result: Preference = self._add(KINDS["preference"], {**fields, "key": key, "value": value})
+        result: Preference = self._add_named(KINDS["preference"], {"key": key, "value": value}, {**fields})
         return result
 
     def update_agent_state(self, agent: str, state: Any, **fields: Unpack[CommonFields]) -> AgentState:
@@ -104,15 +104,15 @@ class Writer:
         return self.update_agent_state(self._author, state, **fields)
 
     def add_artifact(
-        self, name: str | None = None, content: str | None = None, **fields: Unpack[ArtifactFields]
+        self, name: str | Mapping[str, Any] | None = None, content: str | None = None, **fields: Unpack[ArtifactFields]
     ) -> Artifact:
         """Add something that was made: `add_artifact("report.md", "# Report …")`; or only its `path`."""
-        result: Artifact = self._add(KINDS["artifact"], {**fields, "name": name, "content": content})
+        result: Artifact = self._add_named(KINDS["artifact"], {"name": name, "content": content}, {**fields})
         return result
 
-    def add_learning(self, learning: str, **fields: Unpack[LearningFields]) -> Learning:
+    def add_learning(self, learning: str | Mapping[str, Any], **fields: Unpack[LearningFields]) -> Learning:
         """Add a pattern that an agent learned."""
-        result: Learning = self._add(KINDS["learning"], {**fields, "learning": learning})
+        result: Learning = self._add_named(KINDS["learning"], {"learning": learning}, {**fields})
         return result
 
     def update(self, id: Any, expected_revision: int | None = None, *, by: str | None = None, **changes: Any) -> Any:
@@ -179,10 +179,19 @@ class Writer:
 
     def delete(self, id: Any, reason: str | None = None, *, by: str | None = None) -> Any:
         """Hide a memory at once; `restore` brings it back."""
-        return self._commit(Delete(id_or_operation(id), by or self._author, self._reason(reason)), "deleting")
+        return self._commit(Delete(id_or_operation(id), by or self._author, *self._reason(reason)), "deleting")
 
     def restore(self, id: Any, reason: str | None = None, *, by: str | None = None) -> Any:
-        return self._commit(Restore(id_or_operation(id), by or self._author, self._reason(reason)), "restoring")
+        return self._commit(Restore(id_or_operation(id), by or self._author, *self._reason(reason)), "restoring")
+
+    def _add_named(self, kind: Kind, positional: dict[str, Any], fields: dict[str, Any]) -> Any:
+        """Add a memory from positional arguments and keywords. The first argument may be an object with all fields."""
+        first = next(iter(positional))
+        given = positional[first]
+        if isinstance(given, str) or not hasattr(given, "keys"):
+            return self._add(kind, {**fields, **positional})
+        rest = {name: value for name, value in positional.items() if name != first and value is not None}
+        return self._add(kind, {**given_fields(kind, given), **fields, **rest})
 
     def _add(self, kind: Kind, given: dict[str, Any]) -> Any:
         return self._commit(self.addition(kind, given), kind.adding)
@@ -228,14 +237,10 @@ class Writer:
             elif role is None and self._rules.user is not None and data.get("author") == self._rules.user:
                 data["author_kind"] = "user"
 
-    def _reason(self, reason: str | None) -> str | None:
-        """Why a memory is deleted or restored, as it may be stored."""
-        reason = strip_reason(reason)
-        return (
-            self._rules.redactor.redact(reason)[0]
-            if self._rules.redactor is not None and type(reason) is str
-            else reason
-        )
+    def _reason(self, reason: str | None) -> tuple[str | None, list[RedactedSpan]]:
+        """Why a memory is deleted or restored, as it may be stored, and what was taken out of it."""
+        reason, redactor = strip_reason(reason), self._rules.redactor
+        return redactor.redact(reason) if redactor is not None and type(reason) is str else (reason, [])
 
     def _default_author(self, role: str | None) -> str | None:
         if role is None:

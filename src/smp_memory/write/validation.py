@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DEPTH_LIMIT = 28  # every layout has room for them: what is around a field takes up to four levels more
 _BESIDE, _BESIDE_BYTES = ("author", "author_kind", "role", "kind"), 1024  # who said it does not count as content
 INTEGER_BITS_LIMIT = 2000  # 600 digits; Python itself refuses to write and read much longer ones
-_GIVEN_BY_SMP = frozenset(["session", "session_id", "type", "revision", "schema", "checksum", "updated", "updated_by"])
+GIVEN_BY_SMP = frozenset(["session", "session_id", "type", "revision", "schema", "checksum", "updated", "updated_by"])
 _NESTED = ("data", "content")  # two of the designs put a type's fields into an inner object
 
 
@@ -110,7 +110,7 @@ def plan(kind: Kind, names: tuple[str, ...]) -> list[Planned]:
         target = kind.aliases.get(name, name)
         if target in names or target in targets:
             target = name  # if both names are given, the alias is a field of its own
-        if name not in _GIVEN_BY_SMP:
+        if name not in GIVEN_BY_SMP:
             targets[target] = name
     order = sorted(targets, key=lambda target: kind.rank.get(target, 99))
     return [(targets[target], target, checks.get(target, plain)) for target in order]
@@ -118,6 +118,9 @@ def plan(kind: Kind, names: tuple[str, ...]) -> list[Planned]:
 
 def changes(kind: Kind, given: Mapping[str, Any], content_limit_bytes: int) -> dict[str, Any]:
     """Check what a caller wants to change; None removes a field. Of several of which one must stay, `says_something` tells."""
+    for name in given:
+        if name in GIVEN_BY_SMP and name != "type":
+            raise InvalidRecord(f"{name}: is set by SMP and cannot be changed.", field=name)
     removed = {kind.aliases.get(name, name): None for name, value in given.items() if value is None}
     data = fields(kind, given, content_limit_bytes)
     for name in ("id", "created"):
@@ -363,6 +366,12 @@ def _weight(value: Any) -> int:
     return weight
 
 
+def _mapping(field: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidRecord(f"{field}: must be an object of names and values, not {shown(value)}.", field=field)
+    return dict(value)
+
+
 def session_fields(
     user: str | None, agents: Any, project: str | None, tags: Any, context: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -375,5 +384,5 @@ def session_fields(
         "agents": [_text("agents", name) for name in names],
         "project": None if project is None else _text("project", project),
         "tags": tag_list("tags", tags or ()),
-        "context": plain("context", dict(context)),
+        "context": plain("context", _mapping("context", context)),
     }

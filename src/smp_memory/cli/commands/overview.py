@@ -30,7 +30,8 @@ def _of(call: Call) -> Memory | SessionMemory:
 
 def _answer(call: Call, overview: Any, lines: Iterable[str]) -> None:
     if not call.options.yaml or call.options.json:
-        call.answer(overview.to_dict(), lines)
+        unread = {"problems": [each.to_dict() for each in overview.problems]} if overview.problems else {}
+        call.answer({**overview.to_dict(), **unread}, lines)
         return
     from smp_memory.store.overview_files import to_yaml
 

@@ -77,6 +77,8 @@ def _answer(call: Call, ask: Ask, words: str) -> None:
         data["shared_not_searched"] = hits.shared_not_searched
     if hits.problems:
         data["problems"] = [each.to_dict() for each in hits.problems]
+    if hits.warnings:
+        data["warnings"] = hits.warnings
     call.answer(data, _told(call, hits, asked, ask, words))
 
 

@@ -301,8 +301,8 @@ class _Recording:
         for record in written:
             self._note_what_to_tell(record)
 
-    def _note_what_to_tell(self, record: Record) -> None:
-        """What the writer of a memory should know is told to the conversation at its next event."""
+    def _note_what_to_tell(self, record: Record | SessionMemory) -> None:
+        """What the writer of a memory or whoever made or brought back a session should know is told to the conversation at its next event."""
         from smp_memory.privacy.settings import told
 
         if record.redacted:
@@ -334,6 +334,7 @@ class _Recording:
         """The session of this conversation, made if there is none."""
         if self._session is None:
             self._session = self._known_session() or self._made_session()
+            self._note_what_to_tell(self._session)
             self._note.session = self._session.id
             self._kept.keep(self._before_writing())
         return self._session

@@ -3,6 +3,8 @@
 Guarantees: between `recalled` and `end` stands what was recalled, and no text in between holds such a mark, so that a program
 that meets the answer again, in a transcript for instance, can tell it from what is new (`smp_memory.privacy.fence`). An answer without
 a fence holds ids, numbers and words of SMP or of the caller, nothing that somebody else wrote.
+
+The schemas leave out what answers rarely hold (`redacted` and `warnings` of `forget`, `redacted` of a new session): definitions are read by every model.
 """
 
 from __future__ import annotations

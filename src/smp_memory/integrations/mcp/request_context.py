@@ -62,6 +62,7 @@ class Caller:
         self.memory = context.memory
         self.name = name
         self._viewer = Viewer(name)
+        self.warnings: list[str] = []  # that a write restored a session from its archive
 
     def sees(self, record: Record) -> bool:
         return self._viewer.sees(record)
@@ -100,7 +101,9 @@ class Caller:
             try:
                 if not writes:
                     return self.memory.opened_session(name, author=self.name)
-                return self.memory.session(name, author=self.name)
+                session = self.memory.session(name, author=self.name)
+                self.warnings += session.warnings
+                return session
             except SessionNotFound:
                 if not create or name != self.context.default_session:
                     raise

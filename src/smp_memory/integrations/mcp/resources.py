@@ -43,9 +43,7 @@ def page(caller: Caller, cursor: str | None) -> tuple[list[str], str | None]:
     if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
         raise InvalidRecord("cursor: use the nextCursor of the answer before.", field="cursor")
     start = int(cursor or 0)
-    found = [
-        each.id for each in sorted(caller.memory.sessions(), key=lambda each: (each.written, each.id), reverse=True)
-    ]
+    found = [session.id for _, session in reversed(caller.memory.sessions_by_time())]
     return found[start : start + PAGE], str(start + PAGE) if start + PAGE < len(found) else None
 
 

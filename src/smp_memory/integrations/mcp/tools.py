@@ -66,7 +66,12 @@ class ToolOf:
         )
 
     def call(self, caller: Caller, given: dict[str, Any] | None) -> Reply:
-        return self.run(caller, read(self.takes, given))
+        reply = self.run(caller, read(self.takes, given))
+        if caller.warnings:
+            reply.data["warnings"] = [*reply.data.get("warnings", ()), *caller.warnings]
+            reply.text = "\n".join([reply.text, *caller.warnings])
+            caller.warnings = []
+        return reply
 
 
 TOOLS: dict[str, ToolOf] = {

@@ -24,14 +24,15 @@ from smp_memory.agent_rights import AgentRights
 from smp_memory.context.budget import one_line
 from smp_memory.errors import InvalidRecord, NotAllowed, UserError
 from smp_memory.integrations.mcp.answers import Reply, plain, recalled
-from smp_memory.integrations.mcp.arguments import TOP_LEVEL
+from smp_memory.integrations.mcp.arguments import CRITERIA, TOP_LEVEL
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.model.types import KINDS
 from smp_memory.privacy import fence
-from smp_memory.privacy.settings import told
+from smp_memory.privacy.settings import counted, told
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.write.operations import Add
 from smp_memory.write.path import Writer
+from smp_memory.write.validation import GIVEN_BY_SMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +61,20 @@ class AddWithOutcome(Add):
         entries = len(work.entries)
         known = super()._is_known(work)
         self.outcome = ADDED if not known else UPDATED if len(work.entries) > entries else KNOWN
+        if self.outcome == KNOWN and self.key is not None and self._differs(work):
+            text = f"idempotency_key: {self.memory_id} was stored with this key and another content; this content was not stored. If it is new, use another key."
+            self.warnings = (*self.warnings, text)
         return known
+
+    def _differs(self, work: BatchResolver) -> bool:
+        """Whether this is another memory than the one that was stored with the key; what changed since does not count."""
+        draft, record = self.draft, work.record(str(self.memory_id))
+        trail = work.trail(record.id)
+        first = trail.first.data if trail is not None else record.given
+        text = draft.kind.text
+        return record.type != draft.kind.name or any(
+            first.get(name) != draft.data.get(name) for name in (text, "value")
+        )
 
     @property
     def is_compared(self) -> bool:
@@ -141,12 +155,15 @@ def _fields_of(given: arguments.RememberArguments) -> dict[str, Any]:
     if given.key and given.type != "preference":
         raise InvalidRecord("key: belongs to a preference. For a call that may be repeated, use idempotency_key.", field="key")  # fmt: skip
     fields: dict[str, Any] = _new_only(dict(given.fields))
+    for name in GIVEN_BY_SMP.intersection(fields) - {"type"}:
+        raise InvalidRecord(f"fields: {name} is set by SMP and would not be stored. A session is named beside `fields`, as `session`.", field="fields")  # fmt: skip
     for name in TOP_LEVEL:
         value = _new_only(getattr(given, name))
         if value is not None and value != []:
             _set_once(fields, name, name, value)
     text = _new_only(given.text)
     if text is not None:
+        _set_once(dict(fields), "text", "text", text)
         _set_once(fields, _text_field(given.type, fields), "text", text)
     return fields
 
@@ -197,6 +214,8 @@ def update(caller: Caller, given: arguments.UpdateArguments) -> Reply:
 def forget(caller: Caller, given: arguments.ForgetOrEraseArguments) -> Reply:
     if given.action == "list":
         return _trash(caller, given)
+    if given.ids and any(getattr(given, name) for name in CRITERIA):
+        raise InvalidRecord(f"ids: give ids, or {', '.join(CRITERIA)}, not both.", field="ids")
     if given.action == "erase":
         return _erased(caller, given)
     is_back = given.action == "restore"
@@ -209,17 +228,21 @@ def forget(caller: Caller, given: arguments.ForgetOrEraseArguments) -> Reply:
         session: Any = caller.session(given.session, writes=not given.preview)
         found = (session.restore if is_back else session.delete)(preview=True, **_criteria(given))
         refs = [record.ref for record in found.records if caller.may_change(record)]
-    if refs and not given.preview:
-        _carry_out(caller, refs, given.reason, is_back)
+    redacted = _carry_out(caller, refs, given.reason, is_back) if refs and not given.preview else {}
     word = ("would be " if given.preview else "") + ("restored" if is_back else "deleted")
     text = f"{word}: {', '.join(refs) or 'nothing'}"
-    return plain(
-        {"done": word, "count": len(refs), "ids": refs}, text if is_back else f"{text} (restore brings it back)"
-    )
+    return _forgotten(word, refs, text if is_back else f"{text} (restore brings it back)", redacted)
 
 
-def _carry_out(caller: Caller, refs: list[str], reason: str | None, is_back: bool) -> None:
-    """Delete or restore memories, those of one session together or not at all."""
+def _forgotten(word: str, refs: list[str], text: str, redacted: dict[str, int]) -> Reply:
+    """The answer about memories that were taken away or brought back; `redacted`: what was taken out of the reason."""
+    data = {"done": word, "count": len(refs), "ids": refs, "redacted": redacted or None}
+    return plain(data, f"{text}\nreason: {told(redacted)}" if redacted else text)
+
+
+def _carry_out(caller: Caller, refs: list[str], reason: str | None, is_back: bool) -> dict[str, int]:
+    """Delete or restore memories, those of one session together or not at all; what was taken out of the reason."""
+    redacted: dict[str, int] = {}
     by_session: dict[str, dict[str, None]] = {}
     for ref in refs:
         name, _, memory_id = ref.rpartition("/")
@@ -227,7 +250,9 @@ def _carry_out(caller: Caller, refs: list[str], reason: str | None, is_back: boo
     for name, memory_ids in by_session.items():
         with caller.agent(caller.session(name, writes=True)).transaction() as transaction:
             for memory_id in memory_ids:
-                (transaction.restore if is_back else transaction.delete)(memory_id, reason)
+                wish = (transaction.restore if is_back else transaction.delete)(memory_id, reason)
+                redacted = redacted or counted(wish.removals)
+    return redacted
 
 
 def _criteria(given: arguments.ForgetArguments) -> dict[str, Any]:
@@ -259,7 +284,7 @@ def _erased(caller: Caller, given: arguments.ForgetArguments) -> Reply:
     word = "would be erased" if given.preview else "erased"
     if not given.preview and not receipt.complete:
         word = "erased, but not everywhere: see `smp erase`"
-    return plain({"done": word, "count": len(refs), "ids": refs}, f"{word}: {', '.join(refs)}")
+    return _forgotten(word, refs, f"{word}: {', '.join(refs)}", receipt.redacted)
 
 
 def _trash(caller: Caller, given: arguments.ForgetArguments) -> Reply:
@@ -279,17 +304,18 @@ def sessions(caller: Caller, given: arguments.SessionsArguments) -> Reply:
         made = caller.memory.create_session(
             given.id, project=given.project, user=given.user, agents=given.agents, tags=given.tags, author=caller.name
         )
-        return _sessions([{"id": made.id, "state": made.state, **_head(made)}])
+        row = {"id": made.id, "state": made.state, **_head(made)}
+        return _sessions([{**row, "redacted": made.redacted} if made.redacted else row])
     if given.action == "show":
         session = caller.session(given.id)
         by_type, _ = caller.counts(session)
         row = {"id": session.id, "state": session.state, "written": to_text(session.written), **_head(session)}
         row |= {"memories": sum(by_type.values()), "by_type": by_type}
         return _sessions([row], found=caller.problem_lines([session.id]))
-    found = sorted(caller.memory.sessions(), key=lambda each: (each.written, each.id), reverse=True)
+    found = caller.memory.sessions_by_time()[::-1]
     page = found[given.offset : given.offset + given.limit]
     after = given.offset + len(page) if given.offset + len(page) < len(found) else None
-    rows = [{"id": each.id, "state": each.state, "written": to_text(each.written), **_head(each)} for each in page]
+    rows = [{"id": each.id, "state": each.state, "written": to_text(at), **_head(each)} for at, each in page]
     return _sessions(rows, after)
 
 
