@@ -83,7 +83,7 @@ def test_query_says_that_a_damaged_archive_was_searched_by_its_summary_only(
     assert "only its summary was searched" in printed.err
     incomplete._logged.clear()
     caplog.clear()
-    with smp_memory.open(tmp_path) as memory, caplog.at_level(logging.WARNING, logger="smp"):
+    with smp_memory.open(tmp_path) as memory, caplog.at_level(logging.WARNING, logger="smp_memory"):
         for _ in range(2):  # the second time from what is kept in RAM
             assert [each.path for each in memory.query("python", include_archived=True).problems] == [str(archive)]
     assert caplog.text.count(str(archive)) == 1
