@@ -253,7 +253,7 @@ HOSTILE: dict[str, tuple[Any, int]] = {
     "the head is missing": (lambda items: items[1:], 1),
     "an entry twice": (lambda items: [{**items[0], "entries": len(items)}, *items[1:], items[-1]], 0),
     "an id twice": (setting(3, id="DEC-0001", type="decision", decision="x"), 4),
-    "a change of nothing": (setting(4, id="DEC-0099"), 5),
+    "a change of nothing": (setting(4, id="DEC-0099", uid="0000000000"), 5),
     "a revision too far": (setting(4, revision=9), 5),
     "an unknown type": (setting(2, type="spell"), 3),
     "a type that is none": (setting(2, type=7), 3),

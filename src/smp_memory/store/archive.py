@@ -230,6 +230,8 @@ def problems_beside(session: FileSession) -> list[Problem]:
         try:
             packed, own = _entries(of_archive(session.store, path, session.session).files), _entries(session)
         except SMPError as error:
+            if not session.store.disk.exists(path):
+                continue  # another process restored it meanwhile
             message = f"an archive of this session stands beside it and cannot be compared with it: {error.message}"
             found.append(Problem(path, 0, "archive_beside", message, "warning"))
             continue

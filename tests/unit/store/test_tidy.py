@@ -19,7 +19,7 @@ from smp_memory.session import SessionMemory
 from smp_memory.testing import FrozenClock
 
 VALUES: tuple[Any, ...] = ("a", "two\nlines", 3, 0.5, None, True, ["x", "y: z"], {"k": {"n": [1, None]}}, "before", "")
-FIELDS = ("why_so", "note", "history", "smp", "hand", "before", "extra", "checksum", "tags", "updated", "odd name")
+FIELDS = ("why_so", "note", "history", "smp", "hand", "before", "extra", "tags", "odd name")
 
 
 def everything(session: SessionMemory, times: list[str] | None = None) -> dict[str, Any]:
