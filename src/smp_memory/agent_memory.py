@@ -167,7 +167,7 @@ class AgentMemory(AgentWriteMethods, SearchMethods):
         if self.find(id) is None:
             raise self._missing(id_of(id))
         steps: list[dict[str, Any]] = self._session._files.view(
-            lambda fold: history_for(fold.trails[id_of(id)], self._viewer)
+            lambda session_history: history_for(session_history.histories[id_of(id)], self._viewer)
         )
         return steps
 
@@ -287,12 +287,14 @@ def export_seen(
 
 def _seen(carried: Exported, viewer: Viewer) -> Exported:
     """Without what may not be seen: memories that are hidden now, and revisions that were."""
-    from smp_memory.model.history import Fold
+    from smp_memory.model.history import SessionHistory
     from smp_memory.privacy.visibility import entries_for
 
-    fold = Fold()
-    fold.add(carried.entries)
-    seen = [trail for trail in fold.trails.values() if viewer.may_see(trail.first.type, trail.data())]
-    entries = [entry for trail in seen for entry in entries_for(trail, viewer)]
+    session_history = SessionHistory()
+    session_history.add(carried.entries)
+    seen = [
+        history for history in session_history.histories.values() if viewer.may_see(history.first.type, history.data())
+    ]
+    entries = [entry for history in seen for entry in entries_for(history, viewer)]
     carried.entries = sorted(entries, key=lambda entry: entry.seq)
     return carried

@@ -101,7 +101,7 @@ class AgentWriteMethods(DelegatedWrites):
         self._check_values(kind, data)
         self._ask_guard(kind, _name_in(kind, data))
         if "relations" in data or "references" in data:
-            wish.needs_trails = True
+            wish.needs_histories = True
 
     def _check_values(self, kind: str, data: Mapping[str, Any]) -> None:
         """Checks of new values that hold for a new memory and for a change of one."""
@@ -128,7 +128,7 @@ class AgentWriteMethods(DelegatedWrites):
         )
         if not named:
             return
-        name = self._session._files.view(lambda fold: fold.preferences.get(str(named[0])))
+        name = self._session._files.view(lambda session_history: session_history.preferences.get(str(named[0])))
         record = self._session.find(name) if name else None
         if record is not None and not self._viewer.sees(record):
             raise NotAllowed("key: this preference cannot be set by an agent.", field="key")

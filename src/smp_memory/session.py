@@ -14,7 +14,7 @@ from smp_memory.error_mapping import maps_errors
 from smp_memory.errors import InvalidRecord, MemoryNotFound, SessionCorrupt, StorageCorrupt
 from smp_memory.exchange.api import SessionExportMethods
 from smp_memory.lifecycle.compaction import SessionUpkeepMethods
-from smp_memory.model.history import Fold
+from smp_memory.model.history import SessionHistory
 from smp_memory.model.record import Records
 from smp_memory.model.reports import Report, Stats
 from smp_memory.model.times import parse, to_text
@@ -235,9 +235,9 @@ class SessionMemory(SessionUpkeepMethods, WriteMethods, SearchMethods, SessionEx
 
         name = id_of(id)
 
-        def look(fold: Fold) -> Record | None:
-            trail = fold.trails.get(name)
-            return trail.record(self.id) if trail else None
+        def look(session_history: SessionHistory) -> Record | None:
+            history = session_history.histories.get(name)
+            return history.record(self.id) if history else None
 
         record: Record | None = self._files.view(look)
         return record
@@ -248,8 +248,8 @@ class SessionMemory(SessionUpkeepMethods, WriteMethods, SearchMethods, SessionEx
         if last is not None and not hasattr(last, "__index__"):
             raise InvalidRecord(f"last: must be a whole number, not {validation.shown(last)}.", field="last")
 
-        def look(fold: Fold) -> list[Record]:
-            return _records(fold, self.id, kind, include_deleted, last)
+        def look(session_history: SessionHistory) -> list[Record]:
+            return _records(session_history, self.id, kind, include_deleted, last)
 
         if kind is not None and last is not None and not include_deleted:
             found: list[Record] = self._files.view_tail(kind, last, look)
@@ -266,7 +266,9 @@ class SessionMemory(SessionUpkeepMethods, WriteMethods, SearchMethods, SessionEx
         name = id_of(id)
 
         steps: list[dict[str, Any]] | None = self._files.view(
-            lambda fold: fold.trails[name].history() if name in fold.trails else None
+            lambda session_history: (
+                session_history.histories[name].steps() if name in session_history.histories else None
+            )
         )
         if steps is None:
             raise self._missing(name)
@@ -276,8 +278,8 @@ class SessionMemory(SessionUpkeepMethods, WriteMethods, SearchMethods, SessionEx
         """The session as it was at a time, from the files alone."""
         until = parse(time, "time")
 
-        def look(fold: Fold) -> list[Record]:
-            records = [trail.record(self.id, until) for trail in fold.trails.values()]
+        def look(session_history: SessionHistory) -> list[Record]:
+            records = [history.record(self.id, until) for history in session_history.histories.values()]
             return [record for record in records if record is not None]
 
         records = self._files.view(look)
@@ -286,8 +288,8 @@ class SessionMemory(SessionUpkeepMethods, WriteMethods, SearchMethods, SessionEx
     def stats(self) -> Stats:
         """Figures: counts by type, bytes by file, how full it is, first and last write."""
 
-        def look(fold: Fold) -> dict[str, Any]:
-            return _figures(fold)
+        def look(session_history: SessionHistory) -> dict[str, Any]:
+            return _figures(session_history)
 
         figures: dict[str, Any] = self._files.view(look)
         sizes = self._files.sizes()
@@ -385,35 +387,41 @@ class Transaction(DelegatedWrites):
             self.rollback()
 
 
-def _records(fold: Fold, session: str, kind: str | None, include_deleted: bool, last: int | None) -> list[Record]:
-    trails = [
-        trail
-        for trail in fold.trails.values()
-        if (kind is None or trail.first.type == kind) and (include_deleted or trail.deletion is None)
+def _records(
+    session_history: SessionHistory, session: str, kind: str | None, include_deleted: bool, last: int | None
+) -> list[Record]:
+    histories = [
+        history
+        for history in session_history.histories.values()
+        if (kind is None or history.first.type == kind) and (include_deleted or history.deletion is None)
     ]
     if last is not None:
-        trails = trails[len(trails) - last :] if 0 < last < len(trails) else trails[: len(trails) if last > 0 else 0]
-    records = (trail.record(session) for trail in trails)
+        histories = (
+            histories[len(histories) - last :]
+            if 0 < last < len(histories)
+            else histories[: len(histories) if last > 0 else 0]
+        )
+    records = (history.record(session) for history in histories)
     return [record for record in records if record is not None]
 
 
-def _figures(fold: Fold) -> dict[str, Any]:
+def _figures(session_history: SessionHistory) -> dict[str, Any]:
     counts: dict[str, int] = {}
     deleted = 0
     first = last = None
-    for trail in fold.trails.values():
-        if trail.deletion is not None:
+    for history in session_history.histories.values():
+        if history.deletion is not None:
             deleted += 1
             continue
-        counts[trail.first.type] = counts.get(trail.first.type, 0) + 1
-        latest = trail.entries[-1].at
-        first = trail.first.at if first is None else min(first, trail.first.at)
+        counts[history.first.type] = counts.get(history.first.type, 0) + 1
+        latest = history.entries[-1].at
+        first = history.first.at if first is None else min(first, history.first.at)
         last = latest if last is None else max(last, latest)
     return {
         "memories": sum(counts.values()),
         "by_type": counts,
         "deleted": deleted,
-        "entries": fold.seq,
+        "entries": session_history.seq,
         "first": first,
         "last": last,
     }

@@ -16,14 +16,14 @@ from smp_memory.exchange import file_format
 from smp_memory.exchange.file_format import Exported
 from smp_memory.files.disk import TEMPORARY, Disk, identity
 from smp_memory.model.entry import CHANGE, Entry, is_revision
-from smp_memory.store.cold_storage import cold_fold, cold_path
+from smp_memory.store.cold_storage import cold_history, cold_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-    from smp_memory.model.history import Fold, RecordHistory
+    from smp_memory.model.history import RecordHistory, SessionHistory
     from smp_memory.store.file_session import FileSession
 
 _LARGEST_SEQ = 10**15
@@ -33,19 +33,19 @@ def carried_from(files: FileSession) -> Exported:
     """A session as it goes out: every step of every memory, in the order in which they were written."""
     while True:  # compaction may move memories while we look
         before = files.store.disk.stat(cold_path(files))
-        carried = _gathered(files, cold_fold(files))
+        carried = _gathered(files, cold_history(files))
         after = files.store.disk.stat(cold_path(files))
         if (before and identity(before)) == (after and identity(after)):
             return carried
 
 
-def _gathered(files: FileSession, cold: Fold) -> Exported:
-    def look(fold: Fold) -> Exported:
+def _gathered(files: FileSession, cold: SessionHistory) -> Exported:
+    def look(session_history: SessionHistory) -> Exported:
         info = files.info()
-        for numbers in (fold.numbers, cold.numbers):
+        for numbers in (session_history.numbers, cold.numbers):
             info.numbers.update({key: max(number, info.numbers.get(key, 0)) for key, number in numbers.items()})
-        info.seq = max(info.seq, fold.seq)
-        return Exported(info, _entries({**cold.trails, **fold.trails}))
+        info.seq = max(info.seq, session_history.seq)
+        return Exported(info, _entries({**cold.histories, **session_history.histories}))
 
     carried: Exported = files.view(look)
     broken = next((problem for problem in files.reader.problems() if problem.severity == "error"), None)
@@ -56,11 +56,11 @@ def _gathered(files: FileSession, cold: Fold) -> Exported:
     return carried
 
 
-def _entries(trails: dict[str, RecordHistory]) -> list[Entry]:
+def _entries(histories: dict[str, RecordHistory]) -> list[Entry]:
     entries: list[Entry] = []
-    for name, trail in trails.items():
+    for name, history in histories.items():
         revision = 0
-        for entry in trail.entries:
+        for entry in history.entries:
             revision += is_revision(entry)
             entries.append(copy_of(entry, name, entry.data, entry.by, revision if entry.op == CHANGE else 0))
     return numbered(sorted(entries, key=_seq))

@@ -15,7 +15,7 @@ from smp_memory.exchange.export import format_named, numbered
 from smp_memory.files.disk import Disk
 from smp_memory.model import ids
 from smp_memory.model.entry import CHANGE, PUT, Entry
-from smp_memory.model.history import Fold
+from smp_memory.model.history import SessionHistory
 from smp_memory.privacy.settings import check_settings, redactor_of
 from smp_memory.store.session_import import place
 from smp_memory.uids import new_uid
@@ -125,18 +125,18 @@ def _check_entry(entry: Entry) -> None:
 
 
 def _check_together(carried: Exported, name: str) -> None:
-    fold = Fold()
-    fold.add(numbered(carried.entries))
-    for problem in sorted(fold.problems, key=lambda problem: problem.line):
+    session_history = SessionHistory()
+    session_history.add(numbered(carried.entries))
+    for problem in sorted(session_history.problems, key=lambda problem: problem.line):
         raise InvalidFormat(
             f"{name}:{problem.line}: {problem.message} Nothing was imported.", path=name, line=problem.line
         )
     info = carried.info
     info.numbers = {
-        **fold.numbers,
-        **{key: max(number, fold.numbers.get(key, 0)) for key, number in info.numbers.items()},
+        **session_history.numbers,
+        **{key: max(number, session_history.numbers.get(key, 0)) for key, number in info.numbers.items()},
     }
-    info.seq = max(info.seq, fold.seq)
+    info.seq = max(info.seq, session_history.seq)
 
 
 def stored(store: FileStore, carried: Exported) -> FileSession:

@@ -214,8 +214,8 @@ class SecretsCheck(Check):
                     path = os.path.join(session.reader.folder, name)
                     known.setdefault(entry.id, ([], path, entry.line))[0].extend(removals)
         for id, (removals, path, line) in known.items():
-            trail = session.fold.trails.get(id)
-            in_history = trail is not None and not redact(trail.data())[1]
+            history = session.session_history.histories.get(id)
+            in_history = history is not None and not redact(history.data())[1]
             where = f"{id}, in its history" if in_history else id
             yield f"{where}: {_told_exposed(removals)}.", (id,), path, line, _details(id, removals)
 
@@ -283,11 +283,11 @@ class RecalledText(Check):
 
     def session(self, session: SessionSubject) -> Iterator[HealthIssue]:
         found = []
-        for trail in session.fold.trails.values():
-            fields = [name for name, value in _texts("", trail.data()) if MARK in value and find(value)]
-            if fields and trail.deletion is None:
-                found.append(self._finding(session.id, trail.first, fields, trail.data()))
-        self._checked += len(session.fold.trails)
+        for history in session.session_history.histories.values():
+            fields = [name for name, value in _texts("", history.data()) if MARK in value and find(value)]
+            if fields and history.deletion is None:
+                found.append(self._finding(session.id, history.first, fields, history.data()))
+        self._checked += len(session.session_history.histories)
         self.said = counted(self._checked, "memory", "memories")
         yield from several(found, _MOST_recalled, f"{{}} more memories of {session.id} hold recalled text.")
 

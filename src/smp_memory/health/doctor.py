@@ -192,7 +192,7 @@ class _Look:
             if self._is_there(name):
                 self._findings.append(_failed(content.ReadableEntries.name, name, error))
             return
-        self._memories += len(session.fold.trails)
+        self._memories += len(session.session_history.histories)
         before = len(self._findings)
         for check in self._running:
             self._run(check, lambda check=check: check.session(session), name)  # type: ignore[misc]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from smp_memory.files.system import System
-    from smp_memory.model.history import Fold
+    from smp_memory.model.history import SessionHistory
     from smp_memory.model.record import Record
     from smp_memory.model.session_info import SessionInfo
 
@@ -193,15 +193,19 @@ class SessionSubject:
         self._has_info = False  # to read one in YAML takes tens of milliseconds
 
     @property
-    def fold(self) -> Fold:
+    def session_history(self) -> SessionHistory:
         """What the files add up to, as they were read last."""
-        return self.reader.fold
+        return self.reader.session_history
 
     @property
     def records(self) -> list[Record]:
         """The memories that are not deleted, in the order of writing."""
         if self._records is None:
-            found = (trail.record(self.id) for trail in self.fold.trails.values() if trail.deletion is None)
+            found = (
+                history.record(self.id)
+                for history in self.session_history.histories.values()
+                if history.deletion is None
+            )
             self._records = [record for record in found if record is not None]
         return self._records
 

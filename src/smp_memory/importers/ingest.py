@@ -27,7 +27,7 @@ from smp_memory.importers.markdown_items import LineTimes
 from smp_memory.model.times import to_moment, to_text
 from smp_memory.policies.statuses import SETTLED, is_settled
 from smp_memory.store.archive_copy import of_archive
-from smp_memory.store.cold_storage import cold_fold
+from smp_memory.store.cold_storage import cold_history
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -171,10 +171,10 @@ class _Taking:
         self._cold: dict[str, str] = {}  # keys of what was compacted: it is known, and stays where it is
         files = self._files(session)
         if files is not None:
-            trails = files.view(lambda fold: list(fold.trails.values()))
-            records = [record for trail in trails if (record := trail.record(session)) is not None]
+            histories = files.view(lambda session_history: list(session_history.histories.values()))
+            records = [record for history in histories if (record := history.record(session)) is not None]
             self._known = {record.idempotency_key: record for record in records if record.idempotency_key}
-            self._cold = cold_fold(files).idempotent
+            self._cold = cold_history(files).idempotent
         self._new: set[str] = set()
         self._waiting: list[tuple[str, dict[str, Any]]] = []
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from smp_memory.decay.policies import Policy
     from smp_memory.memory import Memory
     from smp_memory.model.entry import Entry
-    from smp_memory.model.history import Fold
+    from smp_memory.model.history import SessionHistory
     from smp_memory.model.id_allocator import IdAllocator
     from smp_memory.model.record import Record
     from smp_memory.model.types import Kind
@@ -203,11 +203,11 @@ class SessionUpkeepMethods(SessionDeletionMethods):
             return MovedEntries([], [], [], 0, 0)
         at = to_text(self._now())
 
-        def summaries(ledger: IdAllocator, gone: set[str]) -> list[Entry]:
+        def summaries(allocator: IdAllocator, gone: set[str]) -> list[Entry]:
             """Those of turns that do go; a turn that somebody changed meanwhile stays."""
             wanted = [each for each in planned.summaries if gone.issuperset(each.covers)]
             wishes: list[Operation] = [self._addition(KINDS["summary"], each.fields()) for each in wanted]
-            return Batch(self.id, wishes, at, False, "compacting").resolve(ledger) if wishes else []
+            return Batch(self.id, wishes, at, False, "compacting").resolve(allocator) if wishes else []
 
         return move(self._files, planned, seen, summaries, at)
 
@@ -228,12 +228,14 @@ class SessionUpkeepMethods(SessionDeletionMethods):
     def _bring_back(self, names: list[str], preview: bool) -> list[Record]:
         """Bring memories back from the cold segment, all or none, or say what would come."""
         if preview:
-            from smp_memory.store.cold_storage import cold_fold
+            from smp_memory.store.cold_storage import cold_history
 
-            trails = cold_fold(self._files).trails
-            return [record for name in names if (record := trails[name].record(self.id)) is not None]
+            histories = cold_history(self._files).histories
+            return [record for name in names if (record := histories[name].record(self.id)) is not None]
         self.restore_archived(*names)
-        found: list[Record] = self._files.view(lambda fold: [fold.trails[name].record(self.id) for name in names])
+        found: list[Record] = self._files.view(
+            lambda session_history: [session_history.histories[name].record(self.id) for name in names]
+        )
         return found
 
     def restore_archived(self, *ids: Any) -> Record | None:
@@ -244,7 +246,11 @@ class SessionUpkeepMethods(SessionDeletionMethods):
         store, quota = self._files.store, self.config.quota_bytes
         bring_back(self._files, names, lambda used, new: store.admit(self.id, used, new, quota))
         store.audit.note("restore_archived", at=to_text(self._now()), by=self._author, session=self.id, ids=names)
-        return self._files.view(lambda fold: fold.trails[names[-1]].record(self.id)) if names else None
+        return (
+            self._files.view(lambda session_history: session_history.histories[names[-1]].record(self.id))
+            if names
+            else None
+        )
 
     def _is_cold(self, id: str) -> bool:
         return bool(self._cold_among([id]))
@@ -325,8 +331,8 @@ class SessionUpkeepMethods(SessionDeletionMethods):
 
     def _batch(self, wishes: list[Operation], doing: str, atomic: bool) -> Batch:
         batch = Batch(self.id, wishes, self._memory._now_text(), atomic, doing)
-        if batch.needs_trails:
-            batch.cold = self._cold_with_key
+        if batch.needs_histories:
+            batch.find_in_cold_storage = self._cold_with_key
         return batch
 
     def _cold_with_key(self, key: str) -> Record | None:
@@ -382,8 +388,12 @@ class SessionUpkeepMethods(SessionDeletionMethods):
         """Write into the files how often memories were used; how many were written. A change of this is no change."""
         from smp_memory.write.operations import Update
 
-        def said(fold: Fold) -> dict[str, Any]:
-            return {id: trail.data().get("access") for id, trail in fold.trails.items() if trail.deletion is None}
+        def said(session_history: SessionHistory) -> dict[str, Any]:
+            return {
+                id: history.data().get("access")
+                for id, history in session_history.histories.items()
+                if history.deletion is None
+            }
 
         before = self._files.view(said)
         wishes: list[Operation] = [
@@ -393,7 +403,7 @@ class SessionUpkeepMethods(SessionDeletionMethods):
         ]
         if wishes:
             batch = Batch(self.id, wishes, to_text(self._now()), False, "noting what was used")
-            batch.quiet = True
+            batch.is_maintenance = True
             self._files.commit(batch)
         return len(wishes)
 
@@ -405,7 +415,9 @@ class SessionUpkeepMethods(SessionDeletionMethods):
         from smp_memory.policies.similarity import THRESHOLD
 
         records = self._files.view(
-            lambda fold: [trail.record(self.id) for trail in fold.trails.values() if trail.deletion is None]
+            lambda session_history: [
+                history.record(self.id) for history in session_history.histories.values() if history.deletion is None
+            ]
         )
         return find_duplicates(records, THRESHOLD if threshold is None else threshold)
 

@@ -203,9 +203,13 @@ class DeletionMethods:
             files, config = self._files_of(session.id), session.config
             announced, kept, auto = announced_in(files), _kept(config), config["lifecycle.auto_purge"]
 
-            def look(fold: Any) -> list[Trashed]:
-                trash = [(name, trail) for name, trail in fold.trails.items() if trail.deletion is not None]
-                return [trashed(trail, session.id, announced.get(name), kept, auto) for name, trail in trash]
+            def look(session_history: Any) -> list[Trashed]:
+                trash = [
+                    (name, history)
+                    for name, history in session_history.histories.items()
+                    if history.deletion is not None
+                ]
+                return [trashed(history, session.id, announced.get(name), kept, auto) for name, history in trash]
 
             found.extend(files.view(look))
 

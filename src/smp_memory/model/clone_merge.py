@@ -248,9 +248,9 @@ def is_upkeep(entry: Entry) -> bool:
     return len(entry.data) == 1 and not _UPKEEP.isdisjoint(entry.data)
 
 
-def conflicting_changes(trail: RecordHistory) -> Iterator[Problem]:
+def conflicting_changes(history: RecordHistory) -> Iterator[Problem]:
     """The fields that were changed side by side to different values, where nobody has settled it yet."""
-    changes = [entry for entry in trail.entries[1:] if is_revision(entry)]
+    changes = [entry for entry in history.entries[1:] if is_revision(entry)]
     if all(_has_seen_all(entry, number) for number, entry in enumerate(changes)):
         return
     skipped = max(0, len(changes) - _MANY)
@@ -268,7 +268,7 @@ def conflicting_changes(trail: RecordHistory) -> Iterator[Problem]:
         last = changes[those[-1]]
         for number in those[:-1]:
             if not known >> number & 1 and not same(changes[number].data[field], last.data[field]):
-                yield _problem(trail, field, changes[number], last)
+                yield _problem(history, field, changes[number], last)
                 break
 
 
@@ -290,8 +290,8 @@ def _seen(changes: list[Entry], skipped: int) -> list[int]:
     return seen
 
 
-def _problem(trail: RecordHistory, field: str, other: Entry, entry: Entry) -> Problem:
-    id = trail.first.id
+def _problem(history: RecordHistory, field: str, other: Entry, entry: Entry) -> Problem:
+    id = history.first.id
     message = (
         f"{field} of {id} was changed at {other.file}:{other.line} and here, side by side in two clones, to different "
         f"values. This one holds; `smp edit {id}` (or update) with the right value settles it."

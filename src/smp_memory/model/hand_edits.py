@@ -27,12 +27,12 @@ class OverlaidEdit:
         self.revision = revision  # of that change
 
 
-def overlaid_in(trail: RecordHistory) -> list[OverlaidEdit]:
+def overlaid_in(history: RecordHistory) -> list[OverlaidEdit]:
     """What was edited by hand in older entries of a memory and differs from what holds. Which fields were edited is not known."""
-    entries = [entry for entry in trail.entries if is_revision(entry)]
+    entries = [entry for entry in history.entries if is_revision(entry)]
     if all(entry.state != "edited" for entry in entries[:-1]):
         return []
-    now = trail.data()
+    now = history.data()
     found: dict[str, OverlaidEdit] = {}
     for number, entry in enumerate(entries[:-1]):
         for field, value in entry.data.items() if entry.state == "edited" else ():
@@ -50,8 +50,8 @@ def _is_folded_into(entry: Entry, other: Entry) -> bool:
     return entry.part is not None and other.part is not None and (entry.file, entry.place) == (other.file, other.place)
 
 
-def problems_of(trail: RecordHistory) -> list[Problem]:
-    return [_problem(each) for each in overlaid_in(trail)]
+def problems_of(history: RecordHistory) -> list[Problem]:
+    return [_problem(each) for each in overlaid_in(history)]
 
 
 def _problem(found: OverlaidEdit) -> Problem:

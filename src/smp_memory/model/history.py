@@ -106,7 +106,7 @@ class RecordHistory:
             twin.append(entry)
         return twin
 
-    def history(self, *, with_edits: bool = True) -> list[dict[str, Any]]:
+    def steps(self, *, with_edits: bool = True) -> list[dict[str, Any]]:
         """Who did what, when: each change with its field's value before and after. Uses are no part of it.
 
         An entry that a person edited in the file has no `by`, because its author did not write it as it stands.
@@ -134,7 +134,7 @@ class RecordHistory:
         return steps
 
 
-class Fold:
+class SessionHistory:
     """The memories of one session, by id, in the order in which they were written.
 
     Entries that arrive in order are taken in one by one. Anything else (an id given out twice, one number in two entries,
@@ -150,7 +150,7 @@ class Fold:
 
     def _clear(self, names: ReadableIds) -> None:
         self.names = names
-        self.trails: dict[str, RecordHistory] = {}
+        self.histories: dict[str, RecordHistory] = {}
         self.numbers: dict[str, int] = {}  # the largest number given out, by prefix
         self.seq = 0
         self.idempotent: dict[str, str] = {}  # idempotency key -> id
@@ -179,7 +179,7 @@ class Fold:
             self._add(entry)
         for name, put in names.unsettled.items():
             self._report_name(name, put)
-        self.problems += [problem for trail in self.trails.values() for problem in conflicting_changes(trail)]
+        self.problems += [problem for history in self.histories.values() for problem in conflicting_changes(history)]
         self._is_rebuilding, self._is_sure = False, True
 
     def _add(self, entry: Entry) -> None:
@@ -195,11 +195,11 @@ class Fold:
             self._amend(entry)
 
     def _put(self, entry: Entry) -> None:
-        known = self.trails.get(entry.id)
+        known = self.histories.get(entry.id)
         if known is not None:
             self._put_again(known, entry)
             return
-        self.trails[entry.id] = RecordHistory(entry)
+        self.histories[entry.id] = RecordHistory(entry)
         prefix, number = ids.parts_of(entry.id)
         if number > self.numbers.get(prefix, 0) and prefix in PREFIXES and "id" not in entry.lacks:
             self.numbers[prefix] = number
@@ -232,7 +232,7 @@ class Fold:
             self.preferences[str(entry.data["key"])] = entry.id
         key = entry.data.get("idempotency_key")
         if isinstance(key, str):  # a person may have typed anything
-            known = self.trails.get(self.idempotent.get(key, ""))
+            known = self.histories.get(self.idempotent.get(key, ""))
             if known is None or known.deletion is not None:  # what was deleted may have been added again
                 self.idempotent[key] = entry.id
 
@@ -243,31 +243,31 @@ class Fold:
             self._amend(entry)
 
     def _amend(self, entry: Entry) -> None:
-        trail = self.trails.get(entry.id)
-        if trail is not None and entry.uid != trail.first.uid and entry.uid and trail.first.uid:
+        history = self.histories.get(entry.id)
+        if history is not None and entry.uid != history.first.uid and entry.uid and history.first.uid:
             self._is_sure = False  # the memory of another clone with this id
-            trail = None
-        if trail is None:
+            history = None
+        if history is None:
             what = {CHANGE: "a change", DELETE: "a deletion", RESTORE: "a restoration"}[entry.op]
             self._report(entry, "orphan", f"{what} of {entry.id}, which is not there.", "warning")
             self.orphans.setdefault(entry.id, []).append(entry)
             return
-        entry.type = trail.first.type  # a deletion written by hand may not say it
-        if entry.seq <= trail.entries[-1].seq and _has_copy(trail.entries, entry):
+        entry.type = history.first.type  # a deletion written by hand may not say it
+        if entry.seq <= history.entries[-1].seq and _has_copy(history.entries, entry):
             message = f"this change of {entry.id} stands here twice, word for word; it counts once."
             self._report(entry, "duplicate_entry", message, "note")
             return
         if is_rename(entry):
             self._is_sure = False
         if is_revision(entry):
-            self._check_change(entry, trail)
-        trail.append(entry)
+            self._check_change(entry, history)
+        history.append(entry)
 
-    def _check_change(self, entry: Entry, trail: RecordHistory) -> None:
-        if entry.revision > trail.revision + 1:
-            message = f"revision {entry.revision} of {entry.id} follows revision {trail.revision}; one is missing."
+    def _check_change(self, entry: Entry, history: RecordHistory) -> None:
+        if entry.revision > history.revision + 1:
+            message = f"revision {entry.revision} of {entry.id} follows revision {history.revision}; one is missing."
             self._report(entry, "revision_gap", message, "warning")
-        if entry.revision <= trail.revision:
+        if entry.revision <= history.revision:
             self._is_sure = False  # made side by side with another one
         self._know_key(entry)
 
@@ -283,10 +283,10 @@ class Fold:
         """Entries that make the shown ids permanent, numbered from the one behind `seq`. Two clones write the same ones."""
         found: list[Entry] = []
         for name, put in self.names.unsettled.items():
-            trail = self.trails[name]
-            uid, at = self.names.uid_of(put), trail.entries[-1].at
+            history = self.histories[name]
+            uid, at = self.names.uid_of(put), history.entries[-1].at
             rename = Entry(CHANGE, put.type, put.id, at, {RENAME: name}, seq + len(found) + 1, uid=uid)
-            rename.revision = trail.revision
+            rename.revision = history.revision
             found.append(rename)
         return found
 

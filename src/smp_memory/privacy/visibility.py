@@ -105,24 +105,24 @@ class _Step:
         self.is_visible = visible
 
 
-def _steps(trail: RecordHistory, viewer: Viewer) -> Iterator[_Step]:
+def _steps(history: RecordHistory, viewer: Viewer) -> Iterator[_Step]:
     now: dict[str, Any] = {}
     revision = 0
-    for entry in trail.entries:
+    for entry in history.entries:
         before = now
         if entry.op in (PUT, CHANGE):
             revision += is_revision(entry)
             merged = {**now, **entry.data}
             now = {key: value for key, value in merged.items() if value is not None}
-        yield _Step(entry, revision, before, now, viewer.may_see(trail.first.type, now))
+        yield _Step(entry, revision, before, now, viewer.may_see(history.first.type, now))
 
 
-def history_for(trail: RecordHistory, viewer: Viewer) -> list[dict[str, Any]]:
+def history_for(history: RecordHistory, viewer: Viewer) -> list[dict[str, Any]]:
     """`Trail.history` as the viewer may see it. A change whose old value is hidden has no `from`."""
     steps: list[dict[str, Any]] = []
     known: dict[str, Any] = {}  # the fields after the last visible entry
-    changes_only = (step for step in _steps(trail, viewer) if not is_use(step.entry))
-    for whole, step in zip(trail.history(), changes_only, strict=True):
+    changes_only = (step for step in _steps(history, viewer) if not is_use(step.entry))
+    for whole, step in zip(history.steps(), changes_only, strict=True):
         if not step.is_visible:
             said = {PUT: "was", CHANGE: "was", DELETE: "was deleted while", RESTORE: "was restored while"}[
                 step.entry.op
@@ -139,15 +139,15 @@ def history_for(trail: RecordHistory, viewer: Viewer) -> list[dict[str, Any]]:
     return steps
 
 
-def entries_for(trail: RecordHistory, viewer: Viewer) -> list[Entry]:
+def entries_for(history: RecordHistory, viewer: Viewer) -> list[Entry]:
     """The entries of a visible memory that may be handed out. What is left out is named in the field `left_out`.
 
     The first visible revision becomes the first entry and later ones are numbered anew: a file whose revisions have gaps
     would be refused by an import.
     """
-    steps = list(_steps(trail, viewer))
+    steps = list(_steps(history, viewer))
     if all(step.is_visible for step in steps):
-        return list(trail.entries)
+        return list(history.entries)
     hidden = sorted({step.revision for step in steps if not step.is_visible})
     kept: list[Entry] = []
     known: dict[str, Any] = {}
@@ -164,7 +164,7 @@ def entries_for(trail: RecordHistory, viewer: Viewer) -> list[Entry]:
         revision += 1
         twin.revision = revision if revision > 1 else 0
         if revision == 1:
-            twin.op, twin.at, twin.by, twin.seq = PUT, trail.first.at, None, trail.first.seq
+            twin.op, twin.at, twin.by, twin.seq = PUT, history.first.at, None, history.first.seq
             twin.data = {**step.after, LEFT_OUT: [f"revision {number} was private" for number in hidden]}
         else:
             twin.data = _difference(known, step.after)

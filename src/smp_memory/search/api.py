@@ -337,8 +337,10 @@ class SearchMethods:
         if not session and sessions is None:
             return None
         name = session or (sessions or [""])[0]
-        trail = self._asked_store().session(name).view(lambda fold: fold.trails.get(memory_id))
-        record: Record | None = trail.record(name) if trail is not None else None
+        history = (
+            self._asked_store().session(name).view(lambda session_history: session_history.histories.get(memory_id))
+        )
+        record: Record | None = history.record(name) if history is not None else None
         return record
 
     def find_related(

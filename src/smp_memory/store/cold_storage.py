@@ -18,7 +18,7 @@ from smp_memory.files.codec import SIGNED
 from smp_memory.files.cold_segment import FILE, ColdMatch, ColdSegment, key_of
 from smp_memory.files.disk import TEMPORARY
 from smp_memory.files.layouts import NAMES, layout_named
-from smp_memory.model.history import Fold
+from smp_memory.model.history import SessionHistory
 
 if TYPE_CHECKING:
     from smp_memory.files.cold_format import ColdRow
@@ -90,7 +90,9 @@ def cold_rows(session: FileSession, segment: ColdSegment | None = None) -> list[
     if not rows:
         return []
     there = session.view(
-        lambda fold: {(entry.id, entry.seq) for trail in fold.trails.values() for entry in trail.entries}
+        lambda session_history: {
+            (entry.id, entry.seq) for history in session_history.histories.values() for entry in history.entries
+        }
     )
     by_id: dict[str, list[ColdRow]] = {}
     for row in rows:
@@ -141,13 +143,13 @@ def with_key(session: FileSession, key: str) -> Record | None:
         return None
     rows = [row for row in cold_rows(session, segment) if HISTORY not in row.about]
     for id in dict.fromkeys(row.id for row in rows if row.about.get(KEY) == wanted):
-        fold = Fold()
+        session_history = SessionHistory()
         found = (ColdMatch(row, segment.read(row)) for row in rows if row.id == id)
         entries = (decoded(each, session.store.layout.name) for each in found)
-        fold.add(entry for entry in entries if entry is not None)
-        trail = fold.trails.get(id)
-        if trail is not None and trail.data().get("idempotency_key") == key:
-            return trail.record(session.session)
+        session_history.add(entry for entry in entries if entry is not None)
+        history = session_history.histories.get(id)
+        if history is not None and history.data().get("idempotency_key") == key:
+            return history.record(session.session)
     return None
 
 
@@ -176,13 +178,13 @@ def decoded(found: ColdMatch, layout_name: str) -> Entry | None:
     return entry
 
 
-def cold_fold(session: FileSession) -> Fold:
+def cold_history(session: FileSession) -> SessionHistory:
     """The memories in the segment as records; histories of memories that stayed are left out."""
     segment = segment_of(session)
     wanted = {key_of(row) for row in cold_rows(session, segment) if HISTORY not in row.about}
-    fold = Fold()
+    session_history = SessionHistory()
     if wanted:
         name = session.store.layout.name
         entries = (decoded(found, name) for found in segment.entries() if key_of(found.row) in wanted)
-        fold.add(entry for entry in entries if entry is not None)
-    return fold
+        session_history.add(entry for entry in entries if entry is not None)
+    return session_history

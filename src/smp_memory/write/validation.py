@@ -51,11 +51,11 @@ def draft(kind: Kind, given: Mapping[str, Any], content_limit_bytes: int) -> Dra
     data = fields(kind, given, content_limit_bytes)
     memory_id = ids.check(data.pop("id"), "id") if "id" in data else None
     created = data.pop("created") if "created" in data else None
-    says_something(kind, data)
+    check_required(kind, data)
     return Draft(kind, memory_id, created, data)
 
 
-def says_something(kind: Kind, data: Mapping[str, Any]) -> None:
+def check_required(kind: Kind, data: Mapping[str, Any]) -> None:
     """What a memory of this kind needs must be there, or one of several fields."""
     for group in kind.required:
         if not data.get(group[0]) and not any(data.get(name) not in (None, "") for name in group):
@@ -117,7 +117,7 @@ def plan(kind: Kind, names: tuple[str, ...]) -> list[Planned]:
 
 
 def changes(kind: Kind, given: Mapping[str, Any], content_limit_bytes: int) -> dict[str, Any]:
-    """Check what a caller wants to change; None removes a field. Of several of which one must stay, `says_something` tells."""
+    """Check what a caller wants to change; None removes a field. Of several of which one must stay, `check_required` tells."""
     removed = {kind.aliases.get(name, name): None for name, value in given.items() if value is None}
     data = fields(kind, given, content_limit_bytes)
     for name in ("id", "created"):

@@ -6,7 +6,7 @@ from itertools import permutations
 from typing import Any
 
 from smp_memory.model.entry import CHANGE, PUT, Entry
-from smp_memory.model.history import Fold
+from smp_memory.model.history import SessionHistory
 from smp_memory.store.verification import _reference_problems
 
 
@@ -18,54 +18,54 @@ def change(seq: int, uid: str, revision: int, id: str = "FIND-0002", **data: Any
     return Entry(CHANGE, "finding", id, f"2026-01-01T00:01:{seq:02}Z", data, seq, uid=uid, revision=revision, line=seq)
 
 
-def folded(*entries: Entry) -> Fold:
-    fold = Fold()
-    fold.add(entries)
-    return fold
+def folded(*entries: Entry) -> SessionHistory:
+    session_history = SessionHistory()
+    session_history.add(entries)
+    return session_history
 
 
-def shown(fold: Fold) -> dict[str, Any]:
-    return {id: trail.data()["finding"] for id, trail in fold.trails.items()}
+def shown(session_history: SessionHistory) -> dict[str, Any]:
+    return {id: history.data()["finding"] for id, history in session_history.histories.items()}
 
 
-def codes(fold: Fold) -> list[str]:
-    return [problem.code for problem in fold.problems]
+def codes(session_history: SessionHistory) -> list[str]:
+    return [problem.code for problem in session_history.problems]
 
 
 def test_memory_created_first_keeps_the_id_in_any_order_of_arrival() -> None:
     entries = [put(2, "later", 9), put(2, "first", 5), change(3, "later", 2, category="x")]
     for order in permutations(entries):
-        fold = Fold()
+        session_history = SessionHistory()
         for entry in order:
-            fold.add([entry.copy()])
-        assert shown(fold) == {"FIND-0002": "first", "FIND-0003": "later"}
-        assert fold.trails["FIND-0003"].data()["category"] == "x"
-        assert codes(fold) == ["duplicate_id"]
+            session_history.add([entry.copy()])
+        assert shown(session_history) == {"FIND-0002": "first", "FIND-0003": "later"}
+        assert session_history.histories["FIND-0003"].data()["category"] == "x"
+        assert codes(session_history) == ["duplicate_id"]
 
 
 def test_rename_makes_the_shown_id_permanent() -> None:
     entries = [put(2, "first", 5), put(2, "later", 9)]
-    fold = folded(*entries)
-    renames = fold.renames(fold.seq)
+    session_history = folded(*entries)
+    renames = session_history.renames(session_history.seq)
     again = folded(*entries, *renames, put(4, "third", 20, "FIND-0003"))
     assert shown(again) == {"FIND-0002": "first", "FIND-0003": "later", "FIND-0004": "third"}
     assert set(again.names.unsettled) == {"FIND-0004"}
     assert folded(*entries, *renames).problems == []
-    assert fold.renames(fold.seq)[0].at == renames[0].at
+    assert session_history.renames(session_history.seq)[0].at == renames[0].at
 
 
 def test_rename_is_no_content_of_the_memory() -> None:
     entries = [put(2, "first", 5), put(2, "later", 9)]
-    trail = folded(*entries, *folded(*entries).renames(2)).trails["FIND-0003"]
-    record = trail.record("s")
+    history = folded(*entries, *folded(*entries).renames(2)).histories["FIND-0003"]
+    record = history.record("s")
     assert record is not None
-    assert (trail.data(), trail.changed_since(1)) == ({"finding": "later"}, False)
+    assert (history.data(), history.changed_since(1)) == ({"finding": "later"}, False)
     assert record.updated == record.created
 
 
 def test_change_without_uid_belongs_to_the_memory_that_has_the_id() -> None:
-    fold = folded(put(2, "first", 5), put(2, "later", 9), change(3, "", 2, category="x"))
-    assert fold.trails["FIND-0002"].data()["category"] == "x"
+    session_history = folded(put(2, "first", 5), put(2, "later", 9), change(3, "", 2, category="x"))
+    assert session_history.histories["FIND-0002"].data()["category"] == "x"
 
 
 def test_typed_entry_with_an_old_time_does_not_take_the_id_of_a_stored_memory() -> None:
@@ -74,9 +74,9 @@ def test_typed_entry_with_an_old_time_does_not_take_the_id_of_a_stored_memory() 
 
 
 def test_numbers_of_memories_that_are_gone_are_not_used() -> None:
-    fold = Fold(lambda: {"FIND": 9})
-    fold.add([put(2, "first", 5), put(2, "later", 9)])
-    assert list(fold.trails) == ["FIND-0002", "FIND-0010"]
+    session_history = SessionHistory(lambda: {"FIND": 9})
+    session_history.add([put(2, "first", 5), put(2, "later", 9)])
+    assert list(session_history.histories) == ["FIND-0002", "FIND-0010"]
 
 
 def test_references_follow_their_memory() -> None:
@@ -85,7 +85,7 @@ def test_references_follow_their_memory() -> None:
         pointing = put(5, "p", 30, "FIND-0001", references=["FIND-0002", "s/FIND-0002"], turn_ref="FIND-0002")
         pointing.data["relations"] = [{"kind": "about", "target": "FIND-0002"}]
         pointing.uids = {"FIND-0002": uid, "s/FIND-0002": uid}
-        data = folded(*entries, pointing).trails["FIND-0001"].data()
+        data = folded(*entries, pointing).histories["FIND-0001"].data()
         assert data["references"] == [expected, f"s/{expected}"]
         assert data["turn_ref"] == data["relations"][0]["target"] == expected
 

@@ -148,18 +148,23 @@ def test_a_record_of_each_type_has_its_fields_as_attributes() -> None:
         )
 
 
-def test_ledgers_only_grow() -> None:
-    ledger = IdAllocator(5, {"DEC": 3})
-    ledger.raise_to(4, {"DEC": 2, "FIND": 9})
-    assert (ledger.next_seq(), ledger.next_number("DEC"), ledger.next_number("FIND"), ledger.next_number("ART")) == (
+def test_id_allocators_only_grow() -> None:
+    allocator = IdAllocator(5, {"DEC": 3})
+    allocator.raise_to(4, {"DEC": 2, "FIND": 9})
+    assert (
+        allocator.next_seq(),
+        allocator.next_number("DEC"),
+        allocator.next_number("FIND"),
+        allocator.next_number("ART"),
+    ) == (
         6,
         4,
         10,
         1,
     )
-    twin = ledger.copy()
+    twin = allocator.copy()
     twin.next_number("DEC")
-    assert ledger.next_number("DEC") == 5
+    assert allocator.next_number("DEC") == 5
 
 
 def test_reports() -> None:

@@ -1,4 +1,4 @@
-"""Validation, admission, and how wishes become entries."""
+"""Validation, admission, and how operations become entries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from smp_memory.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound, SizeLimitExceeded
 from smp_memory.model.entry import PUT, Entry
-from smp_memory.model.history import Fold
+from smp_memory.model.history import SessionHistory
 from smp_memory.model.id_allocator import IdAllocator
 from smp_memory.model.types import KINDS
 from smp_memory.write import validation
@@ -23,18 +23,18 @@ def draft(kind: str = "decision", **given: Any) -> validation.Draft:
     return validation.draft(KINDS[kind], {"decision": "x", **given} if kind == "decision" else given, LIMIT)
 
 
-def ledger(*entries: Entry) -> IdAllocator:
-    fold = Fold()
-    fold.add(entries)
-    return IdAllocator(fold.seq, dict(fold.numbers), fold)
+def allocator(*entries: Entry) -> IdAllocator:
+    session_history = SessionHistory()
+    session_history.add(entries)
+    return IdAllocator(session_history.seq, dict(session_history.numbers), session_history)
 
 
 def put(seq: int, id: str, type: str = "decision", **data: Any) -> Entry:
     return Entry(PUT, type, id, NOW, {"decision": "x", **data}, seq=seq)
 
 
-def resolved(book: IdAllocator, *wishes: Operation) -> list[Entry]:
-    return Batch("s", list(wishes), NOW, atomic=True, doing="testing").resolve(book)
+def resolved(book: IdAllocator, *operations: Operation) -> list[Entry]:
+    return Batch("s", list(operations), NOW, atomic=True, operation_name="testing").resolve(book)
 
 
 # -- validation
@@ -123,7 +123,7 @@ def test_admission(used: int, new: int, fits: bool) -> None:
 
 
 def test_numbers_go_on_from_the_ledger() -> None:
-    book = ledger(put(4, "DEC-0007"))
+    book = allocator(put(4, "DEC-0007"))
     entries = resolved(book, Add(draft()), Add(draft()), Add(draft("finding", finding="y")))
     assert [(entry.id, entry.seq, entry.at) for entry in entries] == [
         ("DEC-0008", 5, NOW),
@@ -133,9 +133,9 @@ def test_numbers_go_on_from_the_ledger() -> None:
 
 
 def test_only_what_must_know_the_memories_asks_for_them() -> None:
-    assert not Batch("s", [Add(draft())], NOW, atomic=False, doing="").needs_trails
-    for wish in (Add(draft(id="own")), Add(draft(idempotency_key="k")), Add(draft("preference", key="k", value=1)), Add(draft("agent_state", agent="a")), Delete("x", None, None)):  # fmt: skip
-        assert Batch("s", [Add(draft()), wish], NOW, atomic=False, doing="").needs_trails
+    assert not Batch("s", [Add(draft())], NOW, atomic=False, operation_name="").needs_histories
+    for operation in (Add(draft(id="own")), Add(draft(idempotency_key="k")), Add(draft("preference", key="k", value=1)), Add(draft("agent_state", agent="a")), Delete("x", None, None)):  # fmt: skip
+        assert Batch("s", [Add(draft()), operation], NOW, atomic=False, operation_name="").needs_histories
 
 
 def test_wishes_see_those_before_them() -> None:
@@ -143,7 +143,7 @@ def test_wishes_see_those_before_them() -> None:
     change = Update(first, {"n": 1}, "ada", 1, LIMIT)
     relate = Relate(first, "DEC-0007", "led_to", None, LIMIT)
     delete, restore = Delete(first, "ada", "why"), Restore(first, "ada", None)
-    entries = resolved(ledger(put(1, "DEC-0007")), first, change, relate, delete, restore)
+    entries = resolved(allocator(put(1, "DEC-0007")), first, change, relate, delete, restore)
     assert [(entry.op, entry.id, entry.revision) for entry in entries] == [
         ("put", "DEC-0008", 0), ("change", "DEC-0008", 2), ("change", "DEC-0008", 3), ("delete", "DEC-0008", 0), ("restore", "DEC-0008", 0),
     ]  # fmt: skip
@@ -152,13 +152,13 @@ def test_wishes_see_those_before_them() -> None:
 
 
 def test_a_batch_may_be_resolved_again() -> None:
-    wishes = (Add(draft()), Add(draft(id="own")))
-    resolved(ledger(), *wishes)
-    assert [entry.id for entry in resolved(ledger(put(1, "DEC-0041")), *wishes)] == ["DEC-0042", "own"]
+    operations = (Add(draft()), Add(draft(id="own")))
+    resolved(allocator(), *operations)
+    assert [entry.id for entry in resolved(allocator(put(1, "DEC-0041")), *operations)] == ["DEC-0042", "own"]
 
 
 @pytest.mark.parametrize(
-    ("wish", "error"),
+    ("operation", "error"),
     [
         (lambda: Add(draft(id="DEC-0001")), DuplicateId),
         (lambda: Update("DEC-0001", {"n": 1}, None, 2, LIMIT), Conflict),
@@ -171,14 +171,14 @@ def test_a_batch_may_be_resolved_again() -> None:
         (lambda: Delete(Add(draft()), None, None), InvalidRecord),
     ],
 )
-def test_one_wish_that_cannot_be_granted_refuses_all(wish: Any, error: type[Exception]) -> None:
-    book = ledger(put(1, "DEC-0001"), put(2, "TURN-0001", "conversation"))
+def test_one_wish_that_cannot_be_granted_refuses_all(operation: Any, error: type[Exception]) -> None:
+    book = allocator(put(1, "DEC-0001"), put(2, "TURN-0001", "conversation"))
     with pytest.raises(error):
-        resolved(book, Add(draft()), wish())
+        resolved(book, Add(draft()), operation())
 
 
 def test_a_preference_or_state_that_is_there_is_changed() -> None:
-    book = ledger(
+    book = allocator(
         Entry(PUT, "preference", "PREF-0001", NOW, {"key": "k", "value": 1, "author": "ada"}, seq=1),
         Entry(PUT, "agent_state", "STATE-a", NOW, {"agent": "a", "state": 1}, seq=2),
     )
@@ -196,7 +196,7 @@ def test_a_preference_or_state_that_is_there_is_changed() -> None:
 
 
 def test_an_idempotency_key_counts_also_when_it_came_with_a_change() -> None:
-    book = ledger(Entry(PUT, "preference", "PREF-0001", NOW, {"key": "k", "value": 1}, seq=1))
+    book = allocator(Entry(PUT, "preference", "PREF-0001", NOW, {"key": "k", "value": 1}, seq=1))
     entries = resolved(
         book,
         Add(draft("preference", key="k", value=2, idempotency_key="two")),
@@ -204,19 +204,22 @@ def test_an_idempotency_key_counts_also_when_it_came_with_a_change() -> None:
         Add(draft("preference", key="k", value=2, idempotency_key="two")),
     )
     assert [entry.data.get("value") for entry in entries] == [2, 3]
-    fold = Fold()
-    fold.add([Entry(PUT, "preference", "PREF-0001", NOW, {"key": "k", "value": 1}, seq=1), *entries])
+    session_history = SessionHistory()
+    session_history.add([Entry(PUT, "preference", "PREF-0001", NOW, {"key": "k", "value": 1}, seq=1), *entries])
     assert (
-        resolved(IdAllocator(fold.seq, {}, fold), Add(draft("preference", key="k", value=2, idempotency_key="two")))
+        resolved(
+            IdAllocator(session_history.seq, {}, session_history),
+            Add(draft("preference", key="k", value=2, idempotency_key="two")),
+        )
         == []
     )
 
 
 def test_a_stand_in_has_no_id_before_its_time() -> None:
-    wish = Add(draft())
+    operation = Add(draft())
     with pytest.raises(InvalidRecord, match="when the transaction is committed"):
-        _ = wish.id
+        _ = operation.id
     with pytest.raises(AttributeError):
-        _ = wish.decision
-    resolved(ledger(), wish)
-    assert (wish.id, wish.decision) == ("DEC-0001", "x")
+        _ = operation.decision
+    resolved(allocator(), operation)
+    assert (operation.id, operation.decision) == ("DEC-0001", "x")

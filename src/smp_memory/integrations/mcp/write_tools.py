@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from smp_memory.integrations.mcp.request_context import Caller
     from smp_memory.model.record import Record
     from smp_memory.model.types import Kind
-    from smp_memory.write.operations import BatchResolver
+    from smp_memory.write.batch_resolver import BatchResolver
     from smp_memory.write.validation import Draft
 
 
@@ -53,16 +53,16 @@ class AddWithOutcome(Add):
 
     outcome = ADDED
 
-    def _is_known(self, work: BatchResolver) -> bool:
-        entries = len(work.entries)
-        known = super()._is_known(work)
-        self.outcome = ADDED if not known else UPDATED if len(work.entries) > entries else KNOWN
+    def _is_known(self, resolver: BatchResolver) -> bool:
+        entries = len(resolver.entries)
+        known = super()._is_known(resolver)
+        self.outcome = ADDED if not known else UPDATED if len(resolver.entries) > entries else KNOWN
         return known
 
     @property
     def is_compared(self) -> bool:
         """Whether an equal memory makes this one a duplicate."""
-        return not (self.needs_trails or self.draft.created or self.draft.kind.name == "conversation")
+        return not (self.needs_histories or self.draft.created or self.draft.kind.name == "conversation")
 
 
 def add_once(agent: AgentMemory, kind: Kind, fields: dict[str, Any]) -> tuple[Record, str]:
