@@ -6,7 +6,7 @@ import json
 import os
 
 from smp_memory.config import Config
-from smp_memory.config_file import layout_asked_for, with_facts_outside, with_setting
+from smp_memory.config_file import requested_layout, with_setting, with_store_facts_at_top
 from smp_memory.context_methods import StoreContextMethods
 from smp_memory.discovery import find_root, is_store, layout_in_config, opens_with, recognise
 from smp_memory.error_mapping import maps_errors
@@ -133,7 +133,7 @@ class Memory(DeletionMethods, SessionLifecycleMethods, SearchMethods, ImportMeth
             is_new = stored is None and recognise(disk, root) is None
             if is_new and not create:
                 raise StoreNotFound(f"There is no store in {root}. `smp init` makes one.", path=root)
-            name = self._layout_name(disk, stored, layout_name, layout_asked_for(config))
+            name = self._layout_name(disk, stored, layout_name, requested_layout(config))
             self.config = Config.build(
                 {**(stored or {}), "layout": name},
                 os.path.join(root, CONFIG_FILE),
@@ -180,7 +180,7 @@ class Memory(DeletionMethods, SessionLifecycleMethods, SearchMethods, ImportMeth
             ) from None
         if not isinstance(stored, dict):
             raise InvalidConfig(f"{path}: must be a JSON object.", path=path)
-        stored = with_facts_outside(stored)
+        stored = with_store_facts_at_top(stored)
         if isinstance(stored.get("format"), int) and stored["format"] > FORMAT:
             raise FormatTooNew(
                 f"{path}: this store has format {stored['format']}; this SMP knows {FORMAT}. Install a newer one; nothing was touched.",

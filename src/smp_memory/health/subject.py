@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.config import Config
-from smp_memory.config_file import with_facts_outside
+from smp_memory.config_file import with_store_facts_at_top
 from smp_memory.errors import FormatTooNew, InvalidConfig, SMPError, StorageError
 from smp_memory.files.disk import Disk
 from smp_memory.files.layouts import NAMES, layout_named
@@ -121,7 +121,7 @@ class HealthSubject:
         if not isinstance(stored, dict):
             self._add(PROBLEM, "config.json is not a JSON object, so that nobody can open the store.", "Correct it.")
             return None
-        return with_facts_outside(stored)
+        return with_store_facts_at_top(stored)
 
     _said_in_text: re.Match[bytes] | None = None
 

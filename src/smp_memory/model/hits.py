@@ -1,4 +1,4 @@
-"""What was found, how well does it fit, and why? The answers of a query."""
+"""Search results: hits with relevance, priority and explanation, and related memories."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Hit:
-    """One memory that was found. Its record's fields are attributes of the hit, too: `hit.decision`, `hit.tags`."""
+    """One search result. The fields of its record are attributes of the hit, too: `hit.decision`, `hit.tags`."""
 
     __slots__ = ("_explain", "archived", "priority", "record", "related", "relevance")
 
@@ -27,15 +27,15 @@ class Hit:
         related: list[Record] | None = None,
     ) -> None:
         self.record = record
-        self.relevance = relevance  # 0 to 1: how well it fits the question, fading counted in
-        self.priority = priority  # 0 to 1: how present it still is
+        self.relevance = relevance  # 0 to 1: how well it matches the query, decay included
+        self.priority = priority  # 0 to 1: what decay has left of it
         self._explain = explain
         self.related = related if related is not None else []  # with include_related
-        self.archived: str | None = None  # with include_archived: in which cold segment or archive it lies
+        self.archived: str | None = None  # with include_archived: the cold segment or archive that holds it
 
     @property
     def explain(self) -> dict[str, Any]:
-        """The parts of its relevance, and under `priority` those of its priority."""
+        """The components of the relevance, and under `priority` those of the priority."""
         return self._explain()
 
     @property
@@ -47,7 +47,7 @@ class Hit:
         return self.record.session
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain JSON values."""
+        """The hit as plain JSON values."""
         found: dict[str, Any] = {
             "record": self.record.to_dict(),
             "relevance": round(self.relevance, 4),
@@ -70,7 +70,7 @@ class Hit:
 
 
 class LeftOut(NamedTuple):
-    """A session that another process put away while the answer was made."""
+    """A session that another process archived or deleted during the search."""
 
     session: str
     reason: str  # archived or deleted
@@ -90,15 +90,18 @@ class Hits(list[Hit]):
         problems: list[Problem] | None = None,
     ) -> None:
         super().__init__(hits)
-        self.aggregations = (
-            aggregations or {}
-        )  # of all that match, by field and operation: {"importance": {"avg": 0.7}}
-        self.problems = problems or []  # entries of the sessions asked for that could not be read
-        self.left_out = left_out or []  # sessions of which nothing is here, because they were put away meanwhile
-        self.archived_not_searched = 0  # archived sessions in which nobody looked; include_archived=True does
-        self.shared_not_searched = 0  # memories in files of the designs for all sessions, which `context` uses
-        self.more = more  # whether there are further ones behind these
-        self.counts = counts or {}  # of all that match, by what was asked for: {"type": {"decision": 3}}
+        # over all matches, by field and operation: {"importance": {"avg": 0.7}}
+        self.aggregations = aggregations or {}
+        self.problems = problems or []  # unreadable entries of the searched sessions
+        self.left_out = left_out or []  # sessions archived or deleted during the search
+        self.archived_not_searched = (
+            0  # the number of archived sessions not searched; include_archived=True searches them
+        )
+        self.shared_not_searched = (
+            0  # the number of memories in the designs' files for all sessions, which only `context` uses
+        )
+        self.more = more  # whether there is another page
+        self.counts = counts or {}  # over all matches, by the requested facets: {"type": {"decision": 3}}
 
     @property
     def records(self) -> list[Record]:
@@ -110,15 +113,15 @@ class Hits(list[Hit]):
 
 
 class Related:
-    """A memory that is connected with another one."""
+    """A memory that is connected with another one by relations."""
 
     __slots__ = ("kind", "record", "steps", "via")
 
     def __init__(self, record: Record, steps: int, kind: str, via: str) -> None:
         self.record = record
-        self.steps = steps  # how far away
-        self.kind = kind  # of the last relation on the way
-        self.via = via  # the memory from which it was reached, `session/ID`
+        self.steps = steps  # the distance in relations
+        self.kind = kind  # of the last relation on the path
+        self.via = via  # the previous memory on the path, `session/ID`
 
     @property
     def id(self) -> str:

@@ -1,4 +1,4 @@
-"""Which numbers are taken, and what stands in the books? What a batch is resolved against, under the lock."""
+"""Allocate ids and sequence numbers under the session's lock, and look up the memories that a batch refers to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 class IdAllocator:
-    """The numbers given out in a session and, once loaded, its memories. Copies are cheap: a refused batch leaves no gap."""
+    """The numbers given out in a session and, once loaded, its memories. A rejected batch leaves no gap: it works on a copy."""
 
     __slots__ = ("numbers", "seq", "session_history")
 
@@ -21,7 +21,7 @@ class IdAllocator:
         return IdAllocator(self.seq, dict(self.numbers), self.session_history)
 
     def raise_to(self, seq: int, numbers: dict[str, int]) -> None:
-        """Numbers only grow: whoever knows of a larger one is right."""
+        """Raise the counters to these values; counters never decrease."""
         self.seq = max(self.seq, seq)
         for prefix, number in numbers.items():
             self.number_used(prefix, number)
@@ -46,13 +46,12 @@ class IdAllocator:
         return self.session_history.idempotent.get(key) if self.session_history else None
 
     def preference(self, key: str) -> str | None:
-        """The preference that has this key now."""
+        """The id of the live preference with this key."""
         if self.session_history is None or key not in self.session_history.preferences:
             return None
         histories = self.session_history.histories
         last = self.session_history.preferences[key]
         if last in histories and histories[last].has_key(key):
             return last
-        return next(
-            (name for name in reversed(histories) if histories[name].has_key(key)), None
-        )  # it lost it, or was deleted
+        # the latest one was deleted or has another key now
+        return next((name for name in reversed(histories) if histories[name].has_key(key)), None)

@@ -52,8 +52,8 @@ class Viewer:
 
     def may_change(self, record: Record) -> bool:
         """Whether the viewer may change or delete it: what it sees, except the state of another agent."""
-        owns = record.type != "agent_state" or (self.agent is not None and record.given.get("agent") == self.agent)
-        return owns and self.sees(record)
+        is_own = record.type != "agent_state" or (self.agent is not None and record.given.get("agent") == self.agent)
+        return is_own and self.sees(record)
 
     def may_see(self, type: Any, data: Mapping[str, Any]) -> bool:
         said = data.get("visibility")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 
-from smp_memory.config_file import with_facts_outside
+from smp_memory.config_file import with_store_facts_at_top
 from smp_memory.errors import SessionCorrupt, StorageCorrupt, StorageError, StorageFull, StorageReadOnly, from_os_error
 from smp_memory.files.cold_segment import FILE as COLD
 from smp_memory.files.journal import Journal, Plan
@@ -153,7 +153,7 @@ def _read_config(disk: Disk, root: str) -> dict[str, Any]:
         stored = json.loads(disk.read(os.path.join(root, CONFIG_FILE)).decode("utf-8-sig"))
     except FileNotFoundError:
         return {}  # a person took it away; opening the store makes it again
-    return with_facts_outside(stored) if isinstance(stored, dict) else {}
+    return with_store_facts_at_top(stored) if isinstance(stored, dict) else {}
 
 
 def _set_flag(disk: Disk, root: str, on: bool) -> None:

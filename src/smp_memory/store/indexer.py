@@ -498,7 +498,7 @@ class Indexer:
             for id, row in amended.items():
                 assert row is not None
                 history = self.reader.history(index, known.id, row, spans)
-                if history is None or not all(map(history.is_own, session_history.orphans[id])):
+                if history is None or not all(map(history.owns, session_history.orphans[id])):
                     return False
                 for entry in sorted(session_history.orphans[id], key=_number):
                     history.append(entry)

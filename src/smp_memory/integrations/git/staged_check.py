@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.config import Config
-from smp_memory.config_file import with_facts_outside
+from smp_memory.config_file import with_store_facts_at_top
 from smp_memory.errors import InvalidRecord, UserError
 from smp_memory.files.disk import TEMPORARY
 from smp_memory.files.layouts import NAMES, layout_named
@@ -67,7 +67,7 @@ def _settings(root: str) -> tuple[Layout, Redactor]:
 
     path = os.path.join(root, _CONFIG)
     try:
-        stored = with_facts_outside(json.loads(config_bytes(root).decode("utf-8-sig")))
+        stored = with_store_facts_at_top(json.loads(config_bytes(root).decode("utf-8-sig")))
     except (ValueError, RecursionError, AttributeError):
         raise UserError(f"{path} cannot be read, so the files of the store cannot be checked.", path=path) from None
     config = Config.build(stored, path, environ=os.environ)
