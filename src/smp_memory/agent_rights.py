@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import DuplicateId, InvalidRecord, NotAllowed
 from smp_memory.model.types import KINDS, kind_of
-from smp_memory.privacy.visibility import FOR_ALL
+from smp_memory.privacy.visibility import VISIBLE_TO_ALL
 from smp_memory.write.operations import Add, Delete, Operation, Relate, Update
 from smp_memory.write.path import DelegatedWrites, each_of, given_fields
 
@@ -105,7 +105,7 @@ class AgentWriteMethods(DelegatedWrites):
 
     def _check_values(self, kind: str, data: Mapping[str, Any]) -> None:
         """Checks of new values that hold for a new memory and for a change of one."""
-        if kind in _SHARED_KINDS and data.get("visibility") not in FOR_ALL:
+        if kind in _SHARED_KINDS and data.get("visibility") not in VISIBLE_TO_ALL:
             raise InvalidRecord(
                 f"visibility: a {kind} is for all agents of a session; use a learning or the agent's state for its own notes.",
                 field="visibility",

@@ -8,7 +8,7 @@ import os
 from smp_memory.config import Config
 from smp_memory.config_file import requested_layout, with_setting, with_store_facts_at_top
 from smp_memory.context_methods import StoreContextMethods
-from smp_memory.discovery import find_root, is_store, layout_in_config, opens_with, recognise
+from smp_memory.discovery import find_root, is_store, layout_in_config, recognise, register_opener
 from smp_memory.error_mapping import maps_errors
 from smp_memory.errors import (
     FormatTooNew,
@@ -34,14 +34,14 @@ from smp_memory.model import ids
 from smp_memory.model.record import Records
 from smp_memory.model.session_info import FORMAT, GLOBAL_SESSION, SessionInfo
 from smp_memory.model.times import parse, system_clock, system_text, to_text
-from smp_memory.privacy.settings import check_settings, note_head, without_secrets
+from smp_memory.privacy.settings import check_settings, clean_metadata, log_metadata_redaction
 from smp_memory.search.api import SearchMethods
 from smp_memory.session import SessionMemory
 from smp_memory.store.file_store import FLAG, FileStore, conversion_has_left_something
 from smp_memory.store.incomplete import each_there
 from smp_memory.write import typos, validation
 from smp_memory.write.quota import admit
-from smp_memory.write.session_fields import understood
+from smp_memory.write.session_fields import translate_arguments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,10 +78,10 @@ def open_memory(
     trust   False: naming a folder does not count as trusting its store; hooks use trusted stores only (`smp trust`).
     """
     if not (where is None or hasattr(where, "__fspath__") or type(where) is str) or "\0" in str(where):
-        raise InvalidFormat(f"where: must be a folder, not {validation.shown(where)}.", field="where")
+        raise InvalidFormat(f"where: must be a folder, not {validation.quoted(where)}.", field="where")
     if config is not None and not hasattr(config, "items"):
         raise InvalidConfig(
-            f"config: must be a dictionary of settings, not {validation.shown(config)}.", field="config"
+            f"config: must be a dictionary of settings, not {validation.quoted(config)}.", field="config"
         )
     if clock is not None and not callable(clock):
         raise InvalidConfig("clock: must be callable and return an aware datetime.", field="clock")
@@ -328,19 +328,19 @@ class Memory(DeletionMethods, SessionLifecycleMethods, SearchMethods, ImportMeth
         now = self.now()
         given: Any = (id, user, agents, project, tags, config)
         if context or not (id is None or isinstance(id, str)):
-            given, context = understood(given, context)
+            given, context = translate_arguments(given, context)
         id, user, agents, project, tags, config = given
         fields = validation.session_fields(user, agents, project, tags, context)
         session_id = ids.check(id, "id") if id is not None else f"session-{now:%Y-%m-%d}-{os.urandom(3).hex()}"
         settings = self.config.override_session(config, session_id) if config else self.config
-        fields, removals = without_secrets(settings, fields)
+        fields, removals = clean_metadata(settings, fields)
         if config:
             check_settings(settings)
             fields["config"] = validation.plain("config", dict(config))
         created_text = to_text(now) if created is None else parse(created, "created")
         session = SessionMemory(self, self._store.create(SessionInfo(session_id, created_text, **fields)), author)
-        session.warnings = typos.of_session(context)
-        session.redacted = note_head(self._store, to_text(now), session_id, author, removals)
+        session.warnings = typos.session_warnings(context)
+        session.redacted = log_metadata_redaction(self._store, to_text(now), session_id, author, removals)
         return session
 
     def session(self, id: str, *, author: str | None = None) -> SessionMemory:
@@ -376,7 +376,7 @@ class Memory(DeletionMethods, SessionLifecycleMethods, SearchMethods, ImportMeth
         session, _, memory_id = name.partition("/") if isinstance(name, str) else ("", "", "")
         if not memory_id:
             raise InvalidRecord(
-                f"ref: {validation.shown(ref)} is not the name of a memory; give session/ID, such as review/DEC-0001.",
+                f"ref: {validation.quoted(ref)} is not the name of a memory; give session/ID, such as review/DEC-0001.",
                 field="ref",
             )
         return self.session(session).get(memory_id)
@@ -479,4 +479,4 @@ class Memory(DeletionMethods, SessionLifecycleMethods, SearchMethods, ImportMeth
         return f"Memory({self.root!r}, layout={self.layout!r})"
 
 
-opens_with(open_memory)
+register_opener(open_memory)

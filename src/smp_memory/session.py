@@ -19,7 +19,7 @@ from smp_memory.model.record import Records
 from smp_memory.model.reports import Report, Stats
 from smp_memory.model.times import parse, to_text
 from smp_memory.model.types import kind_of
-from smp_memory.privacy.settings import note_head, without_secrets
+from smp_memory.privacy.settings import clean_metadata, log_metadata_redaction
 from smp_memory.search.api import SearchMethods
 from smp_memory.store.file_store import last_written_ns
 from smp_memory.store.snapshot import Snapshot
@@ -183,7 +183,7 @@ class SessionMemory(SessionUpkeepMethods, WriteMethods, SearchMethods, SessionEx
 
     def _note_redaction(self, wishes: list[Operation]) -> None:
         """That secrets were taken out of what was given, in the audit log."""
-        from smp_memory.privacy.settings import counted
+        from smp_memory.privacy.settings import count_kinds
 
         self._files.store.audit.note(
             "redact",
@@ -191,7 +191,7 @@ class SessionMemory(SessionUpkeepMethods, WriteMethods, SearchMethods, SessionEx
             by=self._author,
             session=self.id,
             ids=[wish.id for wish in wishes],
-            kinds=counted(removal for wish in wishes for removal in wish.removals),
+            kinds=count_kinds(removal for wish in wishes for removal in wish.removals),
             sync=False,
         )
 
@@ -246,7 +246,7 @@ class SessionMemory(SessionUpkeepMethods, WriteMethods, SearchMethods, SessionEx
         """All memories, or those of one type, oldest first; `last=20` gives the newest 20 without reading a large session."""
         kind = kind_of(type).name if type is not None else None
         if last is not None and not hasattr(last, "__index__"):
-            raise InvalidRecord(f"last: must be a whole number, not {validation.shown(last)}.", field="last")
+            raise InvalidRecord(f"last: must be a whole number, not {validation.quoted(last)}.", field="last")
 
         def look(session_history: SessionHistory) -> list[Record]:
             return _records(session_history, self.id, kind, include_deleted, last)
@@ -324,11 +324,13 @@ class SessionMemory(SessionUpkeepMethods, WriteMethods, SearchMethods, SessionEx
             raise InvalidRecord(
                 f"{min(unknown)}: not a field of a session's head; it has {', '.join(given)}.", field=min(unknown)
             )
-        fields, removals = without_secrets(self.config, validation.session_fields(**{**given, **changes}))
+        fields, removals = clean_metadata(self.config, validation.session_fields(**{**given, **changes}))
         for name, value in fields.items():
             setattr(info, name, value)
         self._files.change_info(info)
-        self.redacted = note_head(self._files.store, to_text(self._memory.now()), self.id, self._author, removals)
+        self.redacted = log_metadata_redaction(
+            self._files.store, to_text(self._memory.now()), self.id, self._author, removals
+        )
         return info
 
     def __enter__(self) -> SessionMemory:

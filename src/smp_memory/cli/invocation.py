@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 def notices(record: Record) -> list[str]:
     """What the writer of a memory should know, each in a line."""
-    from smp_memory.privacy.settings import told
+    from smp_memory.privacy.settings import redaction_notice
 
-    taken_out = told(record.redacted)
+    taken_out = redaction_notice(record.redacted)
     return [
         *([f"{record.id}: {taken_out}"] if taken_out else []),
         *(f"{record.id}: {text}" for text in record.warnings),

@@ -58,7 +58,7 @@ def revealed(placeholders: Placeholders) -> FieldChange:
 
 def learn(anonymiser: Anonymiser, carried: Exported) -> None:
     """Names from a session: first who writes, so that an agent who approves is not taken for a person."""
-    anonymiser.learn_head(carried.info.to_dict())
+    anonymiser.learn_session(carried.info.to_dict())
     for entry in carried.entries:
         if entry.op == PUT:
             anonymiser.learn({name: entry.data.get(name) for name in ("author", "author_kind", "role", "agent")})

@@ -102,16 +102,16 @@ class ExportMethods:
 
         With `preview` nothing is changed. Reports name ids and kinds, never content.
         """
-        from smp_memory.privacy.settings import cleaned_reason, redactor_always
+        from smp_memory.privacy.settings import clean_reason, redactor_even_if_off
         from smp_memory.store.incomplete import PUT_AWAY
         from smp_memory.store.stored_redaction import clean, look
 
         memory, sessions, by = self._exported()
-        reason = cleaned_reason(memory.config, reason)
+        reason = clean_reason(memory.config, reason)
         done: list[RedactionReport] = []
         for session in sessions:
             try:
-                found = (look if preview else clean)(session, redactor_always(session.config))
+                found = (look if preview else clean)(session, redactor_even_if_off(session.config))
             except PUT_AWAY as error:
                 self._without([session], error)
                 continue
@@ -183,7 +183,7 @@ class ImportMethods(ExportMethods):
         restore  turns placeholders back into what they stand for.
         """
         from smp_memory.exchange.import_ import arrivals, stored
-        from smp_memory.privacy.settings import counted
+        from smp_memory.privacy.settings import count_kinds
         from smp_memory.store.session_states import note_session_use
 
         memory, _, by = self._exported()
@@ -194,7 +194,7 @@ class ImportMethods(ExportMethods):
             note_session_use(memory.store, carried.info.id, memory.now())
             made.append(memory.session(carried.info.id))
             count = len({entry.id for entry in carried.entries})
-            _note(memory, "import", by, carried.info.id, count, kinds=counted(removals), format=chosen)
+            _note(memory, "import", by, carried.info.id, count, kinds=count_kinds(removals), format=chosen)
         return made
 
 

@@ -31,7 +31,7 @@ from smp_memory.health.report import NOTE, PROBLEM, WARNING, Check, HealthIssue,
 from smp_memory.health.subject import CONFIGURATION, head_path
 from smp_memory.model.session_info import FORMAT
 from smp_memory.privacy.fence import MARK, find, is_only_recalled
-from smp_memory.privacy.settings import redactor_always
+from smp_memory.privacy.settings import redactor_even_if_off
 from smp_memory.store.cold_storage import decoded, segment_of
 from smp_memory.store.verification import validate
 
@@ -184,7 +184,7 @@ class SecretsCheck(Check):
         self._entries = 0
 
     def session(self, session: SessionSubject) -> Iterator[HealthIssue]:
-        redactor = redactor_always(session.config)
+        redactor = redactor_even_if_off(session.config)
         is_on = session.config["privacy.redaction.enabled"]
         severity = PROBLEM if is_on else WARNING
         advice = f"smp redact --session {session.id} --preview, then without --preview. Then change the secret itself."

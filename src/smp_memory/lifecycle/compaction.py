@@ -296,9 +296,9 @@ class SessionUpkeepMethods(SessionDeletionMethods):
             self._note_dated(wishes)
         for wish in wishes:
             if (wish.warnings or wish.removals) and wish.record is not None:
-                from smp_memory.privacy.settings import counted
+                from smp_memory.privacy.settings import count_kinds
 
-                wish.record._add_notices(wish.warnings, counted(wish.removals))
+                wish.record._add_notices(wish.warnings, count_kinds(wish.removals))
         if self._files.writer.size_bytes >= self._files.warning_bytes:
             self._warn_of_quota(wishes)
             if self._files.writer.size_bytes >= self._files.filling_bytes:

@@ -270,14 +270,14 @@ class DeletionMethods:
         The receipt says what was rewritten, where the text was looked for afterwards, and what SMP cannot reach.
         """
         from smp_memory.model.deletions import Receipt
-        from smp_memory.privacy.settings import cleaned_reason
+        from smp_memory.privacy.settings import clean_reason
         from smp_memory.search.archive_search import SUMMARY_ID
         from smp_memory.store.erasure import check_there, erase
 
         id, criteria = asked_for(id, criteria)
         store, now = self._asked_store(), self._asked_at()
         store.check_open()
-        reason = cleaned_reason(self._asked_config(), reason)
+        reason = clean_reason(self._asked_config(), reason)
         wanted: dict[str, list[str]] = {}
         for each in () if id is None else _each(id):
             session, name = self._names_of(each)

@@ -72,10 +72,10 @@ class SessionLifecycleMethods:
     def archive_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> StoredAway:
         """Pack a session into an archive, with a summary beside it. Opening it brings it back."""
         from smp_memory.policies.summaries import archive_summary
-        from smp_memory.privacy.settings import cleaned_reason
+        from smp_memory.privacy.settings import clean_reason
         from smp_memory.store.archive import archive_session
 
-        at, reason = to_text(self.now()), cleaned_reason(self.config, reason)
+        at, reason = to_text(self.now()), clean_reason(self.config, reason)
 
         def summary(records: list[Record], info: SessionInfo | None, figures: dict[str, Any]) -> dict[str, Any]:
             return archive_summary(records, info, archived=at, reason=reason, figures=figures)
@@ -98,33 +98,33 @@ class SessionLifecycleMethods:
 
     def delete_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> StoredAway:
         """Move a session, archived or not, to the trash. It can be brought back for `lifecycle.purge_days`."""
-        from smp_memory.privacy.settings import cleaned_reason
+        from smp_memory.privacy.settings import clean_reason
         from smp_memory.store.session_states import times_of
         from smp_memory.store.trash import delete_session
 
-        reason = cleaned_reason(self.config, reason)
+        reason = clean_reason(self.config, reason)
         away = delete_session(self._store, id, self.now(), times_of(self._store).purge, by, reason)
         self._note("delete_session", id, by, reason)
         return away
 
     def undelete_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> str:
         """Bring back the session of this name that was deleted last; returns its state, active or archived."""
-        from smp_memory.privacy.settings import cleaned_reason
+        from smp_memory.privacy.settings import clean_reason
         from smp_memory.store.session_states import note_session_use
         from smp_memory.store.trash import undelete_session
 
         state = undelete_session(self._store, id)
         if state == "active":
             note_session_use(self._store, id, self.now())
-        self._note("undelete_session", id, by, cleaned_reason(self.config, reason))
+        self._note("undelete_session", id, by, clean_reason(self.config, reason))
         return state
 
     def purge_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> StoredAway:
         """Remove a deleted session for good, before its time. Of several of one name the one deleted first goes."""
-        from smp_memory.privacy.settings import cleaned_reason
+        from smp_memory.privacy.settings import clean_reason
         from smp_memory.store.trash import purge_session
 
-        at, reason = to_text(self.now()), cleaned_reason(self.config, reason)
+        at, reason = to_text(self.now()), clean_reason(self.config, reason)
         return purge_session(self._store, id, at, lambda away: self._note("purge_session", id, by, reason))
 
     # -- what is due

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _FOREIGN = frozenset(("context", "metadata", "references", "message", "access_count", "last_accessed", "decay"))
 
 
-def understood(kind: Kind, data: Mapping[str, Any]) -> Mapping[str, Any]:
+def translate_fields(kind: Kind, data: Mapping[str, Any]) -> Mapping[str, Any]:
     """The fields with those of the designs in SMP's form."""
     if _FOREIGN.isdisjoint(data):
         return data

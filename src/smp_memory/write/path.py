@@ -233,7 +233,7 @@ def given_fields(kind: Kind, data: Any) -> dict[str, Any]:
 def each_of(items: Any) -> Iterable[Any]:
     """What `add_many` is given, one by one."""
     if not hasattr(items, "__iter__"):
-        raise InvalidRecord(f"items: must be a list of (type, data), not {validation.shown(items)}.", field="items")
+        raise InvalidRecord(f"items: must be a list of (type, data), not {validation.quoted(items)}.", field="items")
     return items  # type: ignore[no-any-return]
 
 

@@ -14,7 +14,7 @@ from smp_memory.errors import InvalidConfig
 from smp_memory.model import ids
 from smp_memory.privacy import validators
 from smp_memory.privacy.key_value_rules import strength_of
-from smp_memory.privacy.redaction import GROUPS, RedactedSpan, Redactor, _small
+from smp_memory.privacy.redaction import GROUPS, RedactedSpan, Redactor, _lower
 from tests.privacy_hostile import GENERATORS, every_rule
 from tests.privacy_samples import Positive, fake, negatives, positives, uuid
 
@@ -95,7 +95,7 @@ def test_redacting_twice_is_redacting_once(text: str) -> None:
 def test_any_text_is_taken(text: str) -> None:
     once, removals = redactor.redact(text)
     assert (once == text) == (not removals)
-    assert len(_small(text)) == len(text)
+    assert len(_lower(text)) == len(text)
 
 
 # -- fields
@@ -203,11 +203,11 @@ def test_own_patterns_are_added() -> None:
         ("EMP", "is not a pattern"),
         ({"type": "x"}, "is not a pattern"),
         ({"type": "X y", "regex": "a"}, "is not a type"),
-        ({"type": "email", "regex": "a"}, "SMP's own rules"),
+        ({"type": "email", "regex": "a"}, "built-in rule"),
         ({"type": "x", "regex": ""}, "1 to 500 characters"),
         ({"type": "x", "regex": "a" * 501}, "1 to 500 characters"),
         ({"type": "x", "regex": "(a"}, "not a regular expression"),
-        ({"type": "x", "regex": "a{0,3}"}, "matches nothing"),
+        ({"type": "x", "regex": "a{0,3}"}, "matches the empty text"),
         ({"type": "x", "regex": "(a+)+b"}, "too long"),
         ({"type": "x", "regex": "(a|a)*b"}, "too long"),
         ({"type": "x", "regex": "x[a-z]+y"}, "too long"),
@@ -252,7 +252,7 @@ def test_what_a_name_promises(name: str, strength: str | None) -> None:
 
 
 def seconds(rule: Any, text: str) -> float:
-    low, best = _small(text), float("inf")
+    low, best = _lower(text), float("inf")
     for _ in range(3):
         start = time.process_time()
         for _ in rule.spans(text, low):

@@ -16,7 +16,7 @@ from smp_memory.errors import InvalidRecord, UserError
 from smp_memory.files.disk import TEMPORARY
 from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.layouts.layout import PRIVATE
-from smp_memory.privacy.settings import redactor_always
+from smp_memory.privacy.settings import redactor_even_if_off
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ def _settings(root: str) -> tuple[Layout, Redactor]:
     except (ValueError, RecursionError, AttributeError):
         raise UserError(f"{path} cannot be read, so the files of the store cannot be checked.", path=path) from None
     config = Config.build(stored, path, environ=os.environ)
-    return layout_named(config.layout if config.layout in NAMES else "jsonl"), redactor_always(config)
+    return layout_named(config.layout if config.layout in NAMES else "jsonl"), redactor_even_if_off(config)
 
 
 def _in_file(path: str, data: bytes, layout: Layout, redactor: Redactor) -> Iterator[Staged]:

@@ -303,10 +303,10 @@ class _Recording:
 
     def _note_what_to_tell(self, record: Record) -> None:
         """What the writer of a memory should know is told to the conversation at its next event."""
-        from smp_memory.privacy.settings import told
+        from smp_memory.privacy.settings import redaction_notice
 
         if record.redacted:
-            taken_out = told(dict.fromkeys(record.redacted, 1))
+            taken_out = redaction_notice(dict.fromkeys(record.redacted, 1))
             self._note.add_notice(f"SMP recorded this conversation without some of its text: {taken_out}")
         for text in record.warnings:
             self._note.add_notice(f"SMP: {text}")

@@ -27,7 +27,7 @@ from smp_memory.integrations.mcp.arguments import TOP_LEVEL
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.model.types import KINDS
 from smp_memory.privacy import fence
-from smp_memory.privacy.settings import told
+from smp_memory.privacy.settings import redaction_notice
 from smp_memory.write.operations import Add
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ def _stored(record: Record, done: str) -> Reply:
         "redacted": record.redacted or None,
         "warnings": list(record.warnings) or None,
     }
-    lines = [f"{record.ref} {done}, revision {record.revision}", told(record.redacted), *record.warnings]
+    lines = [f"{record.ref} {done}, revision {record.revision}", redaction_notice(record.redacted), *record.warnings]
     return plain(data, "\n".join(line for line in lines if line))
 
 
