@@ -268,7 +268,7 @@ def export_seen(
 
     memory, files, _ = session._exported()
     chosen = export.format_named(format, path)
-    carried = _seen(export.carried_from(files[0]), viewer)
+    carried = _seen(export.exported_session(files[0]), viewer)
     counts: list[int] = []
     pieces = file_format.write(chosen, export.counting([carried], counts), 1)
     target = None if path is None else os.path.abspath(os.fspath(path))

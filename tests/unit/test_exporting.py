@@ -169,7 +169,7 @@ def test_a_session_that_is_there_is_not_touched() -> None:
     assert {session.id for session in memory.sessions()} == {"s-1", "s-2"}
 
 
-def test_one_that_is_there_refuses_the_whole_file() -> None:
+def test_import_is_rejected_when_any_session_exists() -> None:
     memory = opened()
     told(memory, "a")
     told(memory, "b")
@@ -178,7 +178,7 @@ def test_one_that_is_there_refuses_the_whole_file() -> None:
     told(other, "b")
     with pytest.raises(SessionExists):
         other.import_(text)
-    with pytest.raises(InvalidFormat, match="one only"):
+    with pytest.raises(InvalidFormat, match="only to a single one"):
         other.import_(text, session="c")
     assert [session.id for session in other.sessions()] == ["b"]
 

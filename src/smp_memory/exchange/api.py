@@ -68,11 +68,11 @@ class ExportMethods:
         chosen = export.format_named(format, path)
         target = None if path is None else os.path.abspath(os.fspath(path))
         while True:
-            carried = map(export.carried_from, sessions)
+            carried = map(export.exported_session, sessions)
             if anonymise is not None or restore is not None:
-                from smp_memory.exchange.anonymised import disguised, revealed
+                from smp_memory.exchange.anonymised import anonymising, restoring
 
-                change = revealed(restore) if anonymise is None else disguised(anonymise, sessions, agents)  # type: ignore[arg-type]
+                change = restoring(restore) if anonymise is None else anonymising(anonymise, sessions, agents)  # type: ignore[arg-type]
                 carried = map(change, carried)
             counts: list[int] = []
             pieces = file_format.write(chosen, export.counting(carried, counts), len(sessions))
@@ -134,17 +134,17 @@ class SessionExportMethods(ExportMethods):
         The session itself stays as it is. `placeholders` remembers what stands for what; without it nothing can be
         turned back.
         """
-        from smp_memory.exchange.anonymised import disguised
-        from smp_memory.exchange.export import carried_from
-        from smp_memory.exchange.import_ import free_id, stored
+        from smp_memory.exchange.anonymised import anonymising
+        from smp_memory.exchange.export import exported_session
+        from smp_memory.exchange.import_ import free_id, store_session
         from smp_memory.privacy.anonymisation import Placeholders
         from smp_memory.store.session_states import note_session_use
 
         memory, sessions, by = self._exported()
         known = Placeholders() if placeholders is None else placeholders
-        carried = disguised(known, sessions, agents)(carried_from(sessions[0]))
+        carried = anonymising(known, sessions, agents)(exported_session(sessions[0]))
         carried.info.id = free_id(memory.store, carried.info.id) if id is None else id
-        stored(memory.store, carried)
+        store_session(memory.store, carried)
         note_session_use(memory.store, carried.info.id, memory.now())
         made = memory.session(carried.info.id)
         _note(memory, "anonymise", by, sessions[0].session, len(made.records(include_deleted=True)), into=made.id)
@@ -155,13 +155,13 @@ class SessionExportMethods(ExportMethods):
     ) -> dict[str, Any]:
         """The fields of one memory with placeholders, to show it to others. Nothing is stored."""
         from smp_memory.exchange.anonymised import learn
-        from smp_memory.exchange.export import carried_from
+        from smp_memory.exchange.export import exported_session
         from smp_memory.privacy.anonymisation import Anonymiser, Placeholders
 
         memory, sessions, by = self._exported()
         record = memory.session(sessions[0].session).get(id)
         anonymiser = Anonymiser(Placeholders() if placeholders is None else placeholders, agents=agents)
-        learn(anonymiser, carried_from(sessions[0]))
+        learn(anonymiser, exported_session(sessions[0]))
         _note(memory, "anonymise", by, sessions[0].session, 1, ids=[id])
         return anonymiser.fields(record.to_dict())
 
@@ -182,15 +182,15 @@ class ImportMethods(ExportMethods):
         session  another id for the session, if there is only one.
         restore  turns placeholders back into what they stand for.
         """
-        from smp_memory.exchange.import_ import arrivals, stored
+        from smp_memory.exchange.import_ import read_sessions, store_session
         from smp_memory.privacy.settings import count_kinds
         from smp_memory.store.session_states import note_session_use
 
         memory, _, by = self._exported()
-        chosen, found = arrivals(memory.store, source, format, session, restore)
+        chosen, found = read_sessions(memory.store, source, format, session, restore)
         made: list[SessionMemory] = []
         for carried, removals in found:
-            stored(memory.store, carried)
+            store_session(memory.store, carried)
             note_session_use(memory.store, carried.info.id, memory.now())
             made.append(memory.session(carried.info.id))
             count = len({entry.id for entry in carried.entries})

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.importers.bmad_files import holders
+from smp_memory.importers.bmad_files import find_memory_files
 from smp_memory.importers.bmad_sprint_status import action_key
-from smp_memory.importers.ingest import SESSION, IngestReport, take_in
+from smp_memory.importers.ingest import SESSION, IngestReport, ingest_files
 from smp_memory.importers.markdown_items import items
 from smp_memory.integrations.bmad.project import find_project
 from smp_memory.memory import Memory
@@ -32,7 +32,7 @@ def memory() -> Iterator[Memory]:
 def imported(memory: Memory, root: Path, **options: Any) -> IngestReport:
     project = find_project(str(root))
     assert project is not None
-    return take_in(memory, holders(project), "bmad", **options)
+    return ingest_files(memory, find_memory_files(project), "bmad", **options)
 
 
 def said(memory: Memory, type: str) -> list[str]:
