@@ -1,4 +1,4 @@
-"""Validation, admission, and how operations become entries."""
+"""Validation, quota, and how operations become entries."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ def test_fields_come_in_a_stable_order() -> None:
     assert list(made.data) == ["author", "decision", "rationale", "topic", "tags", "zeta", "alpha"]
 
 
-def test_what_smp_gives_itself_is_not_taken_from_callers() -> None:
+def test_fields_set_by_smp_are_ignored_in_input() -> None:
     made = draft(
         session="s", type="decision", revision=9, schema=9, checksum="x", updated="x", updated_by="x", session_id="s"
     )
     assert made.data == {"decision": "x"}
 
 
-def test_checks_of_a_type_do_not_hold_for_another() -> None:
+def test_checks_of_a_type_do_not_apply_to_another_type() -> None:
     made = draft(role="lead developer", agent=["a"], content={"a": 1}, finding=5, key=1)
     assert (made.data["role"], made.data["agent"], made.data["finding"]) == ("lead developer", ["a"], 5)
 
 
 @pytest.mark.parametrize("depth", [1, validation.DEPTH_LIMIT - 1, validation.DEPTH_LIMIT])
-def test_nesting_up_to_the_limit(depth: int) -> None:
+def test_nesting_is_limited(depth: int) -> None:
     value: Any = "x"
     for _ in range(depth):
         value = [value]
@@ -75,7 +75,7 @@ def _nested(depth: int) -> Any:
 
 
 @pytest.mark.parametrize("value", [2**2000, -(2**2000), 10**5000], ids=["2**2000", "-2**2000", "10**5000"])
-def test_numbers_of_too_many_digits(value: int) -> None:
+def test_numbers_of_too_many_digits_are_rejected(value: int) -> None:
     for field in ("own", "importance", "confidence", "pinned", "tags", "relations", "created", "idempotency_key"):
         with pytest.raises(InvalidRecord) as caught:
             draft(**{field: value})
@@ -83,7 +83,7 @@ def test_numbers_of_too_many_digits(value: int) -> None:
         assert len(str(caught.value)) < 300
 
 
-def test_a_size_counts_names_and_all_that_is_inside() -> None:
+def test_size_includes_names_and_nested_values() -> None:
     for given in (
         {"own": "x" * 990},
         {"x" * 990: 1},
@@ -97,7 +97,7 @@ def test_a_size_counts_names_and_all_that_is_inside() -> None:
     assert draft(own="x" * 900)
 
 
-def test_changes() -> None:
+def test_changes_are_validated() -> None:
     kind = KINDS["decision"]
     assert validation.changes(kind, {"a": 1, "b": None, "by": "x", "alternatives": None}, LIMIT) == {
         "b": None, "alternatives_considered": None, "a": 1, "author": "x",
@@ -110,7 +110,7 @@ def test_changes() -> None:
 @pytest.mark.parametrize(
     ("used", "new", "fits"), [(0, 100, True), (99, 1, True), (100, 1, False), (0, 101, False), (100, 0, True)]
 )
-def test_admission(used: int, new: int, fits: bool) -> None:
+def test_quota_rejects_a_batch_that_exceeds_it(used: int, new: int, fits: bool) -> None:
     if fits:
         admit("s", used, new, 100)
         return
@@ -122,7 +122,7 @@ def test_admission(used: int, new: int, fits: bool) -> None:
 # -- batches
 
 
-def test_numbers_go_on_from_the_ledger() -> None:
+def test_new_ids_continue_the_allocator() -> None:
     book = allocator(put(4, "DEC-0007"))
     entries = resolved(book, Add(draft()), Add(draft()), Add(draft("finding", finding="y")))
     assert [(entry.id, entry.seq, entry.at) for entry in entries] == [
@@ -132,13 +132,13 @@ def test_numbers_go_on_from_the_ledger() -> None:
     ]
 
 
-def test_only_what_must_know_the_memories_asks_for_them() -> None:
+def test_only_dependent_operations_need_histories() -> None:
     assert not Batch("s", [Add(draft())], NOW, atomic=False, operation_name="").needs_histories
     for operation in (Add(draft(id="own")), Add(draft(idempotency_key="k")), Add(draft("preference", key="k", value=1)), Add(draft("agent_state", agent="a")), Delete("x", None, None)):  # fmt: skip
         assert Batch("s", [Add(draft()), operation], NOW, atomic=False, operation_name="").needs_histories
 
 
-def test_wishes_see_those_before_them() -> None:
+def test_operations_see_earlier_operations_of_the_batch() -> None:
     first = Add(draft())
     change = Update(first, {"n": 1}, "ada", 1, LIMIT)
     relate = Relate(first, "DEC-0007", "led_to", None, LIMIT)
@@ -151,7 +151,7 @@ def test_wishes_see_those_before_them() -> None:
     assert (restore.record.revision, restore.record.n, first.id) == (3, 1, "DEC-0008")
 
 
-def test_a_batch_may_be_resolved_again() -> None:
+def test_batch_can_be_resolved_again() -> None:
     operations = (Add(draft()), Add(draft(id="own")))
     resolved(allocator(), *operations)
     assert [entry.id for entry in resolved(allocator(put(1, "DEC-0041")), *operations)] == ["DEC-0042", "own"]
@@ -171,13 +171,13 @@ def test_a_batch_may_be_resolved_again() -> None:
         (lambda: Delete(Add(draft()), None, None), InvalidRecord),
     ],
 )
-def test_one_wish_that_cannot_be_granted_refuses_all(operation: Any, error: type[Exception]) -> None:
+def test_one_failing_operation_rejects_the_batch(operation: Any, error: type[Exception]) -> None:
     book = allocator(put(1, "DEC-0001"), put(2, "TURN-0001", "conversation"))
     with pytest.raises(error):
         resolved(book, Add(draft()), operation())
 
 
-def test_a_preference_or_state_that_is_there_is_changed() -> None:
+def test_existing_preference_or_state_is_changed() -> None:
     book = allocator(
         Entry(PUT, "preference", "PREF-0001", NOW, {"key": "k", "value": 1, "author": "ada"}, seq=1),
         Entry(PUT, "agent_state", "STATE-a", NOW, {"agent": "a", "state": 1}, seq=2),
@@ -195,7 +195,7 @@ def test_a_preference_or_state_that_is_there_is_changed() -> None:
     ]  # fmt: skip
 
 
-def test_an_idempotency_key_counts_also_when_it_came_with_a_change() -> None:
+def test_idempotency_key_set_by_a_change_counts() -> None:
     book = allocator(Entry(PUT, "preference", "PREF-0001", NOW, {"key": "k", "value": 1}, seq=1))
     entries = resolved(
         book,
@@ -215,7 +215,7 @@ def test_an_idempotency_key_counts_also_when_it_came_with_a_change() -> None:
     )
 
 
-def test_a_stand_in_has_no_id_before_its_time() -> None:
+def test_operation_has_no_id_before_commit() -> None:
     operation = Add(draft())
     with pytest.raises(InvalidRecord, match="when the transaction is committed"):
         _ = operation.id
