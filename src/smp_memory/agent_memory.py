@@ -183,7 +183,7 @@ class AgentMemory:
         if self.find(id) is None:
             raise self._missing(id_of(id))
         steps: list[dict[str, Any]] = self._session.opened.files.view(
-            lambda fold: history_for(fold.trails[id_of(id)], self._viewer)
+            lambda session_history: history_for(session_history.histories[id_of(id)], self._viewer)
         )
         return steps
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import DuplicateId, InvalidRecord, NotAllowed
 from smp_memory.model.types import KINDS
-from smp_memory.privacy.visibility import FOR_ALL
+from smp_memory.privacy.visibility import VISIBLE_TO_ALL
 from smp_memory.search.records import find
 from smp_memory.write.operations import Add, Delete, Operation, Relate, Update
 
@@ -92,11 +92,11 @@ class AgentRights:
         self._check_values(kind, data)
         self._ask_guard(kind, _name_in(kind, data))
         if "relations" in data or "references" in data:
-            operation.needs_trails = True
+            operation.needs_histories = True
 
     def _check_values(self, kind: str, data: Mapping[str, Any]) -> None:
         """Checks of new values that hold for a new memory and for a change of one."""
-        if kind in _SHARED_KINDS and data.get("visibility") not in FOR_ALL:
+        if kind in _SHARED_KINDS and data.get("visibility") not in VISIBLE_TO_ALL:
             raise InvalidRecord(
                 f"visibility: a {kind} is for all agents of a session; use a learning or the agent's state for its own notes.",
                 field="visibility",
@@ -119,7 +119,7 @@ class AgentRights:
         )
         if not named:
             return
-        name = self._files.view(lambda fold: fold.preferences.get(str(named[0])))
+        name = self._files.view(lambda session_history: session_history.preferences.get(str(named[0])))
         record = find(self._files, name) if name else None
         if record is not None and not self._viewer.sees(record):
             raise NotAllowed("key: this preference cannot be set by an agent.", field="key")

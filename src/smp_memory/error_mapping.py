@@ -1,7 +1,7 @@
 """Map foreign errors to SMPError, once, at the public methods of stores and sessions.
 
 Guarantees: what the operating system or the index database raises leaves a public method as an `SMPError` with the path
-and the method's name. All other errors pass as they are: they are bugs, or come from functions that the caller handed in.
+and the method's name. All other errors pass unchanged: they are bugs, or come from functions that the caller passed in.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ def _mapped(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         try:
             return function(self, *args, **named)
         except Exception as error:
-            own = _own_error(error, self, f"{name}() ran")
-            if own is None:
+            mapped = _mapped_error(error, self, f"{name}() ran")
+            if mapped is None:
                 raise
-            raise own from error
+            raise mapped from error
 
     return call
 
 
-def _own_error(error: Exception, where: Any, doing: str) -> SMPError | None:
-    """The error to raise instead; None for one that passes."""
-    files = getattr(where, "_files", None)
-    path = str(getattr(where, "root", "") or (files.reader.folder if files is not None else ""))
+def _mapped_error(error: Exception, instance: Any, activity: str) -> SMPError | None:
+    """The error to raise instead; None for one that passes unchanged."""
+    files = getattr(instance, "_files", None)
+    path = str(getattr(instance, "root", "") or (files.reader.folder if files is not None else ""))
     if isinstance(error, OSError):
-        return from_os_error(error, error.filename or path, doing)
+        return from_os_error(error, error.filename or path, activity)
     if type(error).__module__ == "sqlite3":
         from smp_memory.index.rows import from_index_error
 
-        return from_index_error(error, path, doing)
+        return from_index_error(error, path, activity)
     return None

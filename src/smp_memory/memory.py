@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from smp_memory.discovery import about_others, find_root, is_store, opens_with
+from smp_memory.discovery import about_others, find_root, is_store, register_opener
 from smp_memory.error_mapping import maps_errors
 from smp_memory.errors import InvalidConfig, InvalidFormat, InvalidRecord, SMPError, from_os_error
 from smp_memory.files.system import RealSystem
@@ -14,7 +14,7 @@ from smp_memory.lifecycle.open_session import OpenSession, open_session
 from smp_memory.model import ids
 from smp_memory.model.session_info import GLOBAL_SESSION, SessionInfo
 from smp_memory.model.times import parse, to_moment, to_text
-from smp_memory.privacy.settings import check_settings, note_head, without_secrets
+from smp_memory.privacy.settings import check_settings, clean_metadata, log_metadata_redaction
 from smp_memory.scope import Clock, Scope
 from smp_memory.search import api
 from smp_memory.session import SessionMemory
@@ -23,7 +23,7 @@ from smp_memory.store.opening import open_store, write_setting
 from smp_memory.store.session_states import last_writes
 from smp_memory.write import typos, validation
 from smp_memory.write.quota import admit
-from smp_memory.write.session_fields import understood
+from smp_memory.write.session_fields import translate_arguments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,10 +75,10 @@ def open_memory(
     trust   False: naming a folder does not count as trusting its store; hooks use trusted stores only (`smp trust`).
     """
     if not (where is None or hasattr(where, "__fspath__") or type(where) is str) or "\0" in str(where):
-        raise InvalidFormat(f"where: must be a folder, not {validation.shown(where)}.", field="where")
+        raise InvalidFormat(f"where: must be a folder, not {validation.quoted(where)}.", field="where")
     if config is not None and not hasattr(config, "items"):
         raise InvalidConfig(
-            f"config: must be a dictionary of settings, not {validation.shown(config)}.", field="config"
+            f"config: must be a dictionary of settings, not {validation.quoted(config)}.", field="config"
         )
     if clock is not None and not callable(clock):
         raise InvalidConfig("clock: must be callable and return an aware datetime.", field="clock")
@@ -215,20 +215,20 @@ class Memory:
         now = self.now()
         given: Any = (id, user, agents, project, tags, config)
         if context or not (id is None or isinstance(id, str)):
-            given, context = understood(given, context)
+            given, context = translate_arguments(given, context)
         id, user, agents, project, tags, config = given
         fields = validation.session_fields(user, agents, project, tags, context)
         session_id = ids.check(id, "id") if id is not None else f"session-{now:%Y-%m-%d}-{os.urandom(3).hex()}"
         settings = self.config.override_session(config, session_id) if config else self.config
-        fields, removals = without_secrets(settings, fields)
+        fields, removals = clean_metadata(settings, fields)
         if config:
             check_settings(settings)
             fields["config"] = validation.plain("config", dict(config))
         created_text = to_text(now) if created is None else parse(created, "created")
         files = self._store.create(SessionInfo(session_id, created_text, **fields))
         session = SessionMemory(self, OpenSession(self.scope, files, author))
-        session.warnings = typos.of_session(context)
-        session.redacted = note_head(self._store, to_text(now), session_id, author, removals)
+        session.warnings = typos.session_warnings(context)
+        session.redacted = log_metadata_redaction(self._store, to_text(now), session_id, author, removals)
         return session
 
     def session(self, id: str, *, author: str | None = None) -> SessionMemory:
@@ -265,7 +265,7 @@ class Memory:
         session, _, memory_id = name.partition("/") if isinstance(name, str) else ("", "", "")
         if not memory_id:
             raise InvalidRecord(
-                f"ref: {validation.shown(ref)} is not the name of a memory; give session/ID, such as review/DEC-0001.",
+                f"ref: {validation.quoted(ref)} is not the name of a memory; give session/ID, such as review/DEC-0001.",
                 field="ref",
             )
         return self.session(session).get(memory_id)
@@ -640,4 +640,4 @@ class Memory:
         return f"Memory({self.root!r}, layout={self.layout!r})"
 
 
-opens_with(open_memory)
+register_opener(open_memory)

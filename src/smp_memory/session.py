@@ -13,7 +13,7 @@ from smp_memory.import_lock import loading
 from smp_memory.lifecycle import compaction, deletion
 from smp_memory.lifecycle.open_session import OpenSession
 from smp_memory.model.times import to_text
-from smp_memory.privacy.settings import note_head, without_secrets
+from smp_memory.privacy.settings import clean_metadata, log_metadata_redaction
 from smp_memory.search import api, records
 from smp_memory.write import validation
 from smp_memory.write.operations import id_of
@@ -147,12 +147,12 @@ class SessionMemory:
             raise InvalidRecord(
                 f"{min(unknown)}: not a field of a session's metadata; it has {', '.join(given)}.", field=min(unknown)
             )
-        fields, removals = without_secrets(self.config, validation.session_fields(**{**given, **changes}))
+        fields, removals = clean_metadata(self.config, validation.session_fields(**{**given, **changes}))
         for name, value in fields.items():
             setattr(info, name, value)
         self._files.change_info(info)
         at = to_text(self._session.now())
-        self.redacted = note_head(self._session.store, at, self.id, self._session.author, removals)
+        self.redacted = log_metadata_redaction(self._session.store, at, self.id, self._session.author, removals)
         return info
 
     # -- writing
@@ -481,9 +481,9 @@ class SessionMemory:
         return found[-1] if found else None
 
     def tidy(self, *, dry_run: bool = False) -> TidyReport:
-        """Fold changes into the entries that they change, so that the files of the `markdown` layout show what holds.
+        """SessionHistory changes into the entries that they change, so that the files of the `markdown` layout show what holds.
 
-        Memories, histories and `as_of` stay as they are. In other layouts there is nothing to fold.
+        Memories, histories and `as_of` stay as they are. In other layouts there is nothing to session_history.
         """
         from smp_memory.store.tidy import tidy_session
 

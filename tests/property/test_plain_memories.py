@@ -118,7 +118,7 @@ def outcome(look: Any, kind: str, given: dict[str, Any]) -> Any:
         draft.created,
         fields,
         removals,
-        wish.needs_trails,
+        wish.needs_histories,
         wish.key,
         wish.replaces,
         wish.memory_id,

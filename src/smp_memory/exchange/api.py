@@ -47,13 +47,13 @@ def export(
     target = None if path is None else os.path.abspath(os.fspath(path))
     viewer = scope.viewer
     while True:
-        carried = map(export.carried_from, sessions)
+        carried = map(export.exported_session, sessions)
         if viewer is not None:
             carried = (_visible(each, viewer) for each in carried)  # type: ignore[assignment]
         if anonymise is not None or restore is not None:
-            from smp_memory.exchange.anonymised import disguised, revealed
+            from smp_memory.exchange.anonymised import anonymising, restoring
 
-            change = revealed(restore) if anonymise is None else disguised(anonymise, sessions, agents)  # type: ignore[arg-type]
+            change = restoring(restore) if anonymise is None else anonymising(anonymise, sessions, agents)  # type: ignore[arg-type]
             carried = map(change, carried)
         counts: list[int] = []
         pieces = file_format.write(chosen, export.counting(carried, counts), len(sessions))
@@ -71,15 +71,15 @@ def export(
 
 def redact(scope: Scope, preview: bool, reason: str | None) -> list[RedactionReport]:
     """Take secrets out of what is already stored, history included; one report for each session that has some."""
-    from smp_memory.privacy.settings import cleaned_reason, redactor_always
+    from smp_memory.privacy.settings import clean_reason, redactor_even_if_off
     from smp_memory.store.incomplete import PUT_AWAY
     from smp_memory.store.stored_redaction import clean, look
 
-    reason, of_reason = cleaned_reason(scope.config, reason)
+    reason, of_reason = clean_reason(scope.config, reason)
     done: list[RedactionReport] = []
     for session in _sessions(scope):
         try:
-            found = (look if preview else clean)(session, redactor_always(session.config))
+            found = (look if preview else clean)(session, redactor_even_if_off(session.config))
         except PUT_AWAY as error:
             _without(scope, [session], error)
             continue
@@ -95,17 +95,17 @@ def redact(scope: Scope, preview: bool, reason: str | None) -> list[RedactionRep
 
 def anonymised_copy(scope: Scope, id: str | None, placeholders: Placeholders | None, agents: bool) -> str:
     """Store a copy of the session with placeholders for people, projects and places; returns the id of the copy."""
-    from smp_memory.exchange.anonymised import disguised
-    from smp_memory.exchange.export import carried_from
-    from smp_memory.exchange.import_ import free_id, stored
+    from smp_memory.exchange.anonymised import anonymising
+    from smp_memory.exchange.export import exported_session
+    from smp_memory.exchange.import_ import free_id, store_session
     from smp_memory.privacy.anonymisation import Placeholders
     from smp_memory.store.session_states import note_session_use
 
     store, sessions = scope.store, _sessions(scope)
     known = Placeholders() if placeholders is None else placeholders
-    carried = disguised(known, sessions, agents)(carried_from(sessions[0]))
+    carried = anonymising(known, sessions, agents)(exported_session(sessions[0]))
     carried.info.id = free_id(store, carried.info.id) if id is None else id
-    stored(store, carried)
+    store_session(store, carried)
     note_session_use(store, carried.info.id, scope.now())
     count = len({entry.id for entry in carried.entries})
     _note(scope, "anonymise", scope.author, sessions[0].session, count, into=carried.info.id)
@@ -115,12 +115,12 @@ def anonymised_copy(scope: Scope, id: str | None, placeholders: Placeholders | N
 def anonymised_record(scope: Scope, record: Record, placeholders: Placeholders | None, agents: bool) -> dict[str, Any]:
     """The fields of one memory with placeholders. Nothing is stored."""
     from smp_memory.exchange.anonymised import learn
-    from smp_memory.exchange.export import carried_from
+    from smp_memory.exchange.export import exported_session
     from smp_memory.privacy.anonymisation import Anonymiser, Placeholders
 
     (session,) = _sessions(scope)
     anonymiser = Anonymiser(Placeholders() if placeholders is None else placeholders, agents=agents)
-    learn(anonymiser, carried_from(session))
+    learn(anonymiser, exported_session(session))
     _note(scope, "anonymise", scope.author, session.session, 1, ids=[record.id])
     return anonymiser.fields(record.to_dict())
 
@@ -133,18 +133,18 @@ def import_sessions(
     restore: Placeholders | None,
 ) -> list[str]:
     """Take in what `export` wrote: a path, or the text itself. Returns the ids of the new sessions."""
-    from smp_memory.exchange.import_ import arrivals, stored
-    from smp_memory.privacy.settings import counted
+    from smp_memory.exchange.import_ import read_sessions, store_session
+    from smp_memory.privacy.settings import count_kinds
     from smp_memory.store.session_states import note_session_use
 
-    chosen, found = arrivals(scope.store, source, format, session, restore)
+    chosen, found = read_sessions(scope.store, source, format, session, restore)
     made: list[str] = []
     for carried, removals in found:
-        stored(scope.store, carried)
+        store_session(scope.store, carried)
         note_session_use(scope.store, carried.info.id, scope.now())
         made.append(carried.info.id)
         count = len({entry.id for entry in carried.entries})
-        _note(scope, "import", scope.author, carried.info.id, count, kinds=counted(removals), format=chosen)
+        _note(scope, "import", scope.author, carried.info.id, count, kinds=count_kinds(removals), format=chosen)
     return made
 
 
@@ -170,13 +170,15 @@ def _without(scope: Scope, sessions: list[FileSession], error: SMPError) -> list
 
 def _visible(carried: Exported, viewer: Viewer) -> Exported:
     """An export without memories that are hidden now, and without revisions that were hidden."""
-    from smp_memory.model.history import Fold
+    from smp_memory.model.history import SessionHistory
     from smp_memory.privacy.visibility import entries_for
 
-    fold = Fold()
-    fold.add(carried.entries)
-    seen = [trail for trail in fold.trails.values() if viewer.may_see(trail.first.type, trail.data())]
-    entries = [entry for trail in seen for entry in entries_for(trail, viewer)]
+    session_history = SessionHistory()
+    session_history.add(carried.entries)
+    seen = [
+        history for history in session_history.histories.values() if viewer.may_see(history.first.type, history.data())
+    ]
+    entries = [entry for history in seen for entry in entries_for(history, viewer)]
     carried.entries = sorted(entries, key=lambda entry: entry.seq)
     return carried
 

@@ -31,7 +31,7 @@ from smp_memory.health.report import NOTE, PROBLEM, WARNING, Check, HealthIssue,
 from smp_memory.health.subject import CONFIGURATION, head_path
 from smp_memory.model.session_info import FORMAT
 from smp_memory.privacy.fence import MARK, find, is_only_recalled
-from smp_memory.privacy.settings import redactor_always
+from smp_memory.privacy.settings import redactor_even_if_off
 from smp_memory.store.cold_storage import decoded, segment_of
 from smp_memory.store.verification import validate
 
@@ -198,7 +198,7 @@ class SecretsCheck(Check):
         self._entries = 0
 
     def session(self, session: SessionSubject) -> Iterator[HealthIssue]:
-        redactor = redactor_always(session.config)
+        redactor = redactor_even_if_off(session.config)
         is_on = session.config["privacy.redaction.enabled"]
         severity = PROBLEM if is_on else WARNING
         advice = f"smp redact --session {session.id} --preview, then without --preview. Then change the secret itself."
@@ -228,8 +228,8 @@ class SecretsCheck(Check):
                     path = os.path.join(session.reader.folder, name)
                     known.setdefault(entry.id, ([], path, entry.line))[0].extend(removals)
         for id, (removals, path, line) in known.items():
-            trail = session.fold.trails.get(id)
-            in_history = trail is not None and not redact(trail.data())[1]
+            history = session.session_history.histories.get(id)
+            in_history = history is not None and not redact(history.data())[1]
             where = f"{id}, in its history" if in_history else id
             yield f"{where}: {_told_exposed(removals)}.", (id,), path, line, _details(id, removals)
 
@@ -297,11 +297,11 @@ class RecalledText(Check):
 
     def session(self, session: SessionSubject) -> Iterator[HealthIssue]:
         found = []
-        for trail in session.fold.trails.values():
-            fields = [name for name, value in _texts("", trail.data()) if MARK in value and find(value)]
-            if fields and trail.deletion is None:
-                found.append(self._finding(session.id, trail.first, fields, trail.data()))
-        self._checked += len(session.fold.trails)
+        for history in session.session_history.histories.values():
+            fields = [name for name, value in _texts("", history.data()) if MARK in value and find(value)]
+            if fields and history.deletion is None:
+                found.append(self._finding(session.id, history.first, fields, history.data()))
+        self._checked += len(session.session_history.histories)
         self.said = counted(self._checked, "memory", "memories")
         yield from several(found, _MOST_recalled, f"{{}} more memories of {session.id} hold recalled text.")
 

@@ -195,7 +195,7 @@ class _Look:
             if self._is_there(name):
                 self._findings.append(_failed(content.ReadableEntries.name, name, error))
             return
-        self._memories += len(session.fold.trails)
+        self._memories += len(session.session_history.histories)
         before = len(self._findings)
         for check in self._running:
             self._run(check, lambda check=check: check.session(session), name)  # type: ignore[misc]
@@ -241,11 +241,11 @@ def _failed(check: str, session: str | None, error: BaseException) -> HealthIssu
 def _without_secrets(subject: HealthSubject) -> Callable[[HealthIssue], HealthIssue]:
     """What may be told of a finding: a message may quote a file, and hooks quote anything."""
     from smp_memory.privacy.redaction import Redactor
-    from smp_memory.privacy.settings import redactor_always
+    from smp_memory.privacy.settings import redactor_even_if_off
 
     redactors = [Redactor()]
     try:
-        redactors.append(redactor_always(subject.config))
+        redactors.append(redactor_even_if_off(subject.config))
     except SMPError:
         pass  # patterns that cannot be used; the check of the settings tells
 

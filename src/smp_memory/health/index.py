@@ -133,13 +133,13 @@ class IndexCheck(Check):
             yield HealthIssue(self.name, NOTE, message, _FIX, path=base, fix=INDEX_FIX)
 
     def _differing(self, session: SessionSubject, known: Known, rows: dict[str, Row]) -> Iterator[str]:
-        trails = session.fold.trails
-        yield from rows.keys() ^ trails.keys()
-        step = max(1, len(trails) // _SAMPLE)
-        for place, (id, trail) in enumerate(trails.items()):
+        histories = session.session_history.histories
+        yield from rows.keys() ^ histories.keys()
+        step = max(1, len(histories) // _SAMPLE)
+        for place, (id, history) in enumerate(histories.items()):
             row = rows.get(id)
             if row is not None and not (
-                self._agrees(session, trail, row) and (place % step or self._has_its_words(session.id, trail, row))
+                self._agrees(session, history, row) and (place % step or self._has_its_words(session.id, history, row))
             ):
                 yield id
 
@@ -162,21 +162,21 @@ class IndexCheck(Check):
         finally:
             index.close()
 
-    def _agrees(self, session: SessionSubject, trail: RecordHistory, row: Row) -> bool:
-        last = trail.last
-        if bool(row.deleted) != (trail.deletion is not None) or row.created != microseconds(trail.first.at):
+    def _agrees(self, session: SessionSubject, history: RecordHistory, row: Row) -> bool:
+        last = history.last
+        if bool(row.deleted) != (history.deletion is not None) or row.created != microseconds(history.first.at):
             return False
-        if row.updated != (microseconds(last.at) if last is not trail.first else None):
+        if row.updated != (microseconds(last.at) if last is not history.first else None):
             return False
         start = len(session.reader.folder) + 1
         stand = " ".join(
             f"{self._names.get(entry.file[start:])}:{entry.place[0]}:{entry.place[1] - entry.place[0]}"
-            for entry in trail.entries
+            for entry in history.entries
         )
         return bool(stand == row.places.removeprefix(MARK))
 
-    def _has_its_words(self, session: str, trail: RecordHistory, row: Row) -> bool:
-        shape = DocumentShape(row.doc, session, trail, lambda name: self._names.get(name, 0), row.places)
+    def _has_its_words(self, session: str, history: RecordHistory, row: Row) -> bool:
+        shape = DocumentShape(row.doc, session, history, lambda name: self._names.get(name, 0), row.places)
         return bool(shape.row[15] == row.digest)
 
 

@@ -86,13 +86,13 @@ class DocumentShape:
         self,
         doc: int,
         session: str,
-        trail: RecordHistory,
+        history: RecordHistory,
         number_of: Callable[[str], int],
         places: str,
         words: str | None = None,
     ) -> None:
         """What a memory comes to; `words` if they have been made before."""
-        data, first, last = trail.data(), trail.first, trail.last
+        data, first, last = history.data(), history.first, history.last
         kind = TYPE_NUMBERS[first.type]
         author = data.get("author")
         number = number_of(author) if isinstance(author, str) and author else 0
@@ -102,11 +102,11 @@ class DocumentShape:
         self.topic = None if plain else label_key(data.get("topic")) or None
         self.relations = [] if plain or _POINTING.isdisjoint(data) else list(_relations(data, session))
         self.access = _access(data["access"], created) if "access" in data else None
-        self.terms = terms = words_of(trail) if words is None else words
+        self.terms = terms = words_of(history) if words is None else words
         guarded = "visibility" in data or kind == _STATE
         self.facts = facts = facts_number(kind, _role(data.get("role")), terms.count(" ") + 1, number, guarded)
-        self.last_change = 0 if kind == _SUMMARY else created if len(trail.entries) == 1 else _last_change(trail)
-        deleted = trail.deletion is not None
+        self.last_change = 0 if kind == _SUMMARY else created if len(history.entries) == 1 else _last_change(history)
+        deleted = history.deletion is not None
         self.labels = labels = self._labels(f"s{doc >> 24} t{kind}", number, deleted)
         self.row: tuple[Any, ...] = (
             doc,
@@ -132,9 +132,9 @@ class DocumentShape:
         return f"{labels} {DELETED}" if deleted else labels
 
 
-def words_of(trail: RecordHistory) -> str:
+def words_of(history: RecordHistory) -> str:
     """The terms by which a memory is found; the last one is its id."""
-    return f"{bag_of_terms(text_of(trail.data()))}{trail.first.id.lower()}"
+    return f"{bag_of_terms(text_of(history.data()))}{history.first.id.lower()}"
 
 
 _MARKED = frozenset(
@@ -160,10 +160,10 @@ _FINDING, _STATE = TYPE_NUMBERS["finding"], TYPE_NUMBERS["agent_state"]
 _SUMMARY = TYPE_NUMBERS["summary"]  # compaction writes it
 
 
-def _last_change(trail: RecordHistory) -> int:
+def _last_change(history: RecordHistory) -> int:
     """When somebody last wrote, changed, deleted or restored a memory, in microseconds; maintenance does not count."""
-    own = (entry for entry in reversed(trail.entries) if entry.by != BY_MAINTENANCE and not is_use(entry))
-    return max(microseconds(trail.first.at), microseconds(next(own, trail.first).at))
+    own = (entry for entry in reversed(history.entries) if entry.by != BY_MAINTENANCE and not is_use(entry))
+    return max(microseconds(history.first.at), microseconds(next(own, history.first).at))
 
 
 def _access(said: Any, created: int) -> tuple[int, int] | None:

@@ -145,7 +145,7 @@ class Index:
     def extend(
         self,
         known: Known,
-        trails: Iterable[RecordHistory],
+        histories: Iterable[RecordHistory],
         places: Callable[[RecordHistory], str],
         before: dict[int, int] | None = None,
         words: Sequence[str] = (),
@@ -156,11 +156,12 @@ class Index:
         """
         old = {} if before is None else before
         number_of, first = self.rows.number_of, known.number << POSITION_BITS
-        remaining = zip(trails, words or repeat(None), strict=False)
+        remaining = zip(histories, words or repeat(None), strict=False)
         while some := list(islice(remaining, _AT_ONCE)):
             numbered = enumerate(some, first | known.size)
             shapes = [
-                DocumentShape(doc, known.id, trail, number_of, places(trail), said) for doc, (trail, said) in numbered
+                DocumentShape(doc, known.id, history, number_of, places(history), said)
+                for doc, (history, said) in numbered
             ]
             known.size += len(some)
             self._put(known, shapes, old)
@@ -168,16 +169,16 @@ class Index:
                 self.text.feed(self._fresh, self._gone)
                 self._fresh, self._gone = [], []
 
-    def amend(self, known: Known, trail: RecordHistory, doc: int, places: Callable[[RecordHistory], str]) -> None:
+    def amend(self, known: Known, history: RecordHistory, doc: int, places: Callable[[RecordHistory], str]) -> None:
         """A memory that is there has changed."""
         self.rows.take_out(doc)
         self._gone.append(doc)
-        self._put(known, [DocumentShape(doc, known.id, trail, self.rows.number_of, places(trail))], {})
+        self._put(known, [DocumentShape(doc, known.id, history, self.rows.number_of, places(history))], {})
 
     def replace(
         self,
         known: Known,
-        trails: Iterable[RecordHistory],
+        histories: Iterable[RecordHistory],
         places: Callable[[RecordHistory], str],
         words: Sequence[str] = (),
     ) -> None:
@@ -187,7 +188,7 @@ class Index:
         accesses = self.rows.take_accesses(first, last)  # positions may shift: what was used stays with its memory
         before = self.rows.remove_between(first, last)
         known.size = known.last = 0
-        self.extend(known, trails, places, before, words)
+        self.extend(known, histories, places, before, words)
         self.rows.put_accesses(known.number, accesses)
         self._gone += before
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from smp_memory.lifecycle.open_session import OpenSession
     from smp_memory.model.entry import Entry
-    from smp_memory.model.history import Fold
+    from smp_memory.model.history import SessionHistory
     from smp_memory.model.id_allocator import IdAllocator
     from smp_memory.model.record import Record
     from smp_memory.policies.compaction_plan import CompactionPlan
@@ -144,11 +144,11 @@ def _carry_out(session: OpenSession, planned: CompactionPlan, revisions: dict[st
         return MovedEntries([], [], [], 0, 0)
     at, writer = to_text(session.now()), Writer(session, session.do, session.author)
 
-    def summaries(ledger: IdAllocator, gone: set[str]) -> list[Entry]:
+    def summaries(allocator: IdAllocator, gone: set[str]) -> list[Entry]:
         """Those of turns that do go; a turn that somebody changed meanwhile stays."""
         wanted = [each for each in planned.summaries if gone.issuperset(each.covers)]
         operations: list[Operation] = [writer.addition(KINDS["summary"], each.fields()) for each in wanted]
-        return Batch(session.id, operations, at, False, "compacting").resolve(ledger) if operations else []
+        return Batch(session.id, operations, at, False, "compacting").resolve(allocator) if operations else []
 
     return move(session.files, planned, revisions, summaries, at)
 
@@ -239,16 +239,18 @@ def restore_cold(session: OpenSession, ids: list[Any]) -> list[Record]:
     store, quota = session.store, session.config.quota_bytes
     bring_back(session.files, names, lambda used, new: store.admit(session.id, used, new, quota))
     store.audit.note("restore_archived", at=to_text(session.now()), by=session.author, session=session.id, ids=names)
-    found: list[Record] = session.files.view(lambda fold: [fold.trails[name].record(session.id) for name in names])
+    found: list[Record] = session.files.view(
+        lambda session_history: [session_history.histories[name].record(session.id) for name in names]
+    )
     return found
 
 
 def cold_records(session: OpenSession, ids: list[str]) -> list[Record]:
     """Records of memories in the cold segment, without moving them."""
-    from smp_memory.store.cold_storage import cold_fold
+    from smp_memory.store.cold_storage import cold_history
 
-    trails = cold_fold(session.files).trails
-    return [record for id in ids if (record := trails[id].record(session.id)) is not None]
+    histories = cold_history(session.files).histories
+    return [record for id in ids if (record := histories[id].record(session.id)) is not None]
 
 
 def missing_memory(session: OpenSession, id: str) -> MemoryNotFound:
@@ -273,8 +275,12 @@ def flush_access_counts(session: OpenSession, used: Iterable[AccessFlush]) -> in
     """Write access counts into the files; returns of how many memories. This creates no revision."""
     from smp_memory.write.operations import Update
 
-    def stored_counts(fold: Fold) -> dict[str, Any]:
-        return {id: trail.data().get("access") for id, trail in fold.trails.items() if trail.deletion is None}
+    def stored_counts(session_history: SessionHistory) -> dict[str, Any]:
+        return {
+            id: history.data().get("access")
+            for id, history in session_history.histories.items()
+            if history.deletion is None
+        }
 
     before = session.files.view(stored_counts)
     operations: list[Operation] = [
@@ -284,7 +290,7 @@ def flush_access_counts(session: OpenSession, used: Iterable[AccessFlush]) -> in
     ]
     if operations:
         batch = Batch(session.id, operations, to_text(session.now()), False, "noting what was used")
-        batch.quiet = True
+        batch.is_maintenance = True
         session.files.commit(batch)
     return len(operations)
 

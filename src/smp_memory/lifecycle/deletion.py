@@ -95,7 +95,7 @@ _NARROWING = [
 def delete(scope: Scope, id: Any, reason: str | None, by: str | None, preview: bool, criteria: dict[str, Any]) -> Any:
     """Hide memories at once. With one id the record is returned, else a `Deletion`."""
     from smp_memory.model.deletions import Deletion
-    from smp_memory.privacy.settings import cleaned_reason
+    from smp_memory.privacy.settings import clean_reason
 
     id, criteria = _ids_and_criteria(id, criteria)
     if _is_one(id) and not criteria and not preview:
@@ -108,7 +108,7 @@ def delete(scope: Scope, id: Any, reason: str | None, by: str | None, preview: b
 
     found = _with_retries(scope, lambda: _selected(scope, id, criteria, deleted=False), act, preview)
     kept = {name: now + _kept(_opened(scope, name).config) for name in {record.session for record in found}}
-    stored = cleaned_reason(scope.config, reason)[0]
+    stored = clean_reason(scope.config, reason)[0]
     return Deletion(found, now, by or scope.author, stored, kept, preview=preview)
 
 
@@ -187,9 +187,11 @@ def deleted(scope: Scope) -> list[Trashed]:
         files, config = session.files, session.config
         announced, kept, auto = announced_in(files), _kept(config), config["lifecycle.auto_purge"]
 
-        def look(fold: Any) -> list[Trashed]:
-            trash = [(name, trail) for name, trail in fold.trails.items() if trail.deletion is not None]
-            return [trashed(trail, session.id, announced.get(name), kept, auto) for name, trail in trash]
+        def look(session_history: Any) -> list[Trashed]:
+            trash = [
+                (name, history) for name, history in session_history.histories.items() if history.deletion is not None
+            ]
+            return [trashed(history, session.id, announced.get(name), kept, auto) for name, history in trash]
 
         found.extend(files.view(look))
 
@@ -250,14 +252,14 @@ def erase(
 ) -> Receipt:
     """Remove the bytes of memories, deleted and archived ones too, from every file that SMP owns, at once and for good."""
     from smp_memory.model.deletions import Receipt
-    from smp_memory.privacy.settings import cleaned_reason
+    from smp_memory.privacy.settings import clean_reason
     from smp_memory.search.archive_search import SUMMARY_ID
     from smp_memory.store.erasure import check_there, erase
 
     id, criteria = _ids_and_criteria(id, criteria)
     store, now = scope.store, scope.now()
     store.check_open()
-    reason, redacted = cleaned_reason(scope.config, reason)
+    reason, redacted = clean_reason(scope.config, reason)
     wanted: dict[str, list[str]] = {}
     for each in () if id is None else _each(id):
         session, name = _names_of(scope, each)

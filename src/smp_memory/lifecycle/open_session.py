@@ -158,9 +158,9 @@ class OpenSession:
             self._note_import(operations)
         for operation in operations:
             if (operation.warnings or operation.removals) and operation.record is not None:
-                from smp_memory.privacy.settings import counted
+                from smp_memory.privacy.settings import count_kinds
 
-                operation.record._add_notices(operation.warnings, counted(operation.removals))
+                operation.record._add_notices(operation.warnings, count_kinds(operation.removals))
         if files.writer.size_bytes >= files.warning_bytes:
             self._warn_of_quota(operations)
             if files.writer.size_bytes >= files.filling_bytes:
@@ -168,8 +168,8 @@ class OpenSession:
 
     def _batch(self, operations: list[Operation], name: str, atomic: bool) -> Batch:
         batch = Batch(self.id, operations, self.store_scope.clock.text(), atomic, name)
-        if batch.needs_trails:
-            batch.cold = lambda key: cold_record_with_key(self, key)
+        if batch.needs_histories:
+            batch.find_in_cold_storage = lambda key: cold_record_with_key(self, key)
         return batch
 
     def _note_import(self, operations: list[Operation]) -> None:
@@ -211,9 +211,9 @@ class OpenSession:
 
     def _audit_redaction(self, operations: list[Operation], **facts: Any) -> None:
         if operations:
-            from smp_memory.privacy.settings import counted
+            from smp_memory.privacy.settings import count_kinds
 
-            kinds = counted(removal for operation in operations for removal in operation.removals)
+            kinds = count_kinds(removal for operation in operations for removal in operation.removals)
             self._audit_line("redact", self.author, [operation.id for operation in operations], kinds=kinds, **facts)
 
     def _audit_line(self, action: str, by: str | None, ids: list[Any], **facts: Any) -> None:

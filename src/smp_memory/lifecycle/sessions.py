@@ -55,10 +55,10 @@ def deleted_sessions(scope: Scope) -> list[StoredAway]:
 def archive_session(scope: Scope, id: str, reason: str | None, by: str | None) -> StoredAway:
     """Pack a session into an archive with a summary beside it."""
     from smp_memory.policies.summaries import archive_summary
-    from smp_memory.privacy.settings import cleaned_reason
+    from smp_memory.privacy.settings import clean_reason
     from smp_memory.store.archive import archive_session
 
-    at, (reason, redacted) = to_text(scope.now()), cleaned_reason(scope.config, reason)
+    at, (reason, redacted) = to_text(scope.now()), clean_reason(scope.config, reason)
 
     def summary(records: list[Record], info: SessionInfo | None, figures: dict[str, Any]) -> dict[str, Any]:
         return archive_summary(records, info, archived=at, reason=reason, figures=figures)
@@ -88,11 +88,11 @@ def restore_for_use(scope: Scope, id: str, by: str | None) -> str:
 
 def delete_session(scope: Scope, id: str, reason: str | None, by: str | None) -> StoredAway:
     """Move a session, archived or not, to the trash."""
-    from smp_memory.privacy.settings import cleaned_reason
+    from smp_memory.privacy.settings import clean_reason
     from smp_memory.store.session_states import times_of
     from smp_memory.store.trash import delete_session
 
-    reason, redacted = cleaned_reason(scope.config, reason)
+    reason, redacted = clean_reason(scope.config, reason)
     deleted = delete_session(scope.store, id, scope.now(), times_of(scope.store).purge, by, reason)
     _note(scope, "delete_session", id, by, reason)
     return deleted._replace(redacted=redacted)
@@ -100,27 +100,27 @@ def delete_session(scope: Scope, id: str, reason: str | None, by: str | None) ->
 
 def undelete_session(scope: Scope, id: str, reason: str | None, by: str | None) -> str:
     """Restore the session of this name that was deleted last; returns its state, active or archived."""
-    from smp_memory.privacy.settings import cleaned_reason, told
+    from smp_memory.privacy.settings import clean_reason, redaction_notice
     from smp_memory.store.session_states import note_session_use
     from smp_memory.store.trash import undelete_session
 
     state = undelete_session(scope.store, id)
     if state == "active":
         note_session_use(scope.store, id, scope.now())
-    reason, redacted = cleaned_reason(scope.config, reason)
+    reason, redacted = clean_reason(scope.config, reason)
     _note(scope, "undelete_session", id, by, reason)
     if redacted:  # the answer has no field for it
-        text = f"Reason for bringing back session {id}: {told(redacted)}"
+        text = f"Reason for bringing back session {id}: {redaction_notice(redacted)}"
         event_log.emit("privacy", event_log.WARNING, "reason_redacted", text, id, kinds=redacted)
     return state
 
 
 def purge_session(scope: Scope, id: str, reason: str | None, by: str | None) -> StoredAway:
     """Remove a deleted session for good, before its time. Of several of one name the one deleted first goes."""
-    from smp_memory.privacy.settings import cleaned_reason
+    from smp_memory.privacy.settings import clean_reason
     from smp_memory.store.trash import purge_session
 
-    at, (reason, redacted) = to_text(scope.now()), cleaned_reason(scope.config, reason)
+    at, (reason, redacted) = to_text(scope.now()), clean_reason(scope.config, reason)
     purged = purge_session(scope.store, id, at, lambda _: _note(scope, "purge_session", id, by, reason))
     return purged._replace(redacted=redacted)
 

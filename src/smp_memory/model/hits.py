@@ -1,4 +1,4 @@
-"""What was found, how well does it fit, and why? The answers of a query."""
+"""Search results: hits with relevance, priority and explanation, and related memories."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Hit:
-    """One memory that was found. Its record's fields are attributes of the hit, too: `hit.decision`, `hit.tags`."""
+    """One search result. The fields of its record are attributes of the hit, too: `hit.decision`, `hit.tags`."""
 
     __slots__ = ("_explain", "archived", "priority", "record", "related", "relevance")
 
@@ -27,15 +27,15 @@ class Hit:
         related: list[Record] | None = None,
     ) -> None:
         self.record = record
-        self.relevance = relevance  # 0 to 1: how well it fits the question, fading counted in
-        self.priority = priority  # 0 to 1: how present it still is
+        self.relevance = relevance  # 0 to 1: how well it matches the query, decay included
+        self.priority = priority  # 0 to 1: what decay has left of it
         self._explain = explain
         self.related = related if related is not None else []  # with include_related
-        self.archived: str | None = None  # with include_archived: in which cold segment or archive it lies
+        self.archived: str | None = None  # with include_archived: the cold segment or archive that holds it
 
     @property
     def explain(self) -> dict[str, Any]:
-        """The parts of its relevance, and under `priority` those of its priority."""
+        """The components of the relevance, and under `priority` those of the priority."""
         return self._explain()
 
     @property
@@ -47,7 +47,7 @@ class Hit:
         return self.record.session
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain JSON values."""
+        """The hit as plain JSON values."""
         found: dict[str, Any] = {
             "record": self.record.to_dict(),
             "relevance": round(self.relevance, 4),
@@ -70,7 +70,7 @@ class Hit:
 
 
 class LeftOut(NamedTuple):
-    """A session that another process put away while the answer was made."""
+    """A session that another process archived or deleted during the search."""
 
     session: str
     reason: str  # archived or deleted
@@ -111,15 +111,15 @@ class Hits(list[Hit]):
 
 
 class Related:
-    """A memory that is connected with another one."""
+    """A memory that is connected with another one by relations."""
 
     __slots__ = ("kind", "record", "steps", "via")
 
     def __init__(self, record: Record, steps: int, kind: str, via: str) -> None:
         self.record = record
-        self.steps = steps  # how far away
-        self.kind = kind  # of the last relation on the way
-        self.via = via  # the memory from which it was reached, `session/ID`
+        self.steps = steps  # the distance in relations
+        self.kind = kind  # of the last relation on the path
+        self.via = via  # the previous memory on the path, `session/ID`
 
     @property
     def id(self) -> str:

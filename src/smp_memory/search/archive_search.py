@@ -23,7 +23,7 @@ from smp_memory.files.tar_stream import DEFAULT_LIMITS
 from smp_memory.index.index import Index
 from smp_memory.index.rows import POSITION_BITS
 from smp_memory.model.entry import PUT, Entry
-from smp_memory.model.history import Fold
+from smp_memory.model.history import SessionHistory
 from smp_memory.model.hits import Hits
 from smp_memory.model.times import EPOCH, to_text
 from smp_memory.search.field_values import level_of
@@ -44,7 +44,7 @@ from smp_memory.search.ranking import Ranking
 from smp_memory.store import incomplete
 from smp_memory.store.archive_copy import of_archive
 from smp_memory.store.archive_index import ArchiveIndex
-from smp_memory.store.cold_storage import cold_fold, cold_path, present_path
+from smp_memory.store.cold_storage import cold_history, cold_path, present_path
 from smp_memory.store.finder import Finder
 from smp_memory.store.incomplete import PUT_AWAY, each_there
 from smp_memory.store.rewrite import without_collecting
@@ -65,26 +65,26 @@ if TYPE_CHECKING:
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.indexer import Indexer
 
-    Trails = dict[str, dict[str, RecordHistory]]  # by session and id
+    Histories = dict[str, dict[str, RecordHistory]]  # by session and id
 
 SUMMARY_ID = "ARCHIVE"
 MOST_BYTES = 64 << 20  # of unpacked archives; in RAM they take several times as much
-_kept: WeakKeyDictionary[FileStore, tuple[Any, Index, Trails]] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[FileStore, tuple[Any, Index, Histories]] = WeakKeyDictionary()
 
 
 class _Finder(Finder):
     """Finds in what was put away; the records are at hand."""
 
-    def __init__(self, indexer: Indexer, index: Index, trails: Trails) -> None:
+    def __init__(self, indexer: Indexer, index: Index, histories: Histories) -> None:
         super().__init__(indexer, index)
-        self._trails = trails
+        self._histories = histories
 
     def records(self, rows: Iterable[Row]) -> dict[int, Record | None]:
         found: dict[int, Record | None] = {}
         for row in rows:
             session = self.session_of(row.doc >> POSITION_BITS << POSITION_BITS)
-            trail = self._trails[session].get(row.id)
-            found[row.doc] = trail.record(session) if trail is not None else None
+            history = self._histories[session].get(row.id)
+            found[row.doc] = history.record(session) if history is not None else None
         return found
 
 
@@ -117,8 +117,8 @@ def with_archived(store: FileStore, question: Query, policy: Policy, ask: Callab
 
 def _away(store: FileStore, question: Query, policy: Policy) -> Hits:
     with store.indexer.mutex:
-        index, trails = _index_of(store, question.sessions)
-        finder = _Finder(store.indexer, index, trails)
+        index, histories = _index_of(store, question.sessions)
+        finder = _Finder(store.indexer, index, histories)
         index.rows.do("BEGIN")
         try:
             hits = Search(question, finder, Ranking(question, finder, policy)).run()
@@ -134,7 +134,7 @@ def _away(store: FileStore, question: Query, policy: Policy) -> Hits:
     return hits
 
 
-def _index_of(store: FileStore, sessions: list[str] | None) -> tuple[Index, Trails]:
+def _index_of(store: FileStore, sessions: list[str] | None) -> tuple[Index, Histories]:
     """The index of what these sessions (None: all) have put away."""
     names = store.session_ids() if sessions is None else sessions
     shelf = ArchiveIndex(store)
@@ -153,19 +153,19 @@ def _index_of(store: FileStore, sessions: list[str] | None) -> tuple[Index, Trai
     _kept.pop(store, None)
     with without_collecting():
         problems: dict[str, list[Problem]] = {name: [] for name in cold}
-        found = each_there(cold, lambda name: cold_fold(store.session(name), problems[name]).trails)
-        trails = dict(found) | _archived(store, archived, problems)
-        index = _index(trails, problems)
-    _kept[store] = (key, index, trails)
-    return index, trails
+        found = each_there(cold, lambda name: cold_history(store.session(name), problems[name]).histories)
+        histories = dict(found) | _archived(store, archived, problems)
+        index = _index(histories, problems)
+    _kept[store] = (key, index, histories)
+    return index, histories
 
 
-def _index(trails: Trails, problems: dict[str, list[Problem]]) -> Index:
+def _index(histories: Histories, problems: dict[str, list[Problem]]) -> Index:
     index = Index(None)
     index.begin()
-    for name, those in trails.items():
+    for name, those in histories.items():
         session = index.rows.new_session(name)
-        index.extend(session, those.values(), lambda trail: "")
+        index.extend(session, those.values(), lambda history: "")
         index.rows.save_session(session)
         incomplete.keep(index, name, problems.get(name, ()), grown=False)
     index.commit()
@@ -173,35 +173,38 @@ def _index(trails: Trails, problems: dict[str, list[Problem]]) -> Index:
     return index
 
 
-def _archived(store: FileStore, archived: list[StoredAway], problems: dict[str, list[Problem]]) -> Trails:
+def _archived(store: FileStore, archived: list[StoredAway], problems: dict[str, list[Problem]]) -> Histories:
     """The memories inside archives, live ones and those of their cold segments; where there is no room, the summary.
 
     `problems` gets the entries that cannot be read, and the archives of which only the summary is searched, by session.
     """
-    found: Trails = {}
+    found: Histories = {}
     left = MOST_BYTES
     for away in sorted(archived, key=lambda away: to_text(away.when or EPOCH), reverse=True):
         try:
             files = of_archive(store, away.path, away.session, DEFAULT_LIMITS._replace(total_bytes=left)).files
             left -= sum(files.sizes().values())
             cold: list[Problem] = []
-            found[away.session] = {**cold_fold(files, cold).trails, **files.view(lambda fold: dict(fold.trails))}
+            found[away.session] = {
+                **cold_history(files, cold).histories,
+                **files.view(lambda session_history: dict(session_history.histories)),
+            }
             named = incomplete.in_archive(cold, away.session, files.reader.folder, away.path)
             problems[away.session] = [*files.unreadable(), *named]
         except (SMPError, OSError) as error:
-            found[away.session] = _summary_fold(away).trails
+            found[away.session] = _summary_history(away).histories
             problems[away.session] = [incomplete.archive(away.path, away.session, error)]
     return found
 
 
-def _summary_fold(away: StoredAway) -> Fold:
-    fold = Fold()
+def _summary_history(away: StoredAway) -> SessionHistory:
+    session_history = SessionHistory()
     earlier = away.said.get("earlier_conversation")
     parts = [away.said.get("text"), away.said.get("conversation"), *(earlier if isinstance(earlier, list) else ())]
     said = "\n".join(part for part in parts if isinstance(part, str) and part)
     data = {"author": "smp", "author_kind": "system", "summary": said or f"Archived session {away.session}."}
-    fold.add([Entry(PUT, "summary", SUMMARY_ID, to_text(away.when or EPOCH), data, 1)])
-    return fold
+    session_history.add([Entry(PUT, "summary", SUMMARY_ID, to_text(away.when or EPOCH), data, 1)])
+    return session_history
 
 
 def _added(one: dict[str, dict[str, int]], other: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:

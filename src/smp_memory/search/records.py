@@ -7,14 +7,14 @@ from smp_memory.model.record import Records
 from smp_memory.model.reports import Stats
 from smp_memory.model.types import kind_of
 from smp_memory.write.operations import id_of
-from smp_memory.write.validation import shown
+from smp_memory.write.validation import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any
 
-    from smp_memory.model.history import Fold
+    from smp_memory.model.history import SessionHistory
     from smp_memory.model.record import Record
     from smp_memory.store.file_session import FileSession
     from smp_memory.store.snapshot import Snapshot
@@ -24,9 +24,9 @@ def find(files: FileSession, id: Any) -> Record | None:
     """The memory with this id, deleted ones too; None if there never was one."""
     name = id_of(id)
 
-    def look(fold: Fold) -> Record | None:
-        trail = fold.trails.get(name)
-        return trail.record(files.session) if trail else None
+    def look(session_history: SessionHistory) -> Record | None:
+        history = session_history.histories.get(name)
+        return history.record(files.session) if history else None
 
     record: Record | None = files.view(look)
     return record
@@ -38,10 +38,10 @@ def records(
     """All memories, or those of one type, oldest first; the last ones of a type without reading a large session."""
     kind = kind_of(type).name if type is not None else None
     if last is not None and not hasattr(last, "__index__"):
-        raise InvalidRecord(f"last: must be a whole number, not {shown(last)}.", field="last")
+        raise InvalidRecord(f"last: must be a whole number, not {quoted(last)}.", field="last")
 
-    def look(fold: Fold) -> list[Record]:
-        return _selected(fold, files.session, kind, include_deleted, last)
+    def look(session_history: SessionHistory) -> list[Record]:
+        return _selected(session_history, files.session, kind, include_deleted, last)
 
     if kind is not None and last is not None and not include_deleted:
         found: list[Record] = files.view_tail(kind, last, look)
@@ -50,15 +50,21 @@ def records(
     return Records(found, files.unreadable())
 
 
-def _selected(fold: Fold, session: str, kind: str | None, include_deleted: bool, last: int | None) -> list[Record]:
-    trails = [
-        trail
-        for trail in fold.trails.values()
-        if (kind is None or trail.first.type == kind) and (include_deleted or trail.deletion is None)
+def _selected(
+    session_history: SessionHistory, session: str, kind: str | None, include_deleted: bool, last: int | None
+) -> list[Record]:
+    histories = [
+        history
+        for history in session_history.histories.values()
+        if (kind is None or history.first.type == kind) and (include_deleted or history.deletion is None)
     ]
     if last is not None:
-        trails = trails[len(trails) - last :] if 0 < last < len(trails) else trails[: len(trails) if last > 0 else 0]
-    records = (trail.record(session) for trail in trails)
+        histories = (
+            histories[len(histories) - last :]
+            if 0 < last < len(histories)
+            else histories[: len(histories) if last > 0 else 0]
+        )
+    records = (history.record(session) for history in histories)
     return [record for record in records if record is not None]
 
 
@@ -66,7 +72,7 @@ def history(files: FileSession, id: Any) -> list[dict[str, Any]] | None:
     """What happened to a memory, oldest first; None if there never was one."""
     name = id_of(id)
     steps: list[dict[str, Any]] | None = files.view(
-        lambda fold: fold.trails[name].history() if name in fold.trails else None
+        lambda session_history: session_history.histories[name].steps() if name in session_history.histories else None
     )
     return steps
 
@@ -78,8 +84,8 @@ def as_of(files: FileSession, time: datetime | str) -> Snapshot:
 
     until = parse(time, "time")
 
-    def look(fold: Fold) -> list[Record]:
-        records = [trail.record(files.session, until) for trail in fold.trails.values()]
+    def look(session_history: SessionHistory) -> list[Record]:
+        records = [history.record(files.session, until) for history in session_history.histories.values()]
         return [record for record in records if record is not None]
 
     return Snapshot(files.session, until, files.view(look), files.unreadable())
@@ -104,18 +110,18 @@ def stats(files: FileSession) -> Stats:
     )
 
 
-def _figures(fold: Fold) -> dict[str, Any]:
+def _figures(session_history: SessionHistory) -> dict[str, Any]:
     counts: dict[str, int] = {}
     deleted = entries = 0
     first = last = None
-    for trail in fold.trails.values():
-        entries += len(trail.entries)
-        if trail.deletion is not None:
+    for history in session_history.histories.values():
+        entries += len(history.entries)
+        if history.deletion is not None:
             deleted += 1
             continue
-        counts[trail.first.type] = counts.get(trail.first.type, 0) + 1
-        latest = trail.entries[-1].at
-        first = trail.first.at if first is None else min(first, trail.first.at)
+        counts[history.first.type] = counts.get(history.first.type, 0) + 1
+        latest = history.entries[-1].at
+        first = history.first.at if first is None else min(first, history.first.at)
         last = latest if last is None else max(last, latest)
     return {
         "memories": sum(counts.values()),

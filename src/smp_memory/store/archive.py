@@ -36,7 +36,7 @@ from smp_memory.model.session_info import SessionInfo
 from smp_memory.store import archive_names, incomplete
 from smp_memory.store.archive_copy import archived_files, of_archive
 from smp_memory.store.archive_index import ArchiveIndex, StoredAway
-from smp_memory.store.cold_storage import cold_fold
+from smp_memory.store.cold_storage import cold_history
 from smp_memory.store.convert import contents_of
 from smp_memory.store.session_start import UNKNOWN, first_time
 
@@ -87,8 +87,12 @@ def _pack_and_leave(shelf: ArchiveIndex, files: FileSession, summary: Summary) -
 def summary_of(files: FileSession, summary: Summary) -> dict[str, Any]:
     reader = files.reader
     with reader.mutex:
-        fold = reader.catch_up()
-        records = [record for trail in fold.trails.values() if (record := trail.record(files.session)) is not None]
+        session_history = reader.catch_up()
+        records = [
+            record
+            for history in session_history.histories.values()
+            if (record := history.record(files.session)) is not None
+        ]
     try:
         info: SessionInfo | None = files.info()
     except SessionCorrupt:  # an unreadable head costs the head
@@ -151,7 +155,7 @@ def in_this_layout(shelf: ArchiveIndex, folder: str, layout: Layout, session: st
     if layout.name == target.name:
         return folder
     reader = _reader_of(disk, layout, folder, session)
-    fold = reader.catch_up()
+    session_history = reader.catch_up()
     broken = next((problem for problem in reader.problems() if problem.severity == "error"), None)
     if broken is not None:
         raise SessionCorrupt(
@@ -159,8 +163,8 @@ def in_this_layout(shelf: ArchiveIndex, folder: str, layout: Layout, session: st
         )
     entries = in_order(entry for state in reader.states.values() for entry in state.entries)
     info = info_of(disk, layout, reader)
-    info.numbers = {**fold.numbers, **info.numbers}
-    info.seq, info.generation = max(fold.seq, info.seq, len(entries)), info.generation + 1
+    info.numbers = {**session_history.numbers, **info.numbers}
+    info.seq, info.generation = max(session_history.seq, info.seq, len(entries)), info.generation + 1
     made = f"{shelf.coming(session)}-{target.name}"
     disk.remove_tree(made)
     for name, data in contents_of(target, session, entries, info).items():
@@ -263,8 +267,10 @@ def _archives_of(session: FileSession) -> list[str]:
 
 def _entries(session: FileSession) -> dict[str, str]:
     """The entries, each with the id of its memory."""
-    live: list[Entry] = session.view(lambda fold: [entry for trail in fold.trails.values() for entry in trail.entries])
-    cold = [entry for trail in cold_fold(session).trails.values() for entry in trail.entries]
+    live: list[Entry] = session.view(
+        lambda session_history: [entry for history in session_history.histories.values() for entry in history.entries]
+    )
+    cold = [entry for history in cold_history(session).histories.values() for entry in history.entries]
     return {_key(entry): entry.id for entry in (*live, *cold)}
 
 

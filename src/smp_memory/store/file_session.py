@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from smp_memory.config import Config
     from smp_memory.git.metadata_conflicts import HeadConflict
-    from smp_memory.model.history import Fold
+    from smp_memory.model.history import SessionHistory
     from smp_memory.model.record import Records
     from smp_memory.model.reports import Problem, Report
     from smp_memory.store.file_store import FileStore
@@ -102,13 +102,15 @@ class FileSession:
         if self._sync_later:
             self._store.check_synced()
             self._tell_of_suspects()
-        if batch.needs_trails:
-            batch.looked_at = self.writer.changes
+        if batch.needs_histories:
+            batch.read_version = self.writer.changes
             self.reader.catch_up()  # before the lock is taken; under it only if somebody has written meanwhile
         try:
             self._group.commit(batch)
         except MemoryNotFound as error:
-            known = error.details.get("id") in self.reader.fold.trails  # hidden or deleted: the error says all
+            known = (
+                error.details.get("id") in self.reader.session_history.histories
+            )  # hidden or deleted: the error says all
             raise error if known else incomplete.explained(error, self.unreadable()) from None
 
     @property
@@ -168,7 +170,7 @@ class FileSession:
             except FileNotFoundError:
                 raise self._store.no_session(self.session) from None
             except OSError as error:
-                raise from_os_error(error, self.reader.folder, batches[0].doing) from error
+                raise from_os_error(error, self.reader.folder, batches[0].operation_name) from error
         self._store.marks.set(self.session)
         if self._sync_later:
             self._store.sync_later(self, names)
@@ -216,13 +218,13 @@ class FileSession:
 
     # -- reading
 
-    def view(self, look: Callable[[Fold], Any]) -> Any:
+    def view(self, look: Callable[[SessionHistory], Any]) -> Any:
         """Look at the session's memories as they stand."""
         self._store.check_open()
         with self.reader.mutex:
-            fold = self.reader.catch_up()
+            session_history = self.reader.catch_up()
             self.unreadable()
-            return look(fold if fold.trails else self._fold_in_place())
+            return look(session_history if session_history.histories else self._fold_in_place())
 
     def unreadable(self) -> list[Problem]:
         """Entries that cannot be read, as of the last read of this process; each is logged once."""
@@ -240,22 +242,22 @@ class FileSession:
         error = MemoryNotFound(f"{id} does not exist in session {self.session}.", id=id, session=self.session)
         return incomplete.explained(error, self.unreadable())
 
-    def _fold_in_place(self) -> Fold:
+    def _fold_in_place(self) -> SessionHistory:
         """The memories of a session that seems to have none: it may be put away and brought back just now."""
         for _ in range(_LOOKS):
             place = self._store.place_of(self.session)
-            fold = self.reader.catch_up()
-            if fold.trails or (place is not None and place == self._store.place_of(self.session)):
-                return fold
+            session_history = self.reader.catch_up()
+            if session_history.histories or (place is not None and place == self._store.place_of(self.session)):
+                return session_history
             self._store.check_there(self.session)
-        return fold
+        return session_history
 
-    def view_tail(self, kind: str, count: int, look: Callable[[Fold], Any]) -> Any:
+    def view_tail(self, kind: str, count: int, look: Callable[[SessionHistory], Any]) -> Any:
         """The same, but only the last memories of a type need to be there."""
         self._store.check_open()
         with self.reader.mutex:
-            fold = self.reader.tail(kind, count)
-            return look(fold) if fold is not None else self.view(look)
+            session_history = self.reader.tail(kind, count)
+            return look(session_history) if session_history is not None else self.view(look)
 
     def refresh_overviews(self, records: Records, users: dict[str, str]) -> None:
         """Write the overview files of the session again, where the layout has some."""

@@ -13,7 +13,7 @@ import threading
 import weakref
 
 from smp_memory import event_log
-from smp_memory.config_file import with_facts_outside
+from smp_memory.config_file import with_store_facts_at_top
 from smp_memory.errors import (
     DurabilityUnknown,
     LayoutMismatch,
@@ -306,7 +306,7 @@ class FileStore:
             stored = json.loads(self.disk.read(os.path.join(self.root, CONFIG_FILE)).decode("utf-8-sig"))
         except (FileNotFoundError, ValueError, RecursionError):
             return {}  # a person is editing it; the layout cannot have changed without a whole file
-        return with_facts_outside(stored) if isinstance(stored, dict) else {}
+        return with_store_facts_at_top(stored) if isinstance(stored, dict) else {}
 
     def _finish_conversion(self) -> bool:
         """Put right what a conversion has left that died while this store was open; False if one is under way."""

@@ -429,21 +429,21 @@ class Indexer:
         if not self._grow(index, known, reader):
             if reader.reread or known.files:
                 reader = self._read(name, None)
-            if not reader.fold.trails and store.place_of(name) != place:
+            if not reader.session_history.histories and store.place_of(name) != place:
                 index.remove(known)  # it was put away while it was read; if it is back, the next question takes it in
                 self._looks.forget(name)
                 self._indexed.discard(name)
                 return 0
             made = words.each if words is not None and words.are_of(reader) else ()
-            index.replace(known, reader.fold.trails.values(), self._places(index, reader), made)
-            known.whole = not reader.fold.orphans
-            known.names = reader.fold.names.to_list() if reader.fold.names else []
+            index.replace(known, reader.session_history.histories.values(), self._places(index, reader), made)
+            known.whole = not reader.session_history.orphans
+            known.names = reader.session_history.names.to_list() if reader.session_history.names else []
             known.seq = 0
             size = 0
             incomplete.keep(index, name, reader.problems(), grown=False)
         else:
             incomplete.keep(index, name, reader.problems(), grown=True)
-        known.seq = max(known.seq, reader.fold.seq)
+        known.seq = max(known.seq, reader.session_history.seq)
         known.files = dict(reader.cursors())
         index.rows.save_session(known)
         if all(cursor[8] for cursor in known.files.values()) and self._looks.agree(name, known.files, paths):
@@ -476,20 +476,20 @@ class Indexer:
 
     def _grow(self, index: Index, known: Known, reader: IncrementReader) -> bool:
         """Take in what was appended; False if that is not all that happened."""
-        fold = reader.fold
-        if reader.reread or not known.whole or not known.files or fold.is_rebuilt:
+        session_history = reader.session_history
+        if reader.reread or not known.whole or not known.files or session_history.is_rebuilt:
             return False
         if any(not cursor[8] and not reader.has_digest(file) for file, cursor in known.files.items()):
             return False  # somebody changed it within the tick in which it was read
-        fresh = [trail.first for trail in fold.trails.values()] + [
-            entry for entries in fold.orphans.values() for entry in entries
+        fresh = [history.first for history in session_history.histories.values()] + [
+            entry for entries in session_history.orphans.values() for entry in entries
         ]
         if any(entry.seq <= known.seq or entry.lacks for entry in fresh):
             return False
         number = known.number
-        if index.rows.has_any(number, list(fold.trails)):
+        if index.rows.has_any(number, list(session_history.histories)):
             return False
-        amended = {id: index.rows.by_id(number, id) for id in fold.orphans}
+        amended = {id: index.rows.by_id(number, id) for id in session_history.orphans}
         if None in amended.values():
             return False
         places = self._places(index, reader)
@@ -497,15 +497,15 @@ class Indexer:
         with Spans(self._store.disk) as spans:
             for id, row in amended.items():
                 assert row is not None
-                trail = self.reader.trail(index, known.id, row, spans)
-                if trail is None or not all(map(trail.is_own, fold.orphans[id])):
+                history = self.reader.history(index, known.id, row, spans)
+                if history is None or not all(map(history.owns, session_history.orphans[id])):
                     return False
-                for entry in sorted(fold.orphans[id], key=_number):
-                    trail.append(entry)
-                changed.append((trail, row.doc))
-        index.extend(known, fold.trails.values(), places)
-        for trail, doc in changed:
-            index.amend(known, trail, doc, places)
+                for entry in sorted(session_history.orphans[id], key=_number):
+                    history.append(entry)
+                changed.append((history, row.doc))
+        index.extend(known, session_history.histories.values(), places)
+        for history, doc in changed:
+            index.amend(known, history, doc, places)
         return True
 
     @staticmethod
@@ -520,10 +520,10 @@ class Indexer:
             first, end = entry.place
             return f"{number}:{first}:{end - first}"
 
-        mark = MARK if reader.fold.names else ""
+        mark = MARK if reader.session_history.names else ""
 
-        def places(trail: RecordHistory) -> str:
-            return mark + (place(trail.first) if len(trail.entries) == 1 else " ".join(map(place, trail.entries)))
+        def places(history: RecordHistory) -> str:
+            return mark + (place(history.first) if len(history.entries) == 1 else " ".join(map(place, history.entries)))
 
         return places
 

@@ -10,7 +10,7 @@ import json
 import os
 
 from smp_memory.config import Config
-from smp_memory.config_file import layout_asked_for, with_facts_outside, with_setting
+from smp_memory.config_file import requested_layout, with_setting, with_store_facts_at_top
 from smp_memory.discovery import layout_in_config, recognise
 from smp_memory.errors import FormatTooNew, InvalidConfig, LayoutMismatch, StorageReadOnly, StoreNotFound, from_os_error
 from smp_memory.files.disk import Disk
@@ -54,7 +54,7 @@ def open_store(
         is_new = stored is None and recognise(disk, root) is None
         if is_new and not create:
             raise StoreNotFound(f"There is no store in {root}. `smp init` makes one.", path=root)
-        name = _layout_name(disk, root, stored, layout, layout_asked_for(config))
+        name = _layout_name(disk, root, stored, layout, requested_layout(config))
         path = os.path.join(root, CONFIG_FILE)
         settings = Config.build({**(stored or {}), "layout": name}, path, environ=os.environ, arguments=config)
         check_settings(settings)
@@ -77,7 +77,7 @@ def _read_config(disk: Disk, root: str) -> dict[str, Any] | None:
         ) from None
     if not isinstance(stored, dict):
         raise InvalidConfig(f"{path}: must be a JSON object.", path=path)
-    stored = with_facts_outside(stored)
+    stored = with_store_facts_at_top(stored)
     if isinstance(stored.get("format"), int) and stored["format"] > FORMAT:
         raise FormatTooNew(
             f"{path}: this store has format {stored['format']}; this SMP knows {FORMAT}. Install a newer one; nothing was touched.",

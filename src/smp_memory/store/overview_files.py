@@ -124,9 +124,9 @@ def _renew_overviews(store: FileStore, session: str, dry_run: bool) -> bool:
     if dry_run:
         return False
 
-    def look(fold: object) -> list[object]:
-        trails = fold.trails.values()  # type: ignore[attr-defined]
-        return [trail.record(session) for trail in trails if trail.deletion is None]
+    def look(session_history: object) -> list[object]:
+        histories = session_history.histories.values()  # type: ignore[attr-defined]
+        return [history.record(session) for history in histories if history.deletion is None]
 
     records = [record for record in store.session(session).view(look) if record is not None]
     write_overviews(store.disk, folder, records)

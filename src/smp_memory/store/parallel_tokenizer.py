@@ -55,7 +55,9 @@ class TokenizedSession:
 
     def are_of(self, reader: IncrementReader) -> bool:
         """Whether they were made of the same bytes, by what cursors tell: identity, end, digest."""
-        return _same(self._cursors) == _same(reader.cursors()) and len(self.each) == len(reader.fold.trails)
+        return _same(self._cursors) == _same(reader.cursors()) and len(self.each) == len(
+            reader.session_history.histories
+        )
 
 
 def _same(cursors: dict[str, Cursor]) -> dict[str, Cursor]:
@@ -193,6 +195,6 @@ def _answer(reader: IncrementReader) -> tuple[dict[str, Cursor], list[str]] | No
         sizes = [found[1] for found in reader.identities().values()]
         if sum(sizes) > _MOST_BYTES or reader.catch_up() is None or reader.is_overlaid:
             return None
-        return reader.cursors(), [words_of(trail) for trail in reader.fold.trails.values()]
+        return reader.cursors(), [words_of(history) for history in reader.session_history.histories.values()]
     except Exception:  # whatever is wrong with the session, who asked will find it, too
         return None

@@ -96,7 +96,7 @@ def copy_of(entry: Entry) -> Entry:
 
 def entries_of(reader: SessionReader, ids: Iterable[str]) -> list[Entry]:
     """All entries of these memories: also copies of them, and what happened to one that is not there."""
-    wanted, names = set(ids), reader.fold.names
+    wanted, names = set(ids), reader.session_history.names
     entries = (entry for state in reader.states.values() for entry in state.entries)
     if not names:
         return [entry for entry in entries if entry.id in wanted]

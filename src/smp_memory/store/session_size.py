@@ -60,7 +60,7 @@ def _last(access: tuple[int, int] | None) -> datetime | None:
 
 def weighed_memories(session: FileSession, policy: Policy, now: datetime) -> list[WeighedMemory]:
     known = figures(session, policy, now)
-    found: list[WeighedMemory] = session.view(lambda fold: weighed(fold, session.session, known))
+    found: list[WeighedMemory] = session.view(lambda session_history: weighed(session_history, session.session, known))
     return found
 
 

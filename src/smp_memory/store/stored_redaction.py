@@ -85,7 +85,7 @@ def look(session: FileSession, redactor: Redactor) -> RedactionReport:
     """What would be taken out."""
     work = _Cleaning(session, redactor)
     work.clean_head()
-    session.view(lambda fold: work.edit(session.reader))
+    session.view(lambda session_history: work.edit(session.reader))
     work.look_into_cold()
     return work.found
 

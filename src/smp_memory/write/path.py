@@ -326,7 +326,7 @@ class Transaction(Writer):
 
 def _each_of(items: Any) -> Iterable[Any]:
     if not hasattr(items, "__iter__"):
-        raise InvalidRecord(f"items: must be a list of (type, data), not {validation.shown(items)}.", field="items")
+        raise InvalidRecord(f"items: must be a list of (type, data), not {validation.quoted(items)}.", field="items")
     return items  # type: ignore[no-any-return]
 
 

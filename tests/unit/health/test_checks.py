@@ -300,7 +300,7 @@ def test_recalled_text_that_was_stored_again(memory: smp_memory.Memory) -> None:
         line.pop("checksum", None)
         with path.open("a") as file:
             file.write(json.dumps(line) + "\n")
-    assert files.view(lambda fold: "LEARN-0003" in fold.trails)
+    assert files.view(lambda session_history: "LEARN-0003" in session_history.histories)
     only_recalled, partly = memory.doctor().of("recalled")
     assert (only_recalled.severity, only_recalled.ids, only_recalled.line) == ("warning", ("LEARN-0002",), 2)
     assert "nothing else" in only_recalled.message

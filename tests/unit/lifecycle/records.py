@@ -32,12 +32,12 @@ def record(
 ) -> Record:
     """A memory written so many days ago, and changed or deleted later."""
     name = id or f"{_PREFIXES.get(type, type[:3].upper())}-{number:04d}"
-    trail = RecordHistory(Entry(PUT, type, name, to_text(ago(days)), data, seq=number))
+    history = RecordHistory(Entry(PUT, type, name, to_text(ago(days)), data, seq=number))
     if changed_days is not None:
-        trail.append(Entry(CHANGE, type, name, to_text(ago(changed_days)), {"note": "x"}, seq=number, revision=2))
+        history.append(Entry(CHANGE, type, name, to_text(ago(changed_days)), {"note": "x"}, seq=number, revision=2))
     if deleted_days is not None:
-        trail.append(Entry(DELETE, type, name, to_text(ago(deleted_days)), {"reason": "test"}, seq=number))
-    made = trail.record(session)
+        history.append(Entry(DELETE, type, name, to_text(ago(deleted_days)), {"reason": "test"}, seq=number))
+    made = history.record(session)
     assert made is not None
     return made
 

@@ -88,9 +88,11 @@ def test_random_histories_are_equal_before_and_after_tidy(seed: int) -> None:
         assert session.tidy().ids == []
         report = session.validate()
         assert report.problems == [], report.problems
-        live = [trail for trail in session._files.reader.fold.trails.values() if trail.deletion is None]
-        assert set(folded) <= {trail.first.id for trail in live}
-        assert all(entry.place == trail.first.place for trail in live for entry in trail.entries)
+        live = [
+            history for history in session._files.reader.session_history.histories.values() if history.deletion is None
+        ]
+        assert set(folded) <= {history.first.id for history in live}
+        assert all(entry.place == history.first.place for history in live for entry in history.entries)
 
 
 @pytest.mark.parametrize("other", ["jsonl", "single", "log"])

@@ -121,9 +121,9 @@ def run_session_undelete(call: Call) -> None:
     Examples:
       smp session undelete checkout-review
     """
-    from smp_memory.privacy.settings import cleaned_reason
+    from smp_memory.privacy.settings import clean_reason
 
-    reason, redacted = cleaned_reason(call.memory.config, call.options.reason)
+    reason, redacted = clean_reason(call.memory.config, call.options.reason)
     state = call.memory.undelete_session(call.options.id, reason, by=call.author)
     data = {"id": call.options.id, "state": state, **({"redacted": redacted} if redacted else {})}
     call.answer(data, [f"Brought back {paint('bold', call.options.id)}; it is {state}."])

@@ -23,7 +23,7 @@ from smp_memory.context.budget import one_line
 from smp_memory.errors import SMPError, from_os_error
 from smp_memory.integrations.mcp import resources
 from smp_memory.integrations.mcp.tools import INSTRUCTIONS, UNTRUSTED, tools_for
-from smp_memory.privacy.fence import unmarked
+from smp_memory.privacy.fence import escape_marks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,7 +165,7 @@ def explained(error: Exception, doing: str) -> str:
     if isinstance(error, OSError):
         error = from_os_error(error, str(error.filename or "the operating system"), "working")
     if isinstance(error, SMPError):
-        return f"{unmarked(one_line(error.message))} [{error.code}]"
+        return f"{escape_marks(one_line(error.message))} [{error.code}]"
     log.error("%s failed: %s", doing, type(error).__name__, exc_info=bool(os.environ.get("SMP_DEBUG")))
     return f"This should not have happened in {doing}: {type(error).__name__}. SMP_DEBUG=1 shows where. [E_INTERNAL]"
 

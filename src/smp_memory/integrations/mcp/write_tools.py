@@ -28,7 +28,7 @@ from smp_memory.integrations.mcp.arguments import CRITERIA, TOP_LEVEL
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.model.types import KINDS
 from smp_memory.privacy import fence
-from smp_memory.privacy.settings import counted, told
+from smp_memory.privacy.settings import count_kinds, redaction_notice
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.write.operations import Add
 from smp_memory.write.path import Writer
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
     from smp_memory.model.types import Kind
     from smp_memory.session import SessionMemory
-    from smp_memory.write.operations import BatchResolver
+    from smp_memory.write.batch_resolver import BatchResolver
     from smp_memory.write.validation import Draft
 
 
@@ -69,8 +69,8 @@ class AddWithOutcome(Add):
     def _differs(self, work: BatchResolver) -> bool:
         """Whether this is another memory than the one that was stored with the key; what changed since does not count."""
         draft, record = self.draft, work.record(str(self.memory_id))
-        trail = work.trail(record.id)
-        first = trail.first.data if trail is not None else record.given
+        history = work.history(record.id)
+        first = history.first.data if history is not None else record.given
         text = draft.kind.text
         return record.type != draft.kind.name or any(
             first.get(name) != draft.data.get(name) for name in (text, "value")
@@ -79,7 +79,7 @@ class AddWithOutcome(Add):
     @property
     def is_compared(self) -> bool:
         """Whether an equal memory makes this one a duplicate."""
-        return not (self.needs_trails or self.draft.created or self.draft.kind.name == "conversation")
+        return not (self.needs_histories or self.draft.created or self.draft.kind.name == "conversation")
 
 
 def add_once(session: SessionMemory, agent: str | None, kind: Kind, fields: dict[str, Any]) -> tuple[Record, str]:
@@ -237,7 +237,7 @@ def forget(caller: Caller, given: arguments.ForgetOrEraseArguments) -> Reply:
 def _forgotten(word: str, refs: list[str], text: str, redacted: dict[str, int]) -> Reply:
     """The answer about memories that were taken away or brought back; `redacted`: what was taken out of the reason."""
     data = {"done": word, "count": len(refs), "ids": refs, "redacted": redacted or None}
-    return plain(data, f"{text}\nreason: {told(redacted)}" if redacted else text)
+    return plain(data, f"{text}\nreason: {redaction_notice(redacted)}" if redacted else text)
 
 
 def _carry_out(caller: Caller, refs: list[str], reason: str | None, is_back: bool) -> dict[str, int]:
@@ -251,7 +251,7 @@ def _carry_out(caller: Caller, refs: list[str], reason: str | None, is_back: boo
         with caller.agent(caller.session(name, writes=True)).transaction() as transaction:
             for memory_id in memory_ids:
                 wish = (transaction.restore if is_back else transaction.delete)(memory_id, reason)
-                redacted = redacted or counted(wish.removals)
+                redacted = redacted or count_kinds(wish.removals)
     return redacted
 
 
@@ -358,7 +358,7 @@ def _stored(record: Record, done: str) -> Reply:
         "redacted": record.redacted or None,
         "warnings": list(record.warnings) or None,
     }
-    lines = [f"{record.ref} {done}, revision {record.revision}", told(record.redacted), *record.warnings]
+    lines = [f"{record.ref} {done}, revision {record.revision}", redaction_notice(record.redacted), *record.warnings]
     return plain(data, "\n".join(line for line in lines if line))
 
 

@@ -19,28 +19,28 @@ from smp_memory.model.types import KINDS, PREFIXES, kind_of
 
 
 @pytest.mark.parametrize("good", ["a", "A-1", "_x", "0", "DEC-0001", "x" * 64, "console", "com10", "a--b", "nul_"])
-def test_good_ids(good: str) -> None:
+def test_valid_ids_are_accepted(good: str) -> None:
     assert ids.check(good, "id") == good
 
 
 @pytest.mark.parametrize(
     "bad", ["", "-a", "a.b", "a b", "a/b", "é", "x" * 65, "con", "COM1", "Lpt9", "a\n", "a\0", "Ⅳ", "１"]
 )
-def test_bad_ids(bad: str) -> None:
+def test_invalid_ids_are_rejected(bad: str) -> None:
     with pytest.raises(InvalidRecord, match="id: ") as caught:
         ids.check(bad, "id")
     assert caught.value.field == "id"
 
 
 @pytest.mark.parametrize("good", ["a", "security.authentication", "v2_x-1", "日本語", "über", "x" * 64, "a.b.c", "२"])
-def test_good_tags(good: str) -> None:
+def test_valid_tags_are_accepted(good: str) -> None:
     assert ids.check_tag(good) == good
 
 
 @pytest.mark.parametrize(
     "bad", ["", ".", "a.", ".a", "a..b", "a b", "a,b", "#a", "x" * 65, "a\n", 5, None, "😀", "a/b"]
 )
-def test_bad_tags(bad: Any) -> None:
+def test_invalid_tags_are_rejected(bad: Any) -> None:
     with pytest.raises(InvalidRecord, match="tags: "):
         ids.check_tag(bad)
 
@@ -48,7 +48,7 @@ def test_bad_tags(bad: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "number"), [("DEC-0001", 1), ("DEC-12345", 12345), ("DEC-", 0), ("DEC-x", 0), ("dec-1", 0), ("DEC--1", 0), ("DEC-１", 0), ("FIND-1", 0), ("DEC-0001-dup2", 0)]
 )  # fmt: skip
-def test_numbers_in_ids(name: str, number: int) -> None:
+def test_number_of_an_id_by_prefix(name: str, number: int) -> None:
     assert ids.number_of(name, "DEC") == number
     assert ids.numbered("DEC", 7) == "DEC-0007"
     assert ids.numbered("DEC", 12345) == "DEC-12345"
@@ -67,7 +67,7 @@ def test_numbers_in_ids(name: str, number: int) -> None:
         (datetime(2026, 1, 2), "2026-01-02T00:00:00Z"),  # noqa: DTZ001
     ],
 )
-def test_good_times(given: Any, text: str) -> None:
+def test_times_are_converted_to_canonical_text(given: Any, text: str) -> None:
     assert parse(given, "created") == text
     assert to_text(to_moment(text)) == text
 
@@ -88,13 +88,13 @@ def test_good_times(given: Any, text: str) -> None:
         pytest.param(10**5000, id="huge"),
     ],
 )
-def test_bad_times(bad: Any) -> None:
+def test_invalid_times_are_rejected(bad: Any) -> None:
     with pytest.raises(InvalidRecord, match="created: not a time") as caught:
         parse(bad, "created")
     assert caught.value.field == "created"
 
 
-def test_the_systems_clock_is_utc() -> None:
+def test_system_clock_is_utc() -> None:
     assert system_clock().tzinfo is UTC
 
 
@@ -123,7 +123,7 @@ def test_types_are_known_by_many_names() -> None:
      ([1], [1], True), ([1], [True], False), ([1], [1, 1], False), ({"a": 1}, {"a": 1}, True), ({"a": 1}, {"a": 1.0}, False),
      ({"a": 1}, {"b": 1}, False), ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True), ({}, [], False), ({"a": None}, {}, False)],
 )  # fmt: skip
-def test_sameness_is_of_value_and_type(one: Any, two: Any, equal: bool) -> None:
+def test_same_compares_value_and_type(one: Any, two: Any, equal: bool) -> None:
     assert same(one, two) is same(two, one) is equal
 
 
@@ -134,7 +134,7 @@ def test_copies_are_deep() -> None:
     assert value == {"a": [{"b": []}]}
 
 
-def test_a_record_of_each_type_has_its_fields_as_attributes() -> None:
+def test_record_of_each_type_has_its_fields_as_attributes() -> None:
     for name, kind in KINDS.items():
         entry = Entry(PUT, name, "X", "2026-01-01T00:00:00Z", {"author": "ada"}, seq=1)
         record = CLASSES[name]("s", entry, entry.data, entry, 1, None)
@@ -148,18 +148,23 @@ def test_a_record_of_each_type_has_its_fields_as_attributes() -> None:
         )
 
 
-def test_ledgers_only_grow() -> None:
-    ledger = IdAllocator(5, {"DEC": 3})
-    ledger.raise_to(4, {"DEC": 2, "FIND": 9})
-    assert (ledger.next_seq(), ledger.next_number("DEC"), ledger.next_number("FIND"), ledger.next_number("ART")) == (
+def test_id_allocator_counters_only_grow() -> None:
+    allocator = IdAllocator(5, {"DEC": 3})
+    allocator.raise_to(4, {"DEC": 2, "FIND": 9})
+    assert (
+        allocator.next_seq(),
+        allocator.next_number("DEC"),
+        allocator.next_number("FIND"),
+        allocator.next_number("ART"),
+    ) == (
         6,
         4,
         10,
         1,
     )
-    twin = ledger.copy()
+    twin = allocator.copy()
     twin.next_number("DEC")
-    assert ledger.next_number("DEC") == 5
+    assert allocator.next_number("DEC") == 5
 
 
 def test_reports() -> None:
@@ -175,7 +180,7 @@ def test_reports() -> None:
         _ = stats.nothing
 
 
-def test_a_head_is_equal_to_its_equal() -> None:
+def test_session_info_compares_by_value() -> None:
     one, two = (
         SessionInfo("s", "2026-01-01T00:00:00Z", user="a"),
         SessionInfo("s", "2026-01-01T00:00:00Z", user="a", seq=5),
@@ -186,7 +191,7 @@ def test_a_head_is_equal_to_its_equal() -> None:
     assert one.context == {}
 
 
-def test_the_systems_time_as_text_is_that_of_its_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_system_text_equals_the_system_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     before, said, after = to_text(system_clock()), system_text(), to_text(system_clock())
     assert to_moment(before) <= to_moment(said) <= to_moment(after)
     for nanoseconds in (
