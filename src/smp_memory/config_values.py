@@ -1,6 +1,6 @@
 """What values may a setting have? A check for each kind, and how an environment variable's text becomes a value.
 
-To add a kind, write a class with the three parts of `Check`. `allowed` completes "Allowed: …" in an error.
+To add a kind, write a class with the three parts of `ValueCheck`. `allowed` completes "Allowed: …" in an error.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ TYPE_CHECKING = False  # typing itself is not loaded at run time: `import smp_me
 if TYPE_CHECKING:
     from typing import Any, Protocol
 
-    class Check(Protocol):
+    class ValueCheck(Protocol):
         """What values a setting may have."""
 
         allowed: str

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
     from typing import Any
 
-    from smp_memory.index.text_query import Found, TextQuery, Weights
+    from smp_memory.index.text_query import TextMatch, TextQuery, Weights
 
     Document = tuple[int, str, str, int, int]  # doc, terms, labels, created, facts
 
@@ -129,7 +129,7 @@ class TantivyEngine:
         """Nothing of what was fed."""
         self._writer = None
 
-    def search(self, wanted: TextQuery, weights: Weights, limit: int, hidden: Container[int] | None) -> list[Found]:
+    def search(self, wanted: TextQuery, weights: Weights, limit: int, hidden: Container[int] | None) -> list[TextMatch]:
         """The best so many; those that are hidden are not among them, so that there may be fewer."""
         if self._grammar is None:
             self._grammar = _Grammar(self._index.schema)

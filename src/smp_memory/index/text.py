@@ -20,7 +20,7 @@ from operator import itemgetter
 from smp_memory.index import unindexed
 from smp_memory.index.engine import PREFIX, TantivyEngine, is_here
 from smp_memory.index.rows import IndexUnusable
-from smp_memory.index.text_query import EXPANSIONS, Found, TextQuery, Weights, inverse_frequency
+from smp_memory.index.text_query import EXPANSIONS, TextMatch, TextQuery, Weights, inverse_frequency
 from smp_memory.index.unindexed import UnindexedText
 from smp_memory.index.wildcards import beginning, matcher
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from smp_memory.index.engine import Document
     from smp_memory.index.rows import Rows
 
-__all__ = ["Found", "TextIndex", "TextQuery"]
+__all__ = ["TextIndex", "TextMatch", "TextQuery"]
 TAIL_LIMIT = 1500
 _FREQUENCIES = 10_000  # terms whose frequency is remembered
 
@@ -185,7 +185,7 @@ class TextIndex:
 
     # -- searching
 
-    def search(self, wanted: TextQuery, limit: int) -> list[Found]:
+    def search(self, wanted: TextQuery, limit: int) -> list[TextMatch]:
         """The best candidates, best first. Fewer than asked for means that there are no more."""
         weights = self._weights(wanted)
         found = self._tail.search(wanted, weights, self._mean_length())

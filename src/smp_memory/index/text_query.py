@@ -74,7 +74,7 @@ class Weights:
 
 if TYPE_CHECKING:
 
-    class Found(NamedTuple):
+    class TextMatch(NamedTuple):
         """One candidate: what is known of a memory before its row or its file is read."""
 
         doc: int
@@ -83,12 +83,12 @@ if TYPE_CHECKING:
         facts: int  # see `smp_memory.index.documents.facts_number`
 
 else:  # `typing` takes a new process 5 ms to load
-    Found = namedtuple("Found", "doc match created facts")
+    TextMatch = namedtuple("TextMatch", "doc match created facts")
 
 
-def candidates(known: Iterable[tuple[int, float, int, int]]) -> list[Found]:
+def candidates(known: Iterable[tuple[int, float, int, int]]) -> list[TextMatch]:
     """They are many, so they are made without a call of Python for each."""
-    return list(map(partial(tuple.__new__, Found), known))
+    return list(map(partial(tuple.__new__, TextMatch), known))
 
 
 def inverse_frequency(documents: int, having: int) -> float:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from smp_memory.index.engine import Document
     from smp_memory.index.rows import Rows
-    from smp_memory.index.text_query import Found, TextQuery, Weights
+    from smp_memory.index.text_query import TextMatch, TextQuery, Weights
 
 
 _K1, _B = 1.2, 0.75
@@ -109,7 +109,7 @@ class UnindexedText:
         others = self._unposted_with(term)
         return {**posted, **{doc: self._docs[doc].terms.split().count(term) for doc in others}} if others else posted
 
-    def search(self, wanted: TextQuery, weights: Weights, mean_length: float) -> list[Found]:
+    def search(self, wanted: TextQuery, weights: Weights, mean_length: float) -> list[TextMatch]:
         if not self._docs:
             return []
         scores: dict[int, float] = {}

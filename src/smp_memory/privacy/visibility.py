@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.record import Record
     from smp_memory.search.filters import FieldFilter
-    from smp_memory.search.ranking import Judged
+    from smp_memory.search.ranking import RankedRow
 
 
 SHARED = "shared"
@@ -73,13 +73,13 @@ class VisibilityFilter:
         self._viewer = viewer
         self._asked = asked
 
-    def admits(self, record: Record, judged: Judged) -> bool:
+    def admits(self, record: Record, ranked: RankedRow) -> bool:
         if record.type == "summary" and record.id == _OF_AN_ARCHIVE:
             return False
-        return self._viewer.sees(record) and (not self._asked or self._asked.admits(record, judged))
+        return self._viewer.sees(record) and (not self._asked or self._asked.admits(record, ranked))
 
     @property
-    def refuses_many(self) -> bool:
+    def is_selective(self) -> bool:
         """Most memories are for all."""
         return bool(self._asked)
 

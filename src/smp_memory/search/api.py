@@ -114,8 +114,8 @@ class SearchMethods:
         return Query(asked, self._asked_at())
 
     def _answer(self, question: Query) -> Hits:
-        from smp_memory.search.path import Search
-        from smp_memory.search.ranking import Ranking, asks_by_meaning
+        from smp_memory.search.path import search
+        from smp_memory.search.ranking import Ranking, uses_embeddings
 
         store, policy = self._asked_store(), self._policy()
         store.check_open()
@@ -124,9 +124,9 @@ class SearchMethods:
             began = time.monotonic()
             hits: Hits = store.indexer.answer(
                 question.sessions,
-                lambda finder: Search(question, finder, Ranking(question, finder, policy)).run(),
-                with_others=question.leads_elsewhere,
-                by_meaning=asks_by_meaning(question),
+                lambda finder: search(question, finder, Ranking(question, finder, policy)),
+                with_others=question.follows_relations,
+                by_meaning=uses_embeddings(question),
             )
             seconds = time.monotonic() - began
             if seconds >= event_log.SLOW_QUERY_SECONDS:
@@ -350,7 +350,7 @@ class SearchMethods:
         """
         load()
         from smp_memory.model.hits import Related
-        from smp_memory.search.path import Search
+        from smp_memory.search.path import search
         from smp_memory.search.query import LIMIT, Query
         from smp_memory.search.ranking import Ranking
 
@@ -373,7 +373,7 @@ class SearchMethods:
             rows = finder.rows(list(near))
             records = finder.records([rows[doc] for doc in near if doc in rows])
             if asked:
-                hits = Search(question, finder, Ranking(question, finder, policy)).run()
+                hits = search(question, finder, Ranking(question, finder, policy))
                 wanted = {hit.record.ref for hit in hits}
                 records = {doc: record for doc, record in records.items() if record and record.ref in wanted}
             return [

@@ -188,7 +188,7 @@ class Query:
         return found
 
     @property
-    def leads_elsewhere(self) -> bool:
+    def follows_relations(self) -> bool:
         """Whether other sessions than those asked for matter to the answer: relations pass through them."""
         return self.sessions is not None and bool(self.related_to or self.include_related)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from smp_memory.index.embeddings import ModelUnavailable
 from smp_memory.index.rows import POSITION_BITS, TYPE_NUMBERS, Row
 from smp_memory.index.selection import RowConditions, RowSelection, counted
-from smp_memory.index.text_query import Found, TextQuery, candidates
+from smp_memory.index.text_query import TextMatch, TextQuery, candidates
 from smp_memory.index.wildcards import is_loose
 from smp_memory.store import incomplete
 from smp_memory.store.access_counts import together
@@ -86,7 +86,7 @@ class Finder:
 
     # -- candidates
 
-    def search(self, text: ParsedText, conditions: RowConditions, limit: int, rarity: float) -> list[Found]:
+    def search(self, text: ParsedText, conditions: RowConditions, limit: int, rarity: float) -> list[TextMatch]:
         """The best matches of a text that meet all that labels can state, best first."""
         wanted = TextQuery(
             text.words,
@@ -158,7 +158,7 @@ class Finder:
     def rows(self, docs: Sequence[int]) -> dict[int, Row]:
         return self._rows.by_docs(docs)
 
-    def turns(self, docs: Sequence[int], conditions: RowConditions) -> list[Found]:
+    def turns(self, docs: Sequence[int], conditions: RowConditions) -> list[TextMatch]:
         """Those of these memories that are turns and wanted, as candidates that have none of the words."""
         found = self._rows.of(_TURNS if conditions.include_deleted else f"{_TURNS} AND deleted IS NULL", docs)
         turns = candidates(found)

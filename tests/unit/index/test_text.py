@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from smp_memory.index import text as text_module
 from smp_memory.index.rows import IndexUnusable, Rows
-from smp_memory.index.text import Found, TextIndex, TextQuery
+from smp_memory.index.text import TextIndex, TextMatch, TextQuery
 from smp_memory.index.tokens import joined_terms, parse
 from tests.crash.stories import depth
 
@@ -54,7 +54,7 @@ class Both:
         if len(rows) > 3:
             assert 0 < len(self.all[3]._tail) < len(rows)
 
-    def search(self, wanted: TextQuery, limit: int = 1000) -> list[Found]:
+    def search(self, wanted: TextQuery, limit: int = 1000) -> list[TextMatch]:
         answers = [index.search(wanted, limit) for index in self.all]
         first = {found.doc: found for found in answers[0]}
         for number, answer in enumerate(answers):
