@@ -1,1 +1,1 @@
-"""Which memories, how good, why? What a caller may ask, and how an answer is judged. Pure: no disk, no clock."""
+"""Search: validated queries, filters, time ranges, ranking, and the query path. Pure but for the path, the archives and `watch`."""

@@ -30,7 +30,7 @@ _ALL = 1 << 30
 
 def watch(
     store: FileStore,
-    asked: dict[str, Any],
+    options: dict[str, Any],
     now: Callable[[], Any],
     policy: Any,
     timeout_seconds: float | None,
@@ -38,15 +38,15 @@ def watch(
 ) -> Iterator[Hit]:
     """Yield hits, oldest first, until the timeout or for ever."""
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-    query = _query(asked, now)
+    query = _query(options, now)
     known = _KnownMemories()
     store.indexer.answer(query.sessions, lambda finder: known.add_new(finder, query.sessions))
-    return _follow(store, asked, now, policy, known, deadline, pause_seconds)
+    return _follow(store, options, now, policy, known, deadline, pause_seconds)
 
 
 def _follow(
     store: FileStore,
-    asked: dict[str, Any],
+    options: dict[str, Any],
     now: Callable[[], Any],
     policy: Any,
     known: _KnownMemories,
@@ -54,7 +54,7 @@ def _follow(
     pause_seconds: float,
 ) -> Iterator[Hit]:
     while deadline is None or time.monotonic() < deadline:
-        query = _query(asked, now)
+        query = _query(options, now)
 
         def poll(finder: Finder, query: Query = query) -> list[Hit]:
             updated = known.copy()  # if the index is damaged, this runs again from the same state
@@ -69,8 +69,8 @@ def _follow(
             time.sleep(pause_seconds)
 
 
-def _query(asked: dict[str, Any], now: Callable[[], Any]) -> Query:
-    query = Query({**asked, "sort": OLDEST}, now())
+def _query(options: dict[str, Any], now: Callable[[], Any]) -> Query:
+    query = Query({**options, "sort": OLDEST}, now())
     query.offset, query.limit = 0, _ALL  # all new ones, however many
     return query
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 import smp_memory
 from smp_memory.errors import InvalidQuery, MemoryNotFound, SMPError
-from smp_memory.search.query import MOST
+from smp_memory.search.query import MAX_VALUES
 from smp_memory.testing import FrozenClock
 
 # Each holds the innocent word `kiwi`, which one memory has; nothing in them asks to leave it out.
@@ -184,7 +184,7 @@ def test_a_wrong_argument_in_a_dictionary_is_named(session: smp_memory.SessionMe
 
 def test_too_many_of_something(session: smp_memory.SessionMemory) -> None:
     for name in ("tags", "all_tags", "not_tags", "agents", "topic", "references", "related_to", "kinds"):
-        few, many = [f"t{n}" for n in range(MOST)], [f"t{n}" for n in range(MOST + 1)]
+        few, many = [f"t{n}" for n in range(MAX_VALUES)], [f"t{n}" for n in range(MAX_VALUES + 1)]
         session.query(**{name: few})
         session.query("kiwi", **{name: few})
         with pytest.raises(InvalidQuery) as caught:
