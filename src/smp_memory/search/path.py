@@ -14,8 +14,8 @@ from functools import partial
 
 from smp_memory.errors import QueryTimeout
 from smp_memory.index.documents import label_key, text_of
-from smp_memory.index.tokens import joined_terms, parse, spelled
-from smp_memory.index.wildcards import fits_spelling, is_loose
+from smp_memory.index.text_query import is_loose, matches_spelling
+from smp_memory.index.tokens import joined_terms, parse, spellings
 from smp_memory.model.hits import Hit, Hits
 from smp_memory.search.field_values import aggregate, with_computed
 from smp_memory.search.query import NEWEST, OLDEST, RELEVANCE
@@ -85,7 +85,7 @@ class _SearchRun:
 
     def first(self, count: int) -> Page:
         """The first `count` matches in the query's order."""
-        if self._conditions.impossible:
+        if self._conditions.is_impossible:
             return []
         if self._query.text:
             return self._by_text(count) if self._text else []
@@ -100,7 +100,7 @@ class _SearchRun:
         if not query.count_by:
             return {}
         docs = None
-        if query.text or self._check.may_reject or self._conditions.impossible:
+        if query.text or self._check.may_reject or self._conditions.is_impossible:
             docs = [ranked.row.doc for ranked, _ in self.first(_ALL)]
         return {by: self._finder.counts(by, self._conditions, docs) for by in query.count_by}
 
@@ -265,9 +265,9 @@ class _RecordCheck:
     def _has_right_words(self, record: Record) -> bool:
         if not (self._wildcards or self._excluded_wildcards):
             return True
-        words = spelled(f"{text_of(record.given)}\n{record.id}")
-        return all(fits_spelling(each, words) for each in self._wildcards) and not any(
-            fits_spelling(each, words) for each in self._excluded_wildcards
+        words = spellings(f"{text_of(record.given)}\n{record.id}")
+        return all(matches_spelling(each, words) for each in self._wildcards) and not any(
+            matches_spelling(each, words) for each in self._excluded_wildcards
         )
 
 

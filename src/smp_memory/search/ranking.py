@@ -13,8 +13,7 @@ from smp_memory.decay.policies import importance_of
 from smp_memory.index.documents import ROLE, decay_inputs
 from smp_memory.index.embeddings import QUESTION_WORDS
 from smp_memory.index.rows import POSITION_BITS
-from smp_memory.index.text_query import candidates as candidates_of
-from smp_memory.index.text_query import inverse_frequency
+from smp_memory.index.text_query import inverse_frequency, text_matches
 from smp_memory.index.tokens import parse, terms
 from smp_memory.search import scoring
 from smp_memory.search.field_values import level_of
@@ -137,7 +136,7 @@ class Ranking:
         rows, accesses = self._finder.rows(docs), self._finder.accesses(docs)
         for each in others:
             row = rows.get(each.doc)
-            if row is not None and conditions.fit(row):
+            if row is not None and conditions.meets_bounds(row):
                 inputs = decay_inputs(row, accesses)
                 relevance = bound * each.match / best
                 priority = self._policy.priority(inputs, self._query.now)
@@ -154,7 +153,7 @@ class Ranking:
         needs_rows = conditions.needs_rows
         for doc, each in zip(docs, scores, strict=True):
             row = rows.get(doc)
-            if row is not None and (not needs_rows or conditions.fit(row)):
+            if row is not None and (not needs_rows or conditions.meets_bounds(row)):
                 yield rank(row, each, decay_inputs(row, accesses), signals, idle.get(doc >> POSITION_BITS))
 
     def _idle_factors(self, docs: Iterable[int]) -> dict[int, float]:
@@ -242,7 +241,7 @@ class Ranking:
         meanings.update(self._finder.meanings(vector, [each.doc for each in candidates]))
         known = {each.doc for each in candidates}
         rows = self._finder.nearest(vector, conditions, scoring.NEAREST)
-        near = candidates_of((doc, 0.0, row.created, row.facts) for doc, row in rows.items() if doc not in known)
+        near = text_matches((doc, 0.0, row.created, row.facts) for doc, row in rows.items() if doc not in known)
         meanings.update(self._finder.meanings(vector, [each.doc for each in near]))
         return [each for each in near if meanings.get(each.doc, 0.0) >= scoring.NEAR_ENOUGH]
 
@@ -307,7 +306,7 @@ def _is_plain(text: ParsedText) -> bool:
 
 def _is_sentence(text: ParsedText, conditions: RowConditions) -> bool:
     """Whether the query is a sentence in plain words. A query of a word or two, or with tags and topics, wants exactly those."""
-    return len(text.words) >= _SENTENCE_WORDS and _is_plain(text) and not conditions.asks_for_labels
+    return len(text.words) >= _SENTENCE_WORDS and _is_plain(text) and not conditions.has_label_conditions
 
 
 def _is_decided(ranked: list[RankedRow], enough: int, best_left: float) -> bool:

@@ -50,7 +50,7 @@ def test_a_later_state_replaces_an_earlier_one(rows: Rows) -> None:
 
 def test_what_was_taken_out_does_not_come_back(rows: Rows) -> None:
     unindexed.put(rows, [document(1), document(2)], 1)
-    unindexed.take_out(rows, [1, 77])
+    unindexed.remove(rows, [1, 77])
     assert list(unindexed.since(rows, -1)) == [document(2)]
     unindexed.put(rows, [document(1, "again")], 2)
     assert list(unindexed.since(rows, -1)) == [document(2), document(1, "again")]
@@ -63,7 +63,7 @@ def test_after_scrubbing_no_block_tells_of_it(rows: Rows) -> None:
     unindexed.put(rows, [document(3, "secret")], 2)
     unindexed.put(rows, [document(4, "secret before"), document(5)], 3)
     unindexed.put(rows, [document(4, "changed")], 4)
-    unindexed.take_out(rows, [1, 3])
+    unindexed.remove(rows, [1, 3])
     unindexed.scrub(rows)
     held = [
         each
@@ -82,7 +82,7 @@ def test_many_small_blocks_are_joined(rows: Rows) -> None:
         unindexed.put(rows, [new], version)
         expected[new[0]] = new
         if version % 7 == 0:
-            unindexed.take_out(rows, [version % 5])
+            unindexed.remove(rows, [version % 5])
             expected.pop(version % 5, None)
         if version == 300:
             seen = dict(expected)

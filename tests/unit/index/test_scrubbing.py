@@ -51,7 +51,7 @@ def vocabulary(memory: Memory) -> set[str]:
         rows.close()
     engine = TantivyEngine(text, create=False)
     engine.reload()
-    return tail | set(engine.terms_from(""))
+    return tail | set(engine.terms_with_prefix(""))
 
 
 def raw(memory: Memory) -> bytes:

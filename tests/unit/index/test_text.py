@@ -356,9 +356,9 @@ def test_what_is_fed_in_parts_counts_in_its_order(
     text.add(rows_of({number: f"first n{number}x" for number in range(8)}), [])  # in tantivy
     text.add(rows_of({number: f"tail n{number}x" for number in range(8, 11)}), [])  # in the tail
     text.add(rows_of({3: "changed in the tail"}), [3])
-    assert not text.are_many(5)
+    assert not text.exceeds_tail(5)
     text.feed(rows_of({3: "changed again", 9: "changed too"}), [3, 9])
-    assert text.are_many(1)
+    assert text.exceeds_tail(1)
     text.feed(rows_of({number: f"more n{number}x" for number in range(20, 25)}), [0, 10])
     text.feed(rows_of({20: "changed at once"}), [20])
     text.add(rows_of({30: "last"}), [1])

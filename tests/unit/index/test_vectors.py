@@ -1,4 +1,4 @@
-"""Vectors in files: what is lacking, what is near. With made-up vectors, without a model."""
+"""Vectors in files: what is missing, what is near. With made-up vectors, without a model."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class Shelf:
 
     def catch_up(self, of: dict[int, Any] | None = None) -> list[int]:
         self.rows.begin()
-        lacking = self.vectors.lacking()
-        if lacking:
-            self.vectors.add(lacking, numpy.array([(of or {}).get(doc, made_up(1, doc)[0]) for doc, _ in lacking]))
-        self.vectors.note_caught_up()
+        missing = self.vectors.missing()
+        if missing:
+            self.vectors.add(missing, numpy.array([(of or {}).get(doc, made_up(1, doc)[0]) for doc, _ in missing]))
+        self.vectors.mark_caught_up()
         self.rows.commit()
-        return [doc for doc, _ in lacking]
+        return [doc for doc, _ in missing]
 
 
 @pytest.fixture(params=["files", "ram"])
@@ -121,7 +121,7 @@ def test_what_a_transaction_that_was_given_up_wrote_is_written_over(shelf: Shelf
     shelf.catch_up()
     shelf.memories([2], recent=True)
     shelf.rows.begin()
-    shelf.vectors.add(shelf.vectors.lacking(), made_up(1, 99))
+    shelf.vectors.add(shelf.vectors.missing(), made_up(1, 99))
     shelf.rows.roll_back()
     shelf.vectors.forget()
     assert shelf.catch_up() == [2]
@@ -153,8 +153,8 @@ def test_work_that_was_broken_off_goes_on_where_it_was(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path)
     shelf.memories([1, 2, 3])
     shelf.rows.begin()
-    lacking = shelf.vectors.lacking()
-    shelf.vectors.add(lacking[:2], made_up(2))
+    missing = shelf.vectors.missing()
+    shelf.vectors.add(missing[:2], made_up(2))
     shelf.rows.commit()
     assert Shelf(tmp_path).catch_up() == [3]
 

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from smp_memory.index import tokens
-from smp_memory.index.tokens import STOP_WORDS, ParsedText, bag_of_terms, joined_terms, parse, plain, terms
-from smp_memory.index.wildcards import beginning, matcher
+from smp_memory.index.text_query import literal_prefix, term_matcher
+from smp_memory.index.tokens import STOP_WORDS, ParsedText, bag_of_terms, joined_terms, parse, terms
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_words_of_every_script_are_found_again(word: str) -> None:
     found = terms(word)
     assert set(asked.words) <= set(found)
     for pattern in asked.characters:
-        assert any(map(matcher(pattern), found))
+        assert any(map(term_matcher(pattern), found))
 
 
 @given(st.text(alphabet="数据库连接ไทยの한국", min_size=3, max_size=12), st.data())
@@ -188,7 +188,7 @@ def test_any_part_of_a_run_is_found(run: str, data: st.DataObject) -> None:
     found = terms(run)
     asked = parse(part)
     assert set(asked.words) <= set(found)
-    assert all(any(map(matcher(pattern), found)) for pattern in asked.characters)
+    assert all(any(map(term_matcher(pattern), found)) for pattern in asked.characters)
     assert asked.words or asked.characters
     for phrase in parse(f'"{part}"').phrases:
         assert any(tuple(found[at : at + len(phrase)]) == phrase for at in range(len(found)))
@@ -250,9 +250,9 @@ def test_questions(text: str, expected: ParsedText) -> None:
 )
 def test_patterns_reach_stems_and_wholes(typed: str, word: str) -> None:
     (pattern,) = parse(typed).patterns
-    meant = list(filter(matcher(pattern), terms(word)))
+    meant = list(filter(term_matcher(pattern), terms(word)))
     assert meant
-    assert all(term.startswith(beginning(pattern)) for term in meant)
+    assert all(term.startswith(literal_prefix(pattern)) for term in meant)
 
 
 @pytest.mark.parametrize(
@@ -260,21 +260,15 @@ def test_patterns_reach_stems_and_wholes(typed: str, word: str) -> None:
     [("authentica*", "auth"), ("a*b", "abc"), ("a[b]*", "ab"), ("a?*", "ab"), ("a.*", "ab"), ("a|b*", "a")],
 )
 def test_patterns_mean_nothing_else(pattern: str, other: str) -> None:
-    assert not matcher(pattern)(other)
-
-
-def test_in_a_plain_text_nothing_is_syntax() -> None:
-    assert plain('- item -draft "a plan" auth* 库') == ParsedText(
-        ("item", "draft", "plan", "auth"), characters=("库*",)
-    )
+    assert not term_matcher(pattern)(other)
 
 
 @given(st.text(alphabet=st.sampled_from('ab -"*\\()[]^$|?+.{}数“”\0\ud800\n')))
 def test_no_question_fails(text: str) -> None:
     asked = parse(text)
     for pattern in (*asked.patterns, *asked.excluded_patterns):
-        assert not matcher(pattern)("\n")
-        assert beginning(pattern) in pattern
+        assert not term_matcher(pattern)("\n")
+        assert literal_prefix(pattern) in pattern
     assert all(asked.phrases)
     assert all(asked.excluded)
     assert bool(asked) is any(asked)

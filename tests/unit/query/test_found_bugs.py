@@ -51,7 +51,7 @@ def test_whatever_a_person_typed_is_found_and_hides_nothing(tmp_path: Path, layo
     session.find_similar("DEC-0001")
     session.add_decision("alpha again")
     assert len(session.query("alpha")) == len(there) + 1
-    assert not session.memory.store.indexer.caught_up(None).is_private
+    assert not session.memory.store.indexer.caught_up(None).is_in_memory
     session.memory.close()
 
 
