@@ -187,8 +187,7 @@ class AgentMemory(AgentWriteMethods, SearchMethods):
 
     def duplicates(self, *, threshold: float | None = None) -> list[Duplicates]:
         """Findings and preferences that say the same, in groups; nothing is changed."""
-        from smp_memory.policies.consolidation import find_duplicates
-        from smp_memory.policies.similarity import THRESHOLD
+        from smp_memory.policies.consolidation import THRESHOLD, find_duplicates
 
         return find_duplicates(self.records(), THRESHOLD if threshold is None else threshold)
 

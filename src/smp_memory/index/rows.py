@@ -426,10 +426,10 @@ def _is_lock(error: Exception) -> bool:
     return isinstance(error, sqlite3.OperationalError) and ("locked" in str(error) or "busy" in str(error))
 
 
-def from_index_error(error: Exception, path: str, doing: str) -> StorageError:
+def from_index_error(error: Exception, path: str, operation: str) -> StorageError:
     """Map an error of the index's database to a StorageError. The index can be rebuilt from the files, so no memory is lost."""
     kind = StorageFull if "full" in str(error) else StorageError
     return kind(
-        f"The index in {path} failed while {doing} ({error}). No memory is lost; `smp reindex` rebuilds it.",
+        f"The index in {path} failed while {operation} ({error}). No memory is lost; `smp reindex` rebuilds it.",
         path=path,
     )

@@ -267,10 +267,10 @@ class Vectors:
     def _cosines(self, vector: Any, places: Any) -> Any:
         import numpy
 
-        asked = numpy.asarray(vector, numpy.float32)
+        query = numpy.asarray(vector, numpy.float32)
         vectors = self._vectors[places].astype(numpy.float32)
-        lengths = numpy.sqrt((vectors * vectors).sum(axis=1)) * numpy.sqrt((asked * asked).sum())
-        return (vectors @ asked) / numpy.maximum(lengths, 1e-9)
+        lengths = numpy.sqrt((vectors * vectors).sum(axis=1)) * numpy.sqrt((query * query).sum())
+        return (vectors @ query) / numpy.maximum(lengths, 1e-9)
 
     def _places_of(self, docs: Any) -> Any:
         """The position of each doc's vector; -1 without one."""

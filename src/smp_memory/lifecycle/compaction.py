@@ -178,7 +178,7 @@ class SessionUpkeepMethods(SessionDeletionMethods):
     ) -> tuple[CompactionPlan, dict[str, int]]:
         """What should go, and the revision that each memory has now. All that was weighed is let go of at once."""
         from smp_memory.policies.compaction_plan import plan
-        from smp_memory.policies.preservation import PreservationRules
+        from smp_memory.policies.retention import PreservationRules
         from smp_memory.store.session_size import weighed_memories
 
         memories = weighed_memories(self._files, self._policy(), now)
@@ -401,8 +401,7 @@ class SessionUpkeepMethods(SessionDeletionMethods):
 
     def duplicates(self, *, threshold: float | None = None) -> list[Duplicates]:
         """Findings and preferences that say the same, in groups; nothing is changed."""
-        from smp_memory.policies.consolidation import find_duplicates
-        from smp_memory.policies.similarity import THRESHOLD
+        from smp_memory.policies.consolidation import THRESHOLD, find_duplicates
 
         records = self._files.view(
             lambda fold: [trail.record(self.id) for trail in fold.trails.values() if trail.deletion is None]

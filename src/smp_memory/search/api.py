@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from smp_memory.model.hits import Hit, Hits, Related
     from smp_memory.model.record import Record, Records
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.overview.participants import Participants
+    from smp_memory.overview.activity import Participants, Timeline
     from smp_memory.overview.summary import SessionSummary
-    from smp_memory.overview.timeline import Timeline
     from smp_memory.overview.topics import Topics
     from smp_memory.search.query import Query
     from smp_memory.store.file_store import FileStore

@@ -124,17 +124,17 @@ def is_comparable(value: Any) -> bool:
     return isinstance(value, str | int | float | date) and not isinstance(value, bool)
 
 
-def equal(stored: Any, asked: Any) -> bool:
+def equal(stored: Any, expected: Any) -> bool:
     """The same value; 1 and 1.0 are, 1 and true are not; a time equals the date that it lies in."""
-    if isinstance(stored, bool) or isinstance(asked, bool):
-        return stored is asked
-    if isinstance(asked, str | date):
-        if stored == asked:
+    if isinstance(stored, bool) or isinstance(expected, bool):
+        return stored is expected
+    if isinstance(expected, str | date):
+        if stored == expected:
             return True
-        span = _span(asked)
+        span = _span(expected)
         moment = _moment(stored) if span else None
         return moment is not None and span is not None and span[0] <= moment <= span[1]
-    return bool(stored == asked)
+    return bool(stored == expected)
 
 
 def confidence_twins(value: Any) -> list[Any]:
@@ -145,20 +145,20 @@ def confidence_twins(value: Any) -> list[Any]:
     )
 
 
-def scales_of(asked: Any, field: str) -> list[Scale]:
+def scales_of(expected: Any, field: str) -> list[Scale]:
     """The scales on which a value can be compared, the most specific first."""
     scales: list[Scale] = []
-    number = _confidence(asked) if field == "confidence" else _number(asked)
+    number = _confidence(expected) if field == "confidence" else _number(expected)
     if number is not None:
         scales.append((_confidence if field == "confidence" else _number, number, number))
-    span = _span(asked)
+    span = _span(expected)
     if span:
         scales.append((_moment, *span))
-    level = level_of(asked)
+    level = level_of(expected)
     if level is not None:
         scales.append((level_of, level, level))
-    if isinstance(asked, str):
-        scales.append((_text, asked, asked))
+    if isinstance(expected, str):
+        scales.append((_text, expected, expected))
     return scales
 
 

@@ -276,7 +276,7 @@ def _explained(score: scoring.CandidateScore, fading: float, idle: float | None)
 
 
 class _KnownParts(dict[str, float]):
-    """Parts of a relevance that need not be computed when they are asked for."""
+    """Parts of a relevance that are already computed."""
 
     def __call__(self) -> dict[str, float]:
         return self

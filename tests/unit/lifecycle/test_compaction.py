@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from smp_memory.policies import preservation
+from smp_memory.policies import retention
 from smp_memory.policies.compaction_plan import CompactionPlan, estimate_gain, plan
-from smp_memory.policies.preservation import PreservationRules, WeighedMemory, preserved
-from smp_memory.policies.turn_summaries import MOST_TURNS, groups, runs, summaries
+from smp_memory.policies.retention import PreservationRules, WeighedMemory, preserved
+from smp_memory.policies.turn_summaries import MAX_TURNS, groups, runs, summaries
 from tests.unit.lifecycle.records import NOW, record, weighed
 
 EVERYTHING = 1 << 60
@@ -36,18 +36,18 @@ def turn(number: int, days: float, *, priority: float = 0.5, size: int = 1000, *
 @pytest.mark.parametrize(
     ("type", "data", "why"),
     [
-        ("decision", {"decision": "x"}, preservation.ACTIVE_DECISION),
-        ("decision", {"decision": "x", "status": "pending"}, preservation.ACTIVE_DECISION),
-        ("decision", {"decision": "x", "status": "a word nobody knows"}, preservation.ACTIVE_DECISION),
-        ("finding", {"finding": "x"}, preservation.OPEN_FINDING),
-        ("finding", {"finding": "x", "resolution": {"status": "open"}}, preservation.OPEN_FINDING),
-        ("preference", {"preference": "x"}, preservation.EXPLICIT_PREFERENCE),
-        ("preference", {"preference": "x", "confidence": "explicit"}, preservation.EXPLICIT_PREFERENCE),
-        ("preference", {"preference": "x", "source": "user_statement"}, preservation.EXPLICIT_PREFERENCE),
-        ("conversation", {"content": "x", "pinned": True}, preservation.PINNED),
-        ("conversation", {"content": "x", "importance": 0.95}, preservation.IMPORTANT),
-        ("agent_state", {"agent": "a", "state": {}}, preservation.CURRENT_STATE),
-        ("summary", {"summary": "x"}, preservation.SUMMARY),
+        ("decision", {"decision": "x"}, retention.ACTIVE_DECISION),
+        ("decision", {"decision": "x", "status": "pending"}, retention.ACTIVE_DECISION),
+        ("decision", {"decision": "x", "status": "a word nobody knows"}, retention.ACTIVE_DECISION),
+        ("finding", {"finding": "x"}, retention.OPEN_FINDING),
+        ("finding", {"finding": "x", "resolution": {"status": "open"}}, retention.OPEN_FINDING),
+        ("preference", {"preference": "x"}, retention.EXPLICIT_PREFERENCE),
+        ("preference", {"preference": "x", "confidence": "explicit"}, retention.EXPLICIT_PREFERENCE),
+        ("preference", {"preference": "x", "source": "user_statement"}, retention.EXPLICIT_PREFERENCE),
+        ("conversation", {"content": "x", "pinned": True}, retention.PINNED),
+        ("conversation", {"content": "x", "importance": 0.95}, retention.IMPORTANT),
+        ("agent_state", {"agent": "a", "state": {}}, retention.CURRENT_STATE),
+        ("summary", {"summary": "x"}, retention.SUMMARY),
     ],
 )
 def test_seed_003_9_3_what_is_never_removed(type: str, data: dict[str, Any], why: str) -> None:
@@ -60,23 +60,23 @@ def test_seed_003_9_3_what_is_never_removed(type: str, data: dict[str, Any], why
 
 def test_seed_003_9_3_the_last_24_hours_of_conversation_stay() -> None:
     found = plan([turn(1, 0.9, priority=0.1), turn(2, 3, priority=0.1)], EVERYTHING, NOW)
-    assert found.kept == {"TURN-0001": preservation.RECENT_TURN}
+    assert found.kept == {"TURN-0001": retention.RECENT_TURN}
     assert removed(found) == ["TURN-0002"]
 
 
 def test_seed_003_9_3_what_was_used_in_the_last_48_hours_stays() -> None:
     old = record("conversation", 1, 50)
-    assert preserved([weighed(old, priority=0.1, used_days=1.9)], NOW) == {"TURN-0001": preservation.RECENTLY_USED}
+    assert preserved([weighed(old, priority=0.1, used_days=1.9)], NOW) == {"TURN-0001": retention.RECENTLY_USED}
     assert preserved([weighed(old, priority=0.1, used_days=2.1)], NOW) == {}
 
 
 def test_a_change_counts_as_use() -> None:
     changed = record("artifact", 1, 90, changed_days=1, name="x")
-    assert preserved([weighed(changed, priority=0.1)], NOW) == {"ART-0001": preservation.RECENTLY_USED}
+    assert preserved([weighed(changed, priority=0.1)], NOW) == {"ART-0001": retention.RECENTLY_USED}
 
 
 def test_seed_003_9_3_a_priority_above_0_7_stays() -> None:
-    assert preserved([turn(1, 50, priority=0.71)], NOW) == {"TURN-0001": preservation.HIGH_PRIORITY}
+    assert preserved([turn(1, 50, priority=0.71)], NOW) == {"TURN-0001": retention.HIGH_PRIORITY}
     assert preserved([turn(1, 50, priority=0.7)], NOW) == {}
 
 
@@ -93,7 +93,7 @@ def test_evidence_of_what_stands_stays() -> None:
         *(turn(number, 40, priority=0.1) for number in range(1, 7)),
     ]
     reasons = preserved(memories, NOW)
-    assert [id for id, why in reasons.items() if why == preservation.EVIDENCE] == [
+    assert [id for id, why in reasons.items() if why == retention.EVIDENCE] == [
         "TURN-0001", "TURN-0002", "TURN-0004", "TURN-0005",
     ]  # fmt: skip
     assert "TURN-0001" not in preserved(memories, NOW, PreservationRules(keep_referenced=False))
@@ -123,7 +123,7 @@ def test_a_superseded_decision_is_not_active() -> None:
 
 def test_what_is_in_the_trash_is_left_to_its_purge() -> None:
     found = plan([weighed(record("conversation", 1, 90, deleted_days=9), priority=0.1)], EVERYTHING, NOW)
-    assert found.kept == {"TURN-0001": preservation.IN_TRASH}
+    assert found.kept == {"TURN-0001": retention.IN_TRASH}
 
 
 def test_memories_from_the_future_stay() -> None:
@@ -297,7 +297,7 @@ def test_a_plan_counts_its_summaries() -> None:
 def test_groups_end_at_pauses_and_are_not_too_large() -> None:
     assert [len(group) for group in groups(talk(60, pause_after=25))] == [25, 35]
     assert [len(group) for group in groups(talk(60, pause_after=5))] == [60]
-    assert [len(group) for group in groups(talk(1000))] == [MOST_TURNS, MOST_TURNS, 200]
+    assert [len(group) for group in groups(talk(1000))] == [MAX_TURNS, MAX_TURNS, 200]
 
 
 def test_a_summary_never_costs_what_it_saves() -> None:

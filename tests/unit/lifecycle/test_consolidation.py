@@ -10,8 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from smp_memory.model.record import Record
-from smp_memory.policies.consolidation import TYPES, Duplicates, find_duplicates, merged
-from smp_memory.policies.similarity import THRESHOLD, alike, likeness, shingles_of
+from smp_memory.policies.consolidation import (
+    THRESHOLD,
+    TYPES,
+    Duplicates,
+    find_duplicates,
+    merged,
+    shingles_of,
+    similar_groups,
+    similarity,
+)
 from tests.unit.lifecycle.records import record
 
 SAME = [
@@ -54,12 +62,12 @@ DIFFERENT = [
 
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_texts_that_say_the_same(one: str, other: str) -> None:
-    assert likeness(shingles_of(one), shingles_of(other)) >= THRESHOLD
+    assert similarity(shingles_of(one), shingles_of(other)) >= THRESHOLD
 
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT)
 def test_texts_that_do_not(one: str, other: str) -> None:
-    assert likeness(shingles_of(one), shingles_of(other)) < THRESHOLD
+    assert similarity(shingles_of(one), shingles_of(other)) < THRESHOLD
 
 
 def finding(number: int, text: str = "The login endpoint has no rate limiting", **data: Any) -> Record:
@@ -156,26 +164,26 @@ def test_a_chain_of_small_steps_does_not_join_its_ends() -> None:
         "sigma",
     ]
     texts = [shingles_of(" ".join(words[start : start + 8])) for start in range(6)]
-    for group in alike(texts):
+    for group in similar_groups(texts):
         assert all(value >= THRESHOLD for _, value in group)
 
 
 def test_long_texts_that_differ_at_their_end_are_different() -> None:
     long = " ".join(f"word{chr(97 + number % 26)}{chr(97 + number // 26 % 26)}" for number in range(600))
-    assert likeness(shingles_of(long + " first end"), shingles_of(long + " second end")) == 0
-    assert likeness(shingles_of(long), shingles_of(long)) == 1
+    assert similarity(shingles_of(long + " first end"), shingles_of(long + " second end")) == 0
+    assert similarity(shingles_of(long), shingles_of(long)) == 1
 
 
 @given(some.lists(some.text("ab 12é数", max_size=30), max_size=25))
 def test_whatever_the_texts_groups_are_alike_and_apart(texts: list[str]) -> None:
     made = [shingles_of(text) for text in texts]
-    found = alike(made)
+    found = similar_groups(made)
     places = [place for group in found for place, _ in group]
     assert len(places) == len(set(places))
     for group in found:
         assert len(group) > 1
         for place, value in group:
-            assert value == likeness(made[group[0][0]], made[place]) >= THRESHOLD
+            assert value == similarity(made[group[0][0]], made[place]) >= THRESHOLD
 
 
 # -- merging

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from smp_memory.policies.clock_trust import Evidence, distrust, later, second_look
+from smp_memory.policies.clock_trust import Evidence, distrust, later, second_check
 from smp_memory.policies.session_states import (
     STATES,
     TRANSITIONS,
@@ -151,7 +151,7 @@ def test_a_deletion_by_a_clock_that_was_behind_counts_from_the_last_use() -> Non
 def test_an_announcement_from_the_future_counts_for_nothing() -> None:
     marks = StateMarks(deleted=ago(31), purge_announced=NOW + 3650 * DAY)
     assert announces_purge(ago(40), NOW, marks)
-    assert second_look(NOW + DAY, NOW) == NOW + DAY
+    assert second_check(NOW + DAY, NOW) == NOW + DAY
 
 
 # -- clocks

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from smp_memory.model.session_info import SessionInfo
-from smp_memory.policies.summaries import LONGEST, archive_summary, quotes, sentences, shortened, summarise
+from smp_memory.policies.summaries import MAX_SENTENCE, archive_summary, quotes, sentences, shortened, summarise
 from tests.unit.lifecycle.records import record
 
 TALK = [
@@ -119,7 +119,7 @@ def test_sentences_end_where_they_should() -> None:
 
 def test_long_lines_are_cut_between_words() -> None:
     line = next(sentences("word " * 500))
-    assert len(line) <= LONGEST
+    assert len(line) <= MAX_SENTENCE
     assert line.endswith("word…")
     assert shortened("x" * 500, 10) == "xxxxxxxxx…"
 
