@@ -1,7 +1,7 @@
 """Inputs of decay policies: a few plain values, from a record or from a row of the index.
 
-Times are integer microseconds since 1970 UTC. Confidence is a number or one of the words of `model.types`; impact is a word such
-as `high`, or None where a memory describes its impact otherwise.
+Times are integer microseconds since 1970 UTC. Confidence is a number or one of the words of `model.types`; impact is
+a word such as `high`, or None where a memory describes its impact otherwise.
 """
 
 from __future__ import annotations

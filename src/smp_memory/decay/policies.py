@@ -9,16 +9,17 @@
 
 Where a design leaves something open:
 - A change counts as touching, as a reading does; 003 counts from the last access alone.
-- "Unresolved decisions maintain higher priority" (003): those whose status says that they are open stay at 0.7, which 003 calls
-  high priority. A decision that is merely `active`, as all are at first, decays by its rate.
-- Preferences stay at 0.6 (002, 003), but those that are inferred, or of no more confidence than that, may decay to 0.3 (003).
-- 001 states its boost twice, differently; its formula holds, and its half-lives do. Importance is the memory's own, or else
-  derived from type, severity, impact and approval.
-- Types that a design does not have: by half-life 168 hours, its default; else a learning decays as slowly as a preference
-  ("learnings persist longer"), an artifact like a finding, a summary like a decision.
+- "Unresolved decisions maintain higher priority" (003): those whose status says that they are open stay at 0.7, which
+  003 calls high priority. A decision that is merely `active`, as all are at first, decays by its rate.
+- Preferences stay at 0.6 (002, 003), but those that are inferred, or of no more confidence than that, may decay to
+  0.3 (003).
+- 001 states its boost twice, differently; its formula holds, and its half-lives do. Importance is the memory's own,
+  or else derived from type, severity, impact and approval.
+- Types that a design does not have: by half-life 168 hours, its default; else a learning decays as slowly as a
+  preference ("learnings persist longer"), an artifact like a finding, a summary like a decision.
 
-Guarantees: pure; every result is in 0..1; a memory from the future counts as new; `explain` gives the parts of exactly the
-number that `priority` gives. See docs/designs.md.
+Guarantees: pure; every result is in 0..1; a memory from the future counts as new; `explain` gives the parts of
+exactly the number that `priority` gives. See docs/designs.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Index documents: the row, labels and terms that the index stores for a memory. Pure.
 
-Labels are exact-match filters in the text index: `s12` the session, `t1` the type, `a3` the author, `gauth.oauth` a tag and
-each tag above it, `oLogin` the topic, `x` deleted.
+Labels are exact-match filters in the text index: `s12` the session, `t1` the type, `a3` the author, `gauth.oauth` a
+tag and each tag above it, `oLogin` the topic, `x` deleted.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The embedding model: texts to vectors, from files of a package, the extra `smp-memory[semantic]`.
 
-The model is `wordllama`'s table of 32,000 subword tokens with 256 dimensions; a text's vector is the mean of its tokens'. Only
-the package's files are used, not its code: that would load five other packages and look for its tokenizer where it is not.
-Nothing is ever downloaded.
+The model is `wordllama`'s table of 32,000 subword tokens with 256 dimensions; a text's vector is the mean of its
+tokens'. Only the package's files are used, not its code: that would load five other packages and look for its
+tokenizer where it is not. Nothing is ever downloaded.
 
-Guarantees: without the extra only this module is loaded. Equal texts have equal vectors, in whatever batch they are embedded; a
-text without words has a vector of zeros.
+Guarantees: without the extra only this module is loaded. Equal texts have equal vectors, in whatever batch they are
+embedded; a text without words has a vector of zeros.
 Non-guarantees: only the first `WORDS` words of a text count. The model knows English best.
 """
 

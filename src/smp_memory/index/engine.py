@@ -1,10 +1,10 @@
 """The tantivy text engine; the only module that uses tantivy.
 
-Its files are in a folder of their own that the rows name; one that the rows do not name is a leftover. Every error that tantivy
-raises for damaged files becomes `IndexUnusable`.
+Its files are in a folder of their own that the rows name; one that the rows do not name is a leftover. Every error
+that tantivy raises for damaged files becomes `IndexUnusable`.
 
-Positions are not stored, because they would take a fifth of the index. For a phrase the engine matches all its words; the
-caller checks their order in the text.
+Positions are not stored, because they would take a fifth of the index. For a phrase the engine matches all its words;
+the caller checks their order in the text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The index of one store: rows, text and vectors, changed in one transaction.
 
-Guarantees: `extend` and `replace` leave exactly the rows that a rebuild from the same files would leave (the tests compare
-them). All changes between `begin` and `commit` become visible together.
+Guarantees: `extend` and `replace` leave exactly the rows that a rebuild from the same files would leave (the tests
+compare them). All changes between `begin` and `commit` become visible together.
 """
 
 from __future__ import annotations

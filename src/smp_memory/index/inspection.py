@@ -1,7 +1,8 @@
 """Inspect the index on disk without changing it: sessions, rows, damage.
 
-Guarantees: nothing is created, removed or written. The rows are opened read-only; tantivy's files are read as plain bytes, each
-checked against the checksum in its footer. Damage is a list of sentences, or `IndexUnusable` if nothing can be read.
+Guarantees: nothing is created, removed or written. The rows are opened read-only; tantivy's files are read as plain
+bytes, each checked against the checksum in its footer. Damage is a list of sentences, or `IndexUnusable` if nothing
+can be read.
 Non-guarantees: while a process has the index open, or died with it open, SQLite may touch its own `rows.sqlite-shm`.
 """
 

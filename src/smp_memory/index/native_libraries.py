@@ -1,7 +1,8 @@
 """Native libraries that the index uses: PyStemmer and tantivy. If one does not load, the index works without it.
 
-Guarantees: a library that is missing or does not load is one log event (`library_missing`), never an ImportError. A process
-without a library that the index on disk was built with does not touch that index: it builds one in RAM from the files.
+Guarantees: a library that is missing or does not load is one log event (`library_missing`), never an ImportError. A
+process without a library that the index on disk was built with does not touch that index: it builds one in RAM from
+the files.
 Non-guarantees: without PyStemmer only the same form of a word matches; without either, a query takes as long as reading
 the files.
 """

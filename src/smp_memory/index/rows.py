@@ -1,8 +1,9 @@
 """The rows of the index, in SQLite: memories, sessions with their cursors, tags, relations, access counts.
 
-Guarantees: cursors and rows change together or not at all, across processes and crashes. A database of another version, or
-one that SQLite reports as damaged, raises `IndexUnusable`; its owner deletes it.
-Non-guarantees: after a power loss the last changes may be missing; then the cursors are old, too, and the files are read again.
+Guarantees: cursors and rows change together or not at all, across processes and crashes. A database of another
+version, or one that SQLite reports as damaged, raises `IndexUnusable`; its owner deletes it.
+Non-guarantees: after a power loss the last changes may be missing; then the cursors are old, too, and the files are
+read again.
 
 A memory's *doc* is its session's number and its position in the session: `number << 24 | position`. Neighbours in a
 conversation have neighbouring docs.

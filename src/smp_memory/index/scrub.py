@@ -1,14 +1,15 @@
 """Erase memories from the index without a rebuild: replace it by a clean copy that does not contain them.
 
-SQLite copies the rows itself (`VACUUM INTO`), which leaves behind everything that was deleted; blocks of unindexed terms are
-rewritten without the erased memories first. Segments of the text engine are sets of immutable files. A segment is taken over if
-nothing was ever deleted in it and it contains none of these memories; the others, whose term dictionaries and postings
-may contain their words, are left behind. Memories that stay but were in such a segment are marked, so that the next query
-indexes them again.
+SQLite copies the rows itself (`VACUUM INTO`), which leaves behind everything that was deleted; blocks of unindexed
+terms are rewritten without the erased memories first. Segments of the text engine are sets of immutable files. A
+segment is taken over if nothing was ever deleted in it and it contains none of these memories; the others, whose term
+dictionaries and postings may contain their words, are left behind. Memories that stay but were in such a segment are
+marked, so that the next query indexes them again.
 
-Guarantees: the copy contains no byte of the erased memories, their earlier states included. The old index stays in place until
-the copy is complete; then all processes move on to the copy. If anything is not as expected (another process is changing the
-index, there are vectors, the engine's files have another form) the result is False, and the caller deletes the index.
+Guarantees: the copy contains no byte of the erased memories, their earlier states included. The old index stays in
+place until the copy is complete; then all processes move on to the copy. If anything is not as expected (another
+process is changing the index, there are vectors, the engine's files have another form) the result is False, and the
+caller deletes the index.
 """
 
 from __future__ import annotations

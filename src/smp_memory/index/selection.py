@@ -190,7 +190,7 @@ class RowSelection:
         self._parts, self._values = [*parts, either], [*values, *given]
 
     def _tagged(self, table: str, names: Sequence[str], negation: str = "") -> None:
-        """Add a condition on tags: one of these or one below it. Frequent tags are looked up for each row, rare ones collected first."""
+        """Require one of these tags or one below it. Frequent tags are looked up for each row, rare ones collected first."""
         alternatives = " OR ".join([f"({table} = ? OR ({table} >= ? AND {table} < ?))"] * len(names))
         values = [edge for name in names for edge in _below(name)]
         count = self._rows.one(

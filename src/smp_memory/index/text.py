@@ -1,15 +1,15 @@
 """The text index: terms in tantivy, and those of the newest memories in a memtable (the *tail*).
 
-A commit of tantivy takes tens of milliseconds, so memories first go into the tail: rows of `smp_memory.index.unindexed`, held
-in RAM as posting lists. When the tail is long enough it is merged into tantivy at once; more memories than a tail can hold
-go to tantivy directly. Both are scored by BM25 with the same figures (documents, document frequencies, mean length), so a
-memory's score does not depend on where it is.
+A commit of tantivy takes tens of milliseconds, so memories first go into the tail: rows of
+`smp_memory.index.unindexed`, held in RAM as posting lists. When the tail is long enough it is merged into tantivy at
+once; more memories than a tail can hold go to tantivy directly. Both are scored by BM25 with the same figures
+(documents, document frequencies, mean length), so a memory's score does not depend on where it is.
 
-Docs in the table `gone` are hidden until the next merge removes them from tantivy: removed memories, and the old state of
-changed ones, whose new state is in the tail.
+Docs in the table `gone` are hidden until the next merge removes them from tantivy: removed memories, and the old
+state of changed ones, whose new state is in the tail.
 
-Guarantees: tantivy commits before SQLite does, so what the rows say is in tantivy is there; what a crash left in both counts
-once.
+Guarantees: tantivy commits before SQLite does, so what the rows say is in tantivy is there; what a crash left in both
+counts once.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class TextIndex:
         return self._engine
 
     def _merged(self) -> TantivyEngine | None:
-        """The engine as of the last refresh; None if nothing was merged. Opened on the first text query: it takes milliseconds."""
+        """The engine as of the last refresh; None without a merge. Opened on the first text query: it takes milliseconds."""
         if self._generation <= 0:
             return None
         engine = self._open_engine(self._generation)

@@ -1,9 +1,9 @@
 """Text queries and matches of the text index, term weights, and wildcard patterns. Pure.
 
-Wildcards: `auth*`, `*service`, `a*b`; only `*` is special. The index has terms, and those of English words are stems: a
-typed prefix may be longer than the stem, and endings are lost. So a pattern that only ends in `*` is matched by terms alone.
-One that goes on after a `*` is *loose*: terms tell which memories may match it, and their words as written
-(`smp_memory.index.tokens.spellings`) which ones do.
+Wildcards: `auth*`, `*service`, `a*b`; only `*` is special. The index has terms, and those of English words are stems:
+a typed prefix may be longer than the stem, and endings are lost. So a pattern that only ends in `*` is matched by
+terms alone. One that goes on after a `*` is *loose*: terms tell which memories may match it, and their words as
+written (`smp_memory.index.tokens.spellings`) which ones do.
 Non-guarantees: a loose pattern may miss a word whose stem has lost an ending that is not in the list here.
 """
 

@@ -1,13 +1,13 @@
 """The tokenizer: terms of a text, and the terms that a query asks for. Pure.
 
-A text becomes terms when it is indexed and when it is queried, and both must agree; so both are here, and everything that
-searches (the text engine and the memtable) works on these terms and knows no language.
+A text becomes terms when it is indexed and when it is queried, and both must agree; so both are here, and everything
+that searches (the text engine and the memtable) works on these terms and knows no language.
 
 - Words of any script; case, accents, width, zero-width characters and English endings are ignored.
-- Identifiers, paths, addresses and version numbers are in the text's term stream as their parts, so that phrases match, and
-  as wholes after its end: `auth_service.py` is `auth servic py … auth_service.py`.
-- Scripts without spaces, and Hangul, whose words have suffixes: each pair of characters, then the last one alone. So any
-  part of such a run is found by its pairs, and a single character as the beginning of a pair.
+- Identifiers, paths, addresses and version numbers are in the text's term stream as their parts, so that phrases
+  match, and as wholes after its end: `auth_service.py` is `auth servic py … auth_service.py`.
+- Scripts without spaces, and Hangul, whose words have suffixes: each pair of characters, then the last one alone. So
+  any part of such a run is found by its pairs, and a single character as the beginning of a pair.
 - Nothing is truncated and every input is accepted. A term contains no white space, no lone surrogate, and at most
   `LONGEST_WHOLE` characters.
 
@@ -170,7 +170,7 @@ def _add_chunk(chunk: str, stream: list[str], wholes: dict[str, None]) -> None:
 
 
 def _add_wholes(chunk: str, wholes: dict[str, None]) -> None:
-    """Add the wholes of a chunk: for `src/auth/o_auth.py` itself and `o_auth.py`, because files are named without their folders."""
+    """Add the wholes of a chunk: `src/auth/o_auth.py` and `o_auth.py`, because people name files without folders."""
     names = [chunk, *(_pattern("[/\\\\:?&=@#]+").split(chunk))]
     for name in names:
         if len(name) <= LONGEST_WHOLE and _pattern("[._+#~%'\\-/\\\\:?&=@]").search(name):

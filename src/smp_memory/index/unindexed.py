@@ -1,9 +1,9 @@
-"""The memtable: memories that are stored but not yet in tantivy, as posting lists in RAM and as blocks in the rows' database.
+"""The memtable: memories that are stored but not yet in tantivy.
 
-A commit of tantivy takes longer than a query may, so what was added since the last one is kept here. `UnindexedText` holds it in
-RAM and scores it as tantivy scores its own documents. The functions below it store it: memories that were added together are
-one block, compressed if it may stay for long; many small blocks are joined. The table `recent` says which memories are
-unindexed, and which block has the current state of each.
+A commit of tantivy takes longer than a query may, so what was added since the last one is kept here. `UnindexedText`
+holds it in RAM and scores it as tantivy scores its own documents. The functions below it store it: memories that were
+added together are one block, compressed if it may stay for long; many small blocks are joined. The table `recent`
+says which memories are unindexed, and which block has the current state of each.
 
 Guarantees: what is removed is not returned any more; after `scrub` no block contains a byte of it.
 """

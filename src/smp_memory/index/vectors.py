@@ -6,12 +6,12 @@ rolled-back transaction left behind is overwritten. The last vector of a memory 
 
 A search first compares signs (32 bytes for each memory, about 20 ms for a million), then the best ones exactly.
 
-Files: three arrays in a folder of their own, or in RAM, only written at their end. Files that are not as expected raise OSError,
-ValueError or KeyError inside this module.
+Files: three arrays in a folder of their own, or in RAM, only written at their end. Files that are not as expected
+raise OSError, ValueError or KeyError inside this module.
 
 Guarantees: files that are missing, short, or of another model count as empty; then all memories lack a vector.
-Non-guarantees: a vector of a removed memory may still be found; its row is not. After a power loss some vectors may be zeros,
-which nothing is near to.
+Non-guarantees: a vector of a removed memory may still be found; its row is not. After a power loss some vectors may
+be zeros, which nothing is near to.
 """
 
 from __future__ import annotations

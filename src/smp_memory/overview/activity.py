@@ -1,12 +1,12 @@
 """Activity overviews: the timeline of memories, and the participants who wrote them.
 
-Timeline, in the shape of design 003: memories as events, oldest first, and their ids by hour or day. An event has the time at
-which its memory was created; changes of a memory are in its `history`.
+Timeline, in the shape of design 003: memories as events, oldest first, and their ids by hour or day. An event has the
+time at which its memory was created; changes of a memory are in its `history`.
 
-Participants: everyone who wrote a memory. The designs name the file `agents.yaml` and show no content; it has what their
-session metadata has of an agent (`message_count`, `last_active`) and what their topic index has of a topic
-(`related_memories`). An agent's state belongs to the agent, whoever wrote it; any other memory to its author. A memory
-without an author, or by `user`, belongs to the session's user.
+Participants: everyone who wrote a memory. The designs name the file `agents.yaml` and show no content; it has what
+their session metadata has of an agent (`message_count`, `last_active`) and what their topic index has of a topic
+(`related_memories`). An agent's state belongs to the agent, whoever wrote it; any other memory to its author. A
+memory without an author, or by `user`, belongs to the session's user.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Overview items: author, time and topics of a memory as plain text, and helpers that all overviews share.
 
-Guarantees: nothing here raises, whatever the fields hold. The same memories give the same list in whatever order they come.
+Guarantees: nothing here raises, whatever the fields hold. The same memories give the same list in whatever order they
+come.
 Deleted memories are left out. Long text is put on one line and cut with an ellipsis; small values are kept as they are.
 """
 

@@ -6,11 +6,11 @@
     agent states     the newest of each agent
     topics           those of greatest weight
 
-Each list has at most `MAX_ITEMS` entries; `totals` has the full numbers. Decisions and findings are chosen by priority if a
-function for it is given, else by importance; of equals the newer one comes first.
+Each list has at most `MAX_ITEMS` entries; `totals` has the full numbers. Decisions and findings are chosen by
+priority if a function for it is given, else by importance; of equals the newer one comes first.
 
-Guarantees: nothing is invented; nothing raises, whatever the fields hold. As text, each memory is one line that begins with a
-dash and its id; long texts are shortened, and nothing in a memory can begin another line.
+Guarantees: nothing is invented; nothing raises, whatever the fields hold. As text, each memory is one line that
+begins with a dash and its id; long texts are shortened, and nothing in a memory can begin another line.
 """
 
 from __future__ import annotations

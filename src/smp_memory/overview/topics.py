@@ -1,10 +1,11 @@
 """Topics of memories, by weight, in the shape of design 003.
 
-A memory mentions its `topic`, its tags, and their parents: `security.login` mentions `security`, too. So a topic's memories
-are those that `by_topic` finds. Spellings that differ in case are one topic, under the most frequent spelling.
+A memory mentions its `topic`, its tags, and their parents: `security.login` mentions `security`, too. So a topic's
+memories are those that `by_topic` finds. Spellings that differ in case are one topic, under the most frequent
+spelling.
 
-Weight, 0 to 1: each mention counts the worth of its memory, which is its priority if a function for it is given, else its
-importance, 0.5 without one. With `worth` the sum of that,
+Weight, 0 to 1: each mention counts the worth of its memory, which is its priority if a function for it is given, else
+its importance, 0.5 without one. With `worth` the sum of that,
 
     weight = log(1 + worth) / log(1 + the greatest worth of any topic)
 

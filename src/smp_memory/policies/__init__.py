@@ -10,6 +10,6 @@
     summaries        extractive summaries of texts, and the summary of an archived session
     consolidation    duplicate memories, and their merge
 
-Time, figures and records are arguments; no clock and no disk is read. A decision is a value that can be shown to a person before
-it is carried out.
+Time, figures and records are arguments; no clock and no disk is read. A decision is a value that can be shown to a
+person before it is carried out.
 """

@@ -1,18 +1,20 @@
 """Decide whether the wall clock can be trusted with steps that depend on dates, and how much time has really passed.
 
-A wall clock may be wrong: a battery died, a person tried out a date, a virtual machine slept. So every maintenance run records
-(`store.clock_state`) the wall clock and a clock that nobody can set (time since boot). The next run gets both as `Evidence`.
+A wall clock may be wrong: a battery died, a person tried out a date, a virtual machine slept. So every maintenance
+run records (`store.clock_state`) the wall clock and a clock that nobody can set (time since boot). The next run gets
+both as `Evidence`.
 
 Guarantees
-- No step that changes files is due while `now` is before the last trusted time, or has run ahead of the time since boot by
-  more than `JUMP` (over all checks since the boot), or (after a reboot, when only the wall clock can be compared) has moved on
-  by more than `UNCONFIRMED`.
-- A doubted time is trusted when the clock has kept it for `CONFIRMED`, measured by the time since boot. A time that agrees
-  with the last trusted time again is trusted at once.
-- A destructive step needs two checks that are `CHECK_INTERVAL` apart by the wall clock and by the time that has really passed
-  (`Evidence.passed`). Across a reboot only the time since that boot is known to have passed, so no more is counted.
-Non-guarantees: a clock that was wrong at the first check and never jumps cannot be told from a right one. A machine that is
-switched off often counts less time than passes, so destructive steps happen later there, never earlier.
+- No step that changes files is due while `now` is before the last trusted time, or has run ahead of the time since
+  boot by more than `JUMP` (over all checks since the boot), or (after a reboot, when only the wall clock can be
+  compared) has moved on by more than `UNCONFIRMED`.
+- A doubted time is trusted when the clock has kept it for `CONFIRMED`, measured by the time since boot. A time that
+  agrees with the last trusted time again is trusted at once.
+- A destructive step needs two checks that are `CHECK_INTERVAL` apart by the wall clock and by the time that has
+  really passed (`Evidence.passed`). Across a reboot only the time since that boot is known to have passed, so no more
+  is counted.
+Non-guarantees: a clock that was wrong at the first check and never jumps cannot be told from a right one. A machine
+that is switched off often counts less time than passes, so destructive steps happen later there, never earlier.
 """
 
 from __future__ import annotations

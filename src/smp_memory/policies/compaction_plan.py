@@ -1,4 +1,4 @@
-"""Plan a compaction: the memories that go to the cold segment to free a number of bytes, in stages, with reasons (design 003).
+"""Plan a compaction: which memories go to the cold segment, in stages, with reasons (design 003).
 
     1 faded      priority below 0.3, the lowest first
     2 old turns  conversation older than 7 days, the oldest first
@@ -6,15 +6,15 @@
     4 history    earlier states of agents; the current one stays
     5 settled    decisions that are settled or superseded, and inferred preferences, the longest unchanged first
 
-The design's own fifth stage, duplicate index entries, does not exist here: the index is derived and rewritten whole. The first
-stage uses the priority without a floor: floors keep a memory findable, and with them decisions, preferences, artifacts and
-learnings could never go. The fifth stage is SMP's own: a session full of decisions that nobody needs any more must not become
-unwritable. What must stay is decided by `policies.retention`. Turns that go leave summaries, whichever stage took them, and a plan
-accounts for their size.
+The design's own fifth stage, duplicate index entries, does not exist here: the index is derived and rewritten whole.
+The first stage uses the priority without a floor: floors keep a memory findable, and with them decisions,
+preferences, artifacts and learnings could never go. The fifth stage is SMP's own: a session full of decisions that
+nobody needs any more must not become unwritable. What must stay is decided by `policies.retention`. Turns that go
+leave summaries, whichever stage took them, and a plan accounts for their size.
 
-Guarantees: pure; a stage begins only when those before it do not free enough, and stops as soon as the target is reached;
-nothing preserved is ever in a plan; the same memories give the same plan. Nothing is destroyed: what a plan names goes to
-the cold segment, and stays there until it is erased.
+Guarantees: pure; a stage begins only when those before it do not free enough, and stops as soon as the target is
+reached; nothing preserved is ever in a plan; the same memories give the same plan. Nothing is destroyed: what a plan
+names goes to the cold segment, and stays there until it is erased.
 Non-guarantees: a target may be out of reach; then `reached` is False and the plan names all that may go.
 """
 

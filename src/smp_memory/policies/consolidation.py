@@ -1,23 +1,25 @@
 """Consolidation: find duplicate findings and preferences, and plan their merge (design 003).
 
-`find_duplicates` only reads. `merged` returns the changes of one transaction: one memory of the group is kept and gets what the
-others have, the others go to the trash with a reason that names it. The kept one lists each of them with its text, author,
-time and location (`merged_from`), so that the trace outlives the trash; restoring the others and undoing the change brings
-everything back.
+`find_duplicates` only reads. `merged` returns the changes of one transaction: one memory of the group is kept and
+gets what the others have, the others go to the trash with a reason that names it. The kept one lists each of them
+with its text, author, time and location (`merged_from`), so that the trace outlives the trash; restoring the others
+and undoing the change brings everything back.
 
-Similarity: a text becomes the set of its words and of its pairs of neighbouring words (shingles), without stop words and
-endings; the similarity of two texts is the Jaccard index of both sets. Texts that differ in a number, a version, a path, a
-name in code or a negation are never similar, nor are those with opposite words (`enable`, `disable`): findings of one template
-about different files are different findings. Where each text has a word that the other lacks, one thing may replace another
-(Alice for Bob), and the similarity counts less than where one only says more.
+Similarity: a text becomes the set of its words and of its pairs of neighbouring words (shingles), without stop words
+and endings; the similarity of two texts is the Jaccard index of both sets. Texts that differ in a number, a version,
+a path, a name in code or a negation are never similar, nor are those with opposite words (`enable`, `disable`):
+findings of one template about different files are different findings. Where each text has a word that the other
+lacks, one thing may replace another (Alice for Bob), and the similarity counts less than where one only says more.
 
-Guarantees: pure; any script. Memories are never merged if type, visibility, location or openness differ, nor preferences with
-one key and different values, which contradict each other. Equal texts have similarity 1; a text without words is similar to
-nothing. A merge has the revision of every memory it read, so that it can be rejected if one has changed meanwhile.
-Near-linear: a text is compared with at most `MAX_COMPARED` others, those that share most of its rarest shingles, and equal
-texts are grouped without comparison. So among thousands of texts made of a few dozen words, a similar one may be missed.
-Non-guarantees: it compares words, not meanings: `MFA is missing` and `no second factor` are not similar. A person should
-review the groups first.
+Guarantees: pure; any script. Memories are never merged if type, visibility, location or openness differ, nor
+preferences with one key and different values, which contradict each other. Equal texts have similarity 1; a text
+without words is similar to nothing. A merge has the revision of every memory it read, so that it can be rejected if
+one has changed meanwhile.
+Near-linear: a text is compared with at most `MAX_COMPARED` others, those that share most of its rarest shingles, and
+equal texts are grouped without comparison. So among thousands of texts made of a few dozen words, a similar one may
+be missed.
+Non-guarantees: it compares words, not meanings: `MFA is missing` and `no second factor` are not similar. A person
+should review the groups first.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 TYPES = ("finding", "preference")
 _SEVERITIES = ("critical", "high", "important", "medium", "low", "minor", "info")
 _LISTS = ("tags", "references", "learned_from")
-THRESHOLD = 0.6  # chosen on the examples in tests/unit/lifecycle/test_consolidation.py
+THRESHOLD = 0.6  # chosen on the examples in tests/unit/policies/test_consolidation.py
 REPLACED_FACTOR = 0.75  # the factor where each text has a word that the other lacks
 MAX_COMPARED = 40
 MAX_TERMS = 400  # of a text that are compared; the rest of a longer text must be equal
@@ -302,7 +304,7 @@ def similar_groups(texts: Sequence[Shingles], threshold: float = THRESHOLD) -> l
 
 
 def _rarest(text: Shingles, frequency: Counter[str], threshold: float) -> list[Rare]:
-    """The rarest shingles, with the distinguishing terms: two texts above the threshold share at least one of theirs (prefix filtering)."""
+    """The rarest shingles: two texts above the threshold share at least one of theirs (prefix filtering)."""
     ordered = sorted(text.shingles, key=lambda shingle: (frequency[shingle], shingle))
     return [(text.distinguishing, shingle) for shingle in ordered[: len(ordered) - ceil(threshold * len(ordered)) + 1]]
 

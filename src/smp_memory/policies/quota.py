@@ -1,9 +1,9 @@
 """Size of a session against its quota: thresholds, breakdown and forecast, in the shape of design 003.
 
-Guarantees: pure; never raises on odd samples (out of order, duplicate, from the future); the parts add up to the total, if the
-given figures do.
-The forecast is based on what was written, not on what compaction freed: each rise between two samples counts, a fall counts
-as zero, and a rise of a week ago counts half.
+Guarantees: pure; never raises on odd samples (out of order, duplicate, from the future); the parts add up to the
+total, if the given figures do.
+The forecast is based on what was written, not on what compaction freed: each rise between two samples counts, a fall
+counts as zero, and a rise of a week ago counts half.
 Non-guarantees: a forecast is an estimate; it needs two samples at least an hour apart and is None without growth.
 """
 

@@ -9,20 +9,21 @@ Kept by compaction (design 003):
 | explicit preferences | used in the last 48 hours | an agent's current state; only its history may go |
 | the last 24 hours of conversation | | summaries: they replace what was removed before |
 
-Deleted memories are kept too; their purge frees the space. A change, or being written, counts as use. Each reason is a short
-text, the first that applies in the order above.
+Deleted memories are kept too; their purge frees the space. A change, or being written, counts as use. Each reason is
+a short text, the first that applies in the order above.
 
 Expired: days by type as in design 001; pinned and unresolved memories are exempt.
 
     conversation 90 · finding 180 · decision 365 · preference 730 · all other types without limit
 
-Days count from the last change, not from the last reading: what a person corrected yesterday is not old. Unresolved means that
-somebody still has to act: a finding that is not settled, a decision that is pending or proposed. A decision that is merely
-active, as all are at first, is kept its 365 days; the design gives decisions a limit, and otherwise none would ever reach it.
+Days count from the last change, not from the last reading: what a person corrected yesterday is not old. Unresolved
+means that somebody still has to act: a finding that is not settled, a decision that is pending or proposed. A
+decision that is merely active, as all are at first, is kept its 365 days; the design gives decisions a limit, and
+otherwise none would ever reach it.
 
 Guarantees: pure; deleted memories never expire again; nothing expires while the clock cannot be trusted
-(`policies.clock_trust`). Expired memories go to the trash with the reason given here, and can be restored from it. `upcoming`
-tells what will expire soon, so that nothing goes unannounced.
+(`policies.clock_trust`). Expired memories go to the trash with the reason given here, and can be restored from it.
+`upcoming` tells what will expire soon, so that nothing goes unannounced.
 """
 
 from __future__ import annotations

@@ -4,13 +4,13 @@
                  ↑  24 h without use  7 d      30 d      command     30 d
                  └── use brings idle and decaying back; opening restores archived; undelete restores deleted
 
-Created, active, idle and decaying follow from the time of the last use alone; nothing is done to a session. Archived, deleted
-and purged are marks that were set. `next_transition` tells beforehand what will happen, when and why; `due_transition` is that
-transition once its time has come and the clock can be trusted (`policies.clock_trust`).
+Created, active, idle and decaying follow from the time of the last use alone; nothing is done to a session. Archived,
+deleted and purged are marks that were set. `next_transition` tells beforehand what will happen, when and why;
+`due_transition` is that transition once its time has come and the clock can be trusted (`policies.clock_trust`).
 
-Guarantees: pure; only archiving and purging ever become due, never deletion, which takes a command. Purging takes two checks a
-day apart, by the wall clock and by the time since boot. Times count from the latest mark, so a mark set by a clock that was
-behind shortens nothing. A last use in the future counts as now.
+Guarantees: pure; only archiving and purging ever become due, never deletion, which takes a command. Purging takes two
+checks a day apart, by the wall clock and by the time since boot. Times count from the latest mark, so a mark set by a
+clock that was behind shortens nothing. A last use in the future counts as now.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def due_transition(
     settings: SessionTimes = DEFAULT_TIMES,
     evidence: Evidence = NO_EVIDENCE,
 ) -> Transition | None:
-    """The transition that maintenance may carry out now: archiving or purging. None if there is none, or the clock is not trusted."""
+    """The transition that maintenance may carry out now: archiving or purging. None if none is due or the clock is not trusted."""
     transition = next_transition(last_used, now, marks, settings)
     if (
         transition.state not in (ARCHIVED, PURGED)

@@ -1,22 +1,23 @@
 """Extractive summaries of texts by LexRank, and the summary of an archived session.
 
-LexRank (Erkan and Radev 2004): sentences are nodes, similarity of words is an edge, and a random walk along the edges stays
-longest at the central ones. The summary takes the best of these that do not repeat what it has, in their original order.
+LexRank (Erkan and Radev 2004): sentences are nodes, similarity of words is an edge, and a random walk along the edges
+stays longest at the central ones. The summary takes the best of these that do not repeat what it has, in their
+original order.
 
-Sentences end with `.`, `!`, `?`, `…` before white space, with the full stops of other scripts (`。`, `।`, `؟`, `።` …) and at line
-ends. A full stop inside a name, number or path (`v2.1`, `a.py`) does not end one, since no white space follows it. A sentence has
-no line break, no control character and no half of a character, and at most `MAX_SENTENCE` characters; a longer one is cut. Of a text
-of more than 40,000 characters the first and the last 20,000 are read. Code fences, rules, markup and data (a line in
-brackets) and lines without a letter or digit are not sentences.
+Sentences end with `.`, `!`, `?`, `…` before white space, with the full stops of other scripts (`。`, `।`, `؟`, `።` …)
+and at line ends. A full stop inside a name, number or path (`v2.1`, `a.py`) does not end one, since no white space
+follows it. A sentence has no line break, no control character and no half of a character, and at most `MAX_SENTENCE`
+characters; a longer one is cut. Of a text of more than 40,000 characters the first and the last 20,000 are read. Code
+fences, rules, markup and data (a line in brackets) and lines without a letter or digit are not sentences.
 
-The summary of an archived session is small enough to stay beside the archive: the summary of `overview.summary` (figures,
-participants, decisions in force, open findings, preferences, agent states, topics), with the conversation in a few sentences and
-the turns that they come from.
+The summary of an archived session is small enough to stay beside the archive: the summary of `overview.summary`
+(figures, participants, decisions in force, open findings, preferences, agent states, topics), with the conversation
+in a few sentences and the turns that they come from.
 
-Guarantees: pure; nothing is invented: each sentence is in a text (at most shortened, and on one line); the same input gives the
-same summary; every script works; any input gives a text, possibly an empty one; deleted memories are left out. The work and
-the size are bounded: of more than `MAX_CANDIDATES` sentences an even sample is weighted, and the `MAX_RANKED` most central of
-these are ranked.
+Guarantees: pure; nothing is invented: each sentence is in a text (at most shortened, and on one line); the same input
+gives the same summary; every script works; any input gives a text, possibly an empty one; deleted memories are left
+out. The work and the size are bounded: of more than `MAX_CANDIDATES` sentences an even sample is weighted, and the
+`MAX_RANKED` most central of these are ranked.
 Non-guarantees: it does not understand what it quotes; a callable can provide other text (`compaction_plan.plan`).
 """
 

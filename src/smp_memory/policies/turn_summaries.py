@@ -1,11 +1,11 @@
 """Summaries of turns that compaction moves to the cold segment.
 
-Turns are grouped in their order; a group ends after `MAX_TURNS`, or after a pause once it has `MIN_TURNS_BEFORE_PAUSE`. A
-summary takes at most a tenth of the bytes of its turns, and a group too small for that gets none: a summary must never cost
-what it saves. It names its turns, their time and their authors.
+Turns are grouped in their order; a group ends after `MAX_TURNS`, or after a pause once it has
+`MIN_TURNS_BEFORE_PAUSE`. A summary takes at most a tenth of the bytes of its turns, and a group too small for that
+gets none: a summary must never cost what it saves. It names its turns, their time and their authors.
 
-Guarantees: pure; the same turns give the same summaries; a plugged-in callable that fails, or returns no text, is replaced by
-SMP's own summary; whatever it returns is cut to size.
+Guarantees: pure; the same turns give the same summaries; a plugged-in callable that fails, or returns no text, is
+replaced by SMP's own summary; whatever it returns is cut to size.
 """
 
 from __future__ import annotations

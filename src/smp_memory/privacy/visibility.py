@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.record import Record
+    from smp_memory.search.field_values import Computed
     from smp_memory.search.filters import FieldFilter
-    from smp_memory.search.ranking import RankedRow
 
 
 SHARED = "shared"
@@ -73,10 +73,10 @@ class VisibilityFilter:
         self._viewer = viewer
         self._asked = asked
 
-    def admits(self, record: Record, ranked: RankedRow) -> bool:
+    def admits(self, record: Record, computed: Computed) -> bool:
         if record.type == "summary" and record.id == _OF_AN_ARCHIVE:
             return False
-        return self._viewer.sees(record) and (not self._asked or self._asked.admits(record, ranked))
+        return self._viewer.sees(record) and (not self._asked or self._asked.admits(record, computed))
 
     @property
     def is_selective(self) -> bool:

@@ -1,1 +1,1 @@
-"""Search: validated queries, filters, time ranges, ranking, and the query path. Pure but for the path, the archives and `watch`."""
+"""Search: validated queries, filters, time ranges, ranking, the query path, archives, and watching."""

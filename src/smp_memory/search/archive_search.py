@@ -1,13 +1,14 @@
 """Search in cold segments and archived sessions, and merge the hits with those of the index.
 
-Cold segments and archives are not in the index. For a query with `include_archived` they are read into a small index in RAM, which
-is kept until one of their files changes. Archives are unpacked in RAM by the strict reader, the latest first, up to
-`MAX_UNPACKED_BYTES` in all; of the remaining ones, and of a damaged one, only the summary is searched, as the memory `ARCHIVE`.
+Cold segments and archives are not in the index. For a query with `include_archived` they are read into a small index
+in RAM, which is kept until one of their files changes. Archives are unpacked in RAM by the strict reader, the latest
+first, up to `MAX_UNPACKED_BYTES` in all; of the remaining ones, and of a damaged one, only the summary is searched,
+as the memory `ARCHIVE`.
 
-Guarantees: nothing is written or restored. Every hit names its session and the segment or archive it is in (`hit.archived`).
-Memories that were restored or erased meanwhile are not found here.
-Non-guarantees: text is scored within the archived memories, so a relevance here is only roughly comparable with one of the
-main index.
+Guarantees: nothing is written or restored. Every hit names its session and the segment or archive it is in
+(`hit.archived`). Memories that were restored or erased meanwhile are not found here.
+Non-guarantees: text is scored within the archived memories, so a relevance here is only roughly comparable with one
+of the main index.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Calendar arithmetic and vocabulary for time phrases: days, months, seasons, ISO dates, units and their names.
 
-Times are microseconds since 1970 UTC. A span is half-open: its end is the first microsecond after it. Weeks begin on Monday.
-Seasons are those of the northern hemisphere by whole months; a winter belongs to the year in which it begins.
+Times are microseconds since 1970 UTC. A span is half-open: its end is the first microsecond after it. Weeks begin on
+Monday. Seasons are those of the northern hemisphere by whole months; a winter belongs to the year in which it begins.
 
-Guarantees: integers only, so the end of the year 9999 is computed like any other; a year below 1 or above 9999 is a ValueError.
+Guarantees: integers only, so the end of the year 9999 is computed like any other; a year below 1 or above 9999 is a
+ValueError.
 Non-guarantees: text that is not an ISO date or time is a ValueError, or None.
 """
 

@@ -1,8 +1,8 @@
 """Read, compare and aggregate values of a record's fields, for filters and aggregations. Pure.
 
-A field is looked up by its own name first, then by the names of the designs. A path that leads through a list of objects
-gives one value for each. A comparison puts both sides on one scale: numbers, times, levels from info to critical, or
-text; values that share no scale are neither less nor greater.
+A field is looked up by its own name first, then by the names of the designs. A path that leads through a list of
+objects gives one value for each. A comparison puts both sides on one scale: numbers, times, levels from info to
+critical, or text; values that share no scale are neither less nor greater.
 Guarantees: reading, comparing and aggregating never raise, whatever a memory holds.
 """
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
+    Computed = tuple[float, int, int | None]  # priority, access count, last access in microseconds
     Read = Callable[[Mapping[str, Any]], list[Any]]
     Scale = tuple[
         Callable[[Any], Any], Any, Any
@@ -58,8 +59,9 @@ def reader_of(path: str) -> Read:
     return read
 
 
-def with_computed(record: dict[str, Any], priority: float, count: int, last: int | None) -> dict[str, Any]:
+def with_computed(record: dict[str, Any], computed: Computed) -> dict[str, Any]:
     """A record with its computed values: priority, access count and last access, which files may have outdated."""
+    priority, count, last = computed
     used = None if last is None else to_text(to_datetime(last))
     stored = record.get("decay")
     decay = {**(stored if isinstance(stored, dict) else {}), "priority": priority, "access_count": count}
@@ -100,7 +102,7 @@ def _read_resolution_status(record: Mapping[str, Any]) -> list[Any]:
 
 
 def _first_status(record: Mapping[str, Any], paths: tuple[list[str], list[str]]) -> list[Any]:
-    """The status at the first path that has one, or the type's default: queries need not know which design's path a memory uses."""
+    """The status at the first of the designs' paths that has one, or the type's default."""
     for parts in paths:
         stored = [each for each in _walk(record, parts) if each]
         if stored:

@@ -18,14 +18,14 @@ How values compare:
   as times, and a date means its whole day: `created > 2026-01-05` begins on the 6th. The words info, low, medium, high
   and critical have that order. Text with a number only by less and greater, if the text is one.
 - A list equals a value if one of its elements does; so does a path that leads through a list of objects.
-- `contains`, `startswith`, `endswith`, `matches` ignore case; `equals` and `in` do not. `contains` on tags means the tag
-  or one below it (`security` has `security.login`); on other lists an element or a part of one.
+- `contains`, `startswith`, `endswith`, `matches` ignore case; `equals` and `in` do not. `contains` on tags means the
+  tag or one below it (`security` has `security.login`); on other lists an element or a part of one.
 - A missing field is like null: it equals null, `exists` is false, it is less and greater than nothing; the operators
   that begin with `not` hold exactly when their opposite does not. Empty text, lists and objects do not `exist`.
 - In the written form `version=3` finds the number 3 and the text "3".
 
-Guarantees: a wrong shape, field or operator is an `InvalidQuery` when compiled; `matches` never raises, whatever a memory
-holds.
+Guarantees: a wrong shape, field or operator is an `InvalidQuery` when compiled; `matches` never raises, whatever a
+memory holds.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from smp_memory.model.record import Record
-    from smp_memory.search.ranking import RankedRow
+    from smp_memory.search.field_values import Computed
 
     Test = Callable[[list[Any]], bool]
 
@@ -257,11 +257,11 @@ class FieldFilter:
         """Whether a memory, as `Record.to_dict` returns it, meets all conditions."""
         return all(condition.matches(record) for condition in self.conditions)
 
-    def admits(self, record: Record, ranked: RankedRow) -> bool:
-        """Whether a record of a ranked row meets all conditions, those on computed values included."""
+    def admits(self, record: Record, computed: Computed) -> bool:
+        """Whether a record meets all conditions, those on computed values included."""
         data = record.to_dict()
         if self._uses_computed:
-            data = with_computed(data, ranked.priority, ranked.inputs.access_count, ranked.inputs.last_access)
+            data = with_computed(data, computed)
         return self.matches(data)
 
     @property

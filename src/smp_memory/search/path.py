@@ -108,7 +108,8 @@ class _SearchRun:
         """Aggregations over all matches, not only those of the page."""
         if not self._query.aggregations:
             return {}
-        return aggregate(self._query.aggregations, [_with_computed(*match) for match in self.first(_ALL)])
+        records = [with_computed(record.to_dict(), ranked.computed) for ranked, record in self.first(_ALL)]
+        return aggregate(self._query.aggregations, records)
 
     # -- candidates
 
@@ -199,8 +200,8 @@ class _SearchRun:
 class _RecordCheck:
     """The parts of a query that the index cannot answer, checked on each candidate and its record.
 
-    The index knows terms, not their order (phrases) or their endings (wildcards inside a word); it has no computed values and not all
-    fields; and a record may have changed since it was indexed.
+    The index knows terms, not their order (phrases) or their endings (wildcards inside a word); it has no computed
+    values and not all fields; and a record may have changed since it was indexed.
     """
 
     def __init__(self, query: Query) -> None:
@@ -242,7 +243,7 @@ class _RecordCheck:
             return False
         if self._needs_text and not (self._has_right_phrases(record) and self._has_right_words(record)):
             return False
-        return not query.where or query.where.admits(record, ranked)
+        return not query.where or query.where.admits(record, ranked.computed)
 
     def _has_topic(self, record: Record) -> bool:
         """Whether a topic of the query is the record's topic, one of its tags, or a part of its text (design 000)."""
@@ -269,8 +270,3 @@ class _RecordCheck:
         return all(matches_spelling(each, words) for each in self._wildcards) and not any(
             matches_spelling(each, words) for each in self._excluded_wildcards
         )
-
-
-def _with_computed(ranked: RankedRow, record: Record) -> dict[str, Any]:
-    inputs = ranked.inputs
-    return with_computed(record.to_dict(), ranked.priority, inputs.access_count, inputs.last_access)

@@ -1,7 +1,7 @@
 """Rank candidates: relevance, priority and sort order of the rows that a query found.
 
-The score itself is pure and in `smp_memory.search.scoring`, decay in `smp_memory.decay`. This module gathers their inputs: rows,
-access counts, document frequencies, neighbouring turns, and vectors if there is an embedding model.
+The score itself is pure and in `smp_memory.search.scoring`, decay in `smp_memory.decay`. This module gathers their
+inputs: rows, access counts, document frequencies, neighbouring turns, and vectors if there is an embedding model.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from smp_memory.index.selection import RowConditions
     from smp_memory.index.text_query import TextMatch
     from smp_memory.index.tokens import ParsedText
+    from smp_memory.search.field_values import Computed
     from smp_memory.search.query import Query
     from smp_memory.store.finder import Finder
 
@@ -68,6 +69,11 @@ class RankedRow:
         self.priority = priority
         self.relevance = relevance
         self.explain = explain  # the parts of its relevance
+
+    @property
+    def computed(self) -> Computed:
+        """The values that filters and aggregations see besides the record's fields."""
+        return self.priority, self.inputs.access_count, self.inputs.last_access
 
     @property
     def is_decayed(self) -> bool:
@@ -305,7 +311,7 @@ def _is_plain(text: ParsedText) -> bool:
 
 
 def _is_sentence(text: ParsedText, conditions: RowConditions) -> bool:
-    """Whether the query is a sentence in plain words. A query of a word or two, or with tags and topics, wants exactly those."""
+    """Whether the query is a sentence in plain words; a word or two, or tags and topics, ask for exactly those."""
     return len(text.words) >= _SENTENCE_WORDS and _is_plain(text) and not conditions.has_label_conditions
 
 

@@ -19,7 +19,8 @@ The default, chosen by the retrieval benchmark (docs/adr/0009-words.md):
 The parts are shares of the most that a memory could get. Two other modes are as the designs state them: `weighted`
 (design 001) and `product` (design 004).
 
-Guarantees: every signal is bounded; the order does not depend on the order of the candidates; equal input, equal output.
+Guarantees: every signal is bounded; the order does not depend on the order of the candidates; equal input, equal
+output.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ def addresses_assistant(text: str) -> bool:
     return not _PRONOUNS.isdisjoint(word.strip("\"'.,;:!?()") for word in text.lower().split())
 
 
-# --- CandidateScores what was found ----------------------------------------------------------------------------------------
+# --- Scores of candidates ------------------------------------------------------------------------------------------
 
 
 def neighbours(

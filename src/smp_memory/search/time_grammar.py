@@ -7,8 +7,8 @@
             | [last | this] SEASON | SEASON [of] YEAR | Q1 YEAR | YEAR | ISO date | ISO date and time
             | week of SPAN | (day | week | WEEKDAY | NUMBER UNIT) (before | after) SPAN
 
-A time without a year is the most recent one that has begun. In free text a word counts as a time only where it is hardly
-ambiguous: not the "may" of "what may I do", nor "last day" or a bare "3 days".
+A time without a year is the most recent one that has begun. In free text a word counts as a time only where it is
+hardly ambiguous: not the "may" of "what may I do", nor "last day" or a bare "3 days".
 Guarantees: never raises, whatever the words are.
 """
 

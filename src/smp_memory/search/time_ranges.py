@@ -1,9 +1,9 @@
 """Time ranges of queries, from text, pairs, dictionaries, datetimes and durations.
 
 `parse_range("last 24 hours", now)` reads one range: `today`, `yesterday`, `last 3 days`, `past week`, `this month`,
-`since monday`, `before 2026-01-05`, `2026-01`, `January 2026`, `last March`, `two weeks ago`, `2026-01-05..2026-01-10`,
-`between May and July 2023`, ISO times. `find_ranges(text, now)` finds the times that a longer text names. The grammar is in
-`smp_memory.search.time_grammar`.
+`since monday`, `before 2026-01-05`, `2026-01`, `January 2026`, `last March`, `two weeks ago`,
+`2026-01-05..2026-01-10`, `between May and July 2023`, ISO times. `find_ranges(text, now)` finds the times that a
+longer text names. The grammar is in `smp_memory.search.time_grammar`.
 
 Guarantees:
 - A range is half-open and in UTC. Its end includes the unit in which it is written: `..2026-01-10` includes the 10th,

@@ -1,10 +1,11 @@
 """Watch a store: yield new memories that match a query, as any process writes them.
 
-Each poll is a few system calls that tell whether a session was written since the last one; only then is the query run, on the
-memories that are new. Memories that existed when the watch began are never yielded, nor are changes of them.
+Each poll is a few system calls that tell whether a session was written since the last one; only then is the query
+run, on the memories that are new. Memories that existed when the watch began are never yielded, nor are changes of
+them.
 
-New memories come after the last known position, as long as a session only grows. Where memories were removed for good, or a person
-inserted one, positions have shifted; then the ids tell which ones are new.
+New memories come after the last known position, as long as a session only grows. Where memories were removed for
+good, or a person inserted one, positions have shifted; then the ids tell which ones are new.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Signals become a relevance."""
+"""Scores of candidates: signals, their weights and their bounds."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def by_doc(candidates: list[Candidate], asked: scoring.QuerySignals | None = Non
     return {each.candidate.doc: each for each in scored(candidates, asked or signals_of())}
 
 
-def test_nothing_found() -> None:
+def test_no_candidates() -> None:
     assert scored([], signals_of()) == []
     assert scoring.neighbours([], []) == []
 
@@ -104,7 +104,7 @@ def test_neighbours_help_a_short_memory_more_than_a_long_one() -> None:
     assert with_words(15).parts[1] > with_words(60).parts[1] > with_words(250).parts[1] > 0
 
 
-def test_what_came_before_explains_more_than_what_follows() -> None:
+def test_turns_before_count_more_than_turns_after() -> None:
     found = by_doc([Candidate(doc(1, at), match, 0, words=20) for at, match in ((3, 1.0), (4, 9.0), (5, 1.0))])
     assert found[doc(1, 5)].parts[1] > found[doc(1, 3)].parts[1] > 0
 
@@ -115,7 +115,7 @@ def test_another_session_is_no_neighbour() -> None:
     assert found[first].parts[1] == 0.0
 
 
-def test_a_session_with_a_good_text_lifts_its_others() -> None:
+def test_good_match_raises_others_of_its_session() -> None:
     far = [Candidate(doc(1, 0), 9.0, 0), Candidate(doc(1, 50), 2.0, 0), Candidate(doc(2, 0), 3.0, 0)]
     assert order(far) == [doc(1, 0), doc(1, 50), doc(2, 0)]
 
@@ -123,7 +123,7 @@ def test_a_session_with_a_good_text_lifts_its_others() -> None:
 DAY = 86_400_000_000
 
 
-def test_who_is_asked_for() -> None:
+def test_named_author_counts() -> None:
     two = [Candidate(doc(1, 0), 3.0, 10, "joe"), Candidate(doc(2, 0), 3.0, 20, "ann")]
     assert order(two, signals_of(authors=["joe"])) == [doc(1, 0), doc(2, 0)]
     assert order(two, signals_of(authors=["eve"])) == [doc(2, 0), doc(1, 0)]
@@ -142,7 +142,7 @@ def test_who_is_asked_for() -> None:
         (6, 8, 0.0),
     ],
 )
-def test_when_is_asked_for(start: int | None, end: int | None, expected: float) -> None:
+def test_named_time_counts(start: int | None, end: int | None, expected: float) -> None:
     """In days. A day or two beside it counts half."""
     asked = signals_of(ranges=[(start and start * DAY, end and end * DAY), (1000 * DAY, None)])
     (found,) = scored([Candidate(doc(1, 0), 3.0, 10 * DAY)], asked)
@@ -150,12 +150,12 @@ def test_when_is_asked_for(start: int | None, end: int | None, expected: float) 
     assert found.parts[4] == pytest.approx(scoring.TIME / whole * expected)
 
 
-def test_a_time_that_is_asked_for_is_no_filter() -> None:
+def test_named_time_is_not_a_filter() -> None:
     exact, poor = Candidate(doc(1, 0), 9.0, 10 * DAY), Candidate(doc(2, 0), 0.5, 20 * DAY)
     assert order([exact, poor], signals_of(ranges=[(15 * DAY, 25 * DAY)])) == [doc(1, 0), doc(2, 0)]
 
 
-def test_a_machines_turn_steps_back_unless_it_is_asked_for() -> None:
+def test_turn_of_a_machine_counts_less_unless_addressed() -> None:
     two = [Candidate(doc(1, 0), 3.0, 0, role="user"), Candidate(doc(2, 0), 3.3, 0, role="assistant")]
     assert order(two) == [doc(1, 0), doc(2, 0)]
     assert order(two, signals_of(addresses_assistant=True)) == [doc(2, 0), doc(1, 0)]
@@ -193,11 +193,11 @@ def test_a_neighbour_without_any_word_can_be_the_answer() -> None:
     assert order(found, signals_of(authors=["joe"]))[:2] == [doc(1, 4), doc(1, 5)]
 
 
-def test_candidates_that_all_match_nothing() -> None:
+def test_candidates_without_any_match() -> None:
     assert {each.relevance for each in scored([Candidate(1, 0.0, 0), Candidate(2, 0.0, 0)], signals_of(5.0))} == {0.0}
 
 
-def test_fading_moves_but_never_hides() -> None:
+def test_decay_lowers_relevance_but_never_to_zero() -> None:
     assert scoring.faded(0.8, 1.0) == 0.8
     assert scoring.faded(0.8, 0.0) == pytest.approx(0.8 * (1 - scoring.FADING))
     assert scoring.faded(0.8, -1.0) == scoring.faded(0.8, 0.0)
@@ -225,7 +225,7 @@ def test_an_explanation_with_meaning_adds_up() -> None:
         assert sum(parts.values()) * factors == pytest.approx(each.relevance)
 
 
-def test_what_means_the_same_comes_before_what_does_not() -> None:
+def test_similar_meaning_ranks_higher() -> None:
     assert order([Candidate(doc(1, 0), 0.0, 0, meaning=0.3), Candidate(doc(2, 0), 0.0, 0, meaning=0.6)]) == [
         doc(2, 0),
         doc(1, 0),
@@ -237,7 +237,7 @@ def test_words_count_for_more_than_meaning() -> None:
     assert order([Candidate(doc(1, 0), 5.0, 0), Candidate(doc(2, 0), 0.0, 9, meaning=1.0)])[0] == doc(1, 0)
 
 
-def test_a_near_neighbour_and_a_near_session_help_as_their_words_do() -> None:
+def test_meaning_of_neighbours_and_session_counts_as_their_text_does() -> None:
     alone, beside = Candidate(doc(1, 0), 1.0, 0, words=9), Candidate(doc(2, 0), 1.0, 0, words=9)
     found = by_doc([alone, beside, Candidate(doc(2, 1), 0.0, 0, words=9, meaning=0.5)])
     assert found[doc(2, 0)].parts[5] > found[doc(1, 0)].parts[5] == 0.0
@@ -248,7 +248,7 @@ def test_an_answer_by_meaning_alone_is_as_strong_as_it_is_near() -> None:
     assert (far.strength, near.strength) == (0.25, 0.75)
 
 
-def test_neighbours_of_the_nearest_are_asked_for_too() -> None:
+def test_neighbours_of_the_nearest_are_candidates() -> None:
     many = [Candidate(doc(session, 5), 9.0, 0) for session in range(scoring.EXPANDED)]
     near = Candidate(doc(900, 5), 0.0, 0, meaning=0.4)
     assert doc(900, 6) in neighbours([*many, near])
