@@ -43,9 +43,8 @@ if TYPE_CHECKING:
     from smp_memory.model.hits import Hit, Hits, Related
     from smp_memory.model.record import AgentState, Artifact, Decision, Finding, Learning, Preference, Record, Turn
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.overview.participants import Participants
+    from smp_memory.overview.activity import Participants, Timeline
     from smp_memory.overview.summary import SessionSummary
-    from smp_memory.overview.timeline import Timeline
     from smp_memory.overview.topics import Topics
     from smp_memory.policies.consolidation import Duplicates
     from smp_memory.search.options import QueryOptions, RelatedOptions, RelevantOptions, TopicOptions, WatchOptions

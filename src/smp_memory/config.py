@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, NoReturn
 
-    from smp_memory.config_values import Check
+    from smp_memory.config_values import ValueCheck
     from smp_memory.design_settings import DesignSettings
 
     Flat = dict[str, Any]
@@ -42,7 +42,7 @@ class Setting:
 
     __slots__ = ("check", "default", "doc", "path", "store_wide", "variable")
 
-    def __init__(self, path: str, default: Any, check: Check, doc: str, store_wide: bool = False) -> None:
+    def __init__(self, path: str, default: Any, check: ValueCheck, doc: str, store_wide: bool = False) -> None:
         self.path = path
         self.default = default
         self.check = check

@@ -1,6 +1,6 @@
 """Value types of settings: validation, and parsing of environment variables.
 
-To add a value type, write a class with the three members of `Check`. `allowed` completes "Allowed: …" in an error.
+To add a kind, write a class with the three parts of `ValueCheck`. `allowed` completes "Allowed: …" in an error.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ TYPE_CHECKING = False  # typing itself is not loaded at run time: `import smp_me
 if TYPE_CHECKING:
     from typing import Any, Protocol
 
-    class Check(Protocol):
-        """A value type."""
+    class ValueCheck(Protocol):
+        """What values a setting may have."""
 
         allowed: str
 

@@ -42,9 +42,8 @@ if TYPE_CHECKING:
     from smp_memory.model.deletions import Purged, Receipt, Trashed
     from smp_memory.model.hits import Hit, Hits, Related
     from smp_memory.model.reports import Report
-    from smp_memory.overview.participants import Participants
+    from smp_memory.overview.activity import Participants, Timeline
     from smp_memory.overview.summary import SessionSummary
-    from smp_memory.overview.timeline import Timeline
     from smp_memory.overview.topics import Topics
     from smp_memory.policies.clock_trust import Evidence
     from smp_memory.privacy.anonymisation import Placeholders

@@ -10,7 +10,7 @@ Guarantees: a finding is stored before it is compared, so none is lost, whoever 
 findings that say the same become one that names all who found it (`discoverers`) and keeps every wording (`merged_from`);
 if others are quicker again and again, they are related instead. A decision keeps who said what (`inputs`), who agreed
 and who did not. Turns, decisions, findings and preferences are for all; states and private memories are their agent's.
-Non-guarantees: likeness is about words, see `smp_memory.policies.similarity`.
+Non-guarantees: likeness is about words, see `smp_memory.policies.consolidation`.
 """
 
 from __future__ import annotations

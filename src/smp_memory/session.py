@@ -47,9 +47,8 @@ if TYPE_CHECKING:
     )
     from smp_memory.model.reports import Report, Stats
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.overview.participants import Participants
+    from smp_memory.overview.activity import Participants, Timeline
     from smp_memory.overview.summary import SessionSummary
-    from smp_memory.overview.timeline import Timeline
     from smp_memory.overview.topics import Topics
     from smp_memory.party import Party
     from smp_memory.policies.clock_trust import Evidence

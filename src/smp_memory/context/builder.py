@@ -176,7 +176,7 @@ def _recalled(
     from smp_memory.context.candidates import CandidateSearch
     from smp_memory.privacy.visibility import Viewer
     from smp_memory.search.query import Query
-    from smp_memory.search.ranking import asks_by_meaning
+    from smp_memory.search.ranking import uses_embeddings
     from smp_memory.store.design_shared_files import all_shared
 
     viewer = Viewer(wanted.agent)
@@ -194,7 +194,7 @@ def _recalled(
             text, chosen = "", gathering.enough_for(max_tokens)
         return text, chosen, gathering.home
 
-    by_meaning = bool(wanted.words) and asks_by_meaning(Query({"text": wanted.words}, wanted.now))
+    by_meaning = bool(wanted.words) and uses_embeddings(Query({"text": wanted.words}, wanted.now))
     found: tuple[str, list[ContextItem], str | None] = visible.answer(None, look, by_meaning=by_meaning)
     if counter is None:
         return found

@@ -40,7 +40,7 @@ from smp_memory.model import ids
 from smp_memory.model.times import EPOCH
 from smp_memory.model.types import KINDS
 from smp_memory.policies.consolidation import find_duplicates
-from smp_memory.policies.statuses import is_active_decision, is_waiting, superseded_ids
+from smp_memory.policies.statuses import is_active_decision, is_unresolved, superseded_ids
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.cold_storage import segment_of
 
@@ -293,7 +293,7 @@ class StalenessCheck(Check):
         self.said = counted(self._checked, "memory", "memories")
         days = config["health.stale_days"]
         limit = timedelta(days=days)
-        untouched = [each for each in records if is_waiting(each) and not each.pinned and _age(each, now) > limit]
+        untouched = [each for each in records if is_unresolved(each) and not each.pinned and _age(each, now) > limit]
         if days and untouched:
             oldest = max(_age(each, now) for each in untouched)
             yield self._finding(

@@ -118,7 +118,7 @@ def _plan(
 ) -> tuple[CompactionPlan, dict[str, int]]:
     """What should go, and the revision that each memory has now. The weighed memories are released at once."""
     from smp_memory.policies.compaction_plan import plan
-    from smp_memory.policies.preservation import PreservationRules
+    from smp_memory.policies.retention import PreservationRules
     from smp_memory.store.session_size import weighed_memories
 
     memories = weighed_memories(session.files, session.scope.policy(), now)
@@ -298,7 +298,7 @@ def flush_access_counts(session: OpenSession, used: Iterable[AccessFlush]) -> in
 def find_duplicates(records: Iterable[Record], threshold: Any) -> list[Duplicates]:
     """Groups of findings and preferences that say the same. `threshold` is the least similarity, None: the default."""
     from smp_memory.policies import consolidation
-    from smp_memory.policies.similarity import THRESHOLD
+    from smp_memory.policies.consolidation import THRESHOLD
 
     limit = THRESHOLD if threshold is None else threshold
     if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 <= limit <= 1:

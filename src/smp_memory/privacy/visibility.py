@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.record import Record
+    from smp_memory.search.field_values import Computed
     from smp_memory.search.filters import FieldFilter
-    from smp_memory.search.ranking import Judged
 
 
 SHARED = "shared"
@@ -70,14 +70,14 @@ class VisibilityFilter:
         self._viewer = viewer
         self._filter = field_filter
 
-    def admits(self, record: Record, judged: Judged) -> bool:
+    def admits(self, record: Record, computed: Computed) -> bool:
         if record.type == "summary" and record.id == _ARCHIVE_SUMMARY_ID:
             return False
-        return self._viewer.sees(record) and (not self._filter or self._filter.admits(record, judged))
+        return self._viewer.sees(record) and (not self._filter or self._filter.admits(record, computed))
 
     @property
-    def refuses_many(self) -> bool:
-        """Visibility alone rejects few: most memories are visible to all."""
+    def is_selective(self) -> bool:
+        """Most memories are for all."""
         return bool(self._filter)
 
     def __bool__(self) -> bool:

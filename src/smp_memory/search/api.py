@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from smp_memory.model.hits import Hit, Hits, Related
     from smp_memory.model.record import Record
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.overview.participants import Participants
+    from smp_memory.overview.activity import Participants, Timeline
     from smp_memory.overview.summary import SessionSummary
-    from smp_memory.overview.timeline import Timeline
     from smp_memory.overview.topics import Topics
     from smp_memory.scope import Scope
     from smp_memory.search.query import Query
@@ -88,8 +87,8 @@ def parse(scope: Scope, options: Mapping[str, Any]) -> Query:
 
 def search(scope: Scope, query: Query) -> Hits:
     """Answer a checked query. Hidden memories are left out before the limit is applied, so they take nobody's place."""
-    from smp_memory.search.path import Search
-    from smp_memory.search.ranking import Ranking, asks_by_meaning
+    from smp_memory.search import path
+    from smp_memory.search.ranking import Ranking, uses_embeddings
 
     store, policy = scope.store, scope.policy()
     store.check_open()
@@ -102,9 +101,9 @@ def search(scope: Scope, query: Query) -> Hits:
         began = time.monotonic()
         hits: Hits = scope.answer(
             query.sessions,
-            lambda finder: Search(query, finder, Ranking(query, finder, policy)).run(),
-            with_others=query.leads_elsewhere,
-            by_meaning=asks_by_meaning(query),
+            lambda finder: path.search(query, finder, Ranking(query, finder, policy)),
+            with_others=query.follows_relations,
+            by_meaning=uses_embeddings(query),
         )
         seconds = time.monotonic() - began
         if seconds >= event_log.SLOW_QUERY_SECONDS:
@@ -179,7 +178,7 @@ def topics(scope: Scope) -> Topics:
     from smp_memory import overview
 
     records = _all_records(scope)
-    made = overview.topics(records, priority=_priority_of(scope), across_sessions=scope.sessions is None)
+    made: Topics = overview.topics(records, priority=_priority_of(scope), across_sessions=scope.sessions is None)
     return _with_problems(made, records)
 
 
@@ -326,7 +325,7 @@ def find_related(
     """Memories that this one points to or that point to it, up to `depth` steps away, nearest first."""
     load()
     from smp_memory.model.hits import Related
-    from smp_memory.search.path import Search
+    from smp_memory.search import path
     from smp_memory.search.query import LIMIT, Query
     from smp_memory.search.ranking import Ranking
 
@@ -348,7 +347,7 @@ def find_related(
         rows = finder.rows(list(near))
         records = finder.records([rows[doc] for doc in near if doc in rows])
         if options:
-            hits = Search(query, finder, Ranking(query, finder, policy)).run()
+            hits = path.search(query, finder, Ranking(query, finder, policy))
             matching = {hit.record.ref for hit in hits}
             records = {doc: record for doc, record in records.items() if record and record.ref in matching}
         return [

@@ -35,7 +35,7 @@ from smp_memory.files.cold_segment import key_of
 from smp_memory.model.entry import CHANGE, is_revision
 from smp_memory.model.id_allocator import IdAllocator
 from smp_memory.model.times import EPOCH, to_moment, to_text
-from smp_memory.policies.preservation import WeighedMemory
+from smp_memory.policies.retention import WeighedMemory
 from smp_memory.store.cold_storage import HISTORY, KEY, cold_rows, decoded, key_digest, segment_of
 from smp_memory.store.rewrite import SessionEdit, copy_of, private_name, rewrite
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeVar
 
-    from smp_memory.index.rows import Known
+    from smp_memory.index.rows import IndexedSession
     from smp_memory.model.entry import Entry
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.parallel_tokenizer import TokenizedSession
@@ -117,7 +117,7 @@ class Indexer:
             except OSError as error:
                 raise from_os_error(error, self._store.root, "looking for memories") from error
             except BaseException as error:
-                if not is_damage(error) or (self._index is not None and self._index.is_private):
+                if not is_damage(error) or (self._index is not None and self._index.is_in_memory):
                     raise
                 self._discard()
                 if attempt + 2 >= _TRIES:
@@ -148,7 +148,7 @@ class Indexer:
                 except OSError as error:  # a file could not be read; the index may well be whole
                     raise from_os_error(error, self._store.root, "looking for memories") from error
                 except BaseException as error:
-                    if index.is_private or not is_damage(error):
+                    if index.is_in_memory or not is_damage(error):
                         raise
                     self._discard()
             return work(Finder(self, self._private(None if with_others else sessions)))
@@ -173,7 +173,7 @@ class Indexer:
     def _opened(self) -> Index:
         if self._index is not None and self._is_private:
             self.close()  # another process may have finished its work
-        if self._index is not None and not self._index.is_there:
+        if self._index is not None and not self._index.exists:
             self.close()  # another process threw it away
         if self._index is None:
             self._index = Index(self._folder_in_use(), embedding_sync.embedder(self._store.config))
@@ -274,7 +274,7 @@ class Indexer:
             self._discard()
             index = self.caught_up(None, progress)
             embedding_sync.catch_up(index, self.reader, progress)
-            index.rows.save_space()
+            index.rows.truncate_wal()
             return int(index.rows.one("SELECT count(*) FROM memory") or 0)
 
     # -- what has changed
@@ -346,7 +346,7 @@ class Indexer:
         """Of the folder of the sessions: it differs when there is a new one."""
         return self._looks.identity(os.path.join(self._store.root, self._store.layout.sessions))
 
-    def _is_caught_up(self, name: str, known: Known | None) -> bool:
+    def _is_caught_up(self, name: str, known: IndexedSession | None) -> bool:
         """Whether the index knows a session as it is, thanks to another process or an earlier one."""
         if known is None or not known.files:
             return False
@@ -361,7 +361,7 @@ class Indexer:
             self._looks.remember(name, paths)
         return True
 
-    def _reader(self, name: str, known: Known | None) -> IncrementReader:
+    def _reader(self, name: str, known: IndexedSession | None) -> IncrementReader:
         store = self._store
         begun = (known.files, ReadableIds.from_list(known.names)) if known is not None and known.whole else ()
         return IncrementReader(store.disk, store.layout, store.root, name, *begun)
@@ -384,7 +384,7 @@ class Indexer:
                 done += self._take_in(index, name, words)
                 if progress is not None:
                     progress(name, done)
-                if index.taken > _CHUNK_MEMORIES:
+                if index.added_count > _CHUNK_MEMORIES:
                     index.commit(more_to_come=True)
                     self._begin(index, deadline)
             index.commit()
@@ -452,7 +452,7 @@ class Indexer:
             self._looks.forget(name)
         return known.size - size
 
-    def _read(self, name: str, known: Known | None) -> IncrementReader:
+    def _read(self, name: str, known: IndexedSession | None) -> IncrementReader:
         """Read what is new, in a state that all files had at one time: positions follow the order of writing."""
         reader = self._reader(name, known)
         for attempt in range(_TRIES):
@@ -474,7 +474,7 @@ class Indexer:
             except (SMPError, OSError):
                 pass  # a disk that can only be read: records are then read through the plan
 
-    def _grow(self, index: Index, known: Known, reader: IncrementReader) -> bool:
+    def _grow(self, index: Index, known: IndexedSession, reader: IncrementReader) -> bool:
         """Take in what was appended; False if that is not all that happened."""
         session_history = reader.session_history
         if reader.reread or not known.whole or not known.files or session_history.is_rebuilt:

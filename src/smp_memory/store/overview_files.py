@@ -23,9 +23,8 @@ from typing import Any
 from smp_memory.errors import SessionCorrupt, StorageCorrupt, StorageError
 from smp_memory.files.layouts.layout import FIGURES, OVERVIEWS
 from smp_memory.files.yaml_text import mapping_text
+from smp_memory.overview.activity import agents_of, timeline_of
 from smp_memory.overview.items import overview_items
-from smp_memory.overview.participants import agents_of
-from smp_memory.overview.timeline import timeline_of
 from smp_memory.overview.topics import topics_of
 
 TYPE_CHECKING = False

@@ -21,7 +21,7 @@ from smp_memory.files.disk import Disk
 from smp_memory.files.incremental_reader import IncrementReader
 from smp_memory.files.layouts import layout_named
 from smp_memory.files.system import RealSystem
-from smp_memory.index.documents import words_of
+from smp_memory.index.documents import index_terms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -195,6 +195,6 @@ def _answer(reader: IncrementReader) -> tuple[dict[str, Cursor], list[str]] | No
         sizes = [found[1] for found in reader.identities().values()]
         if sum(sizes) > _MOST_BYTES or reader.catch_up() is None or reader.is_overlaid:
             return None
-        return reader.cursors(), [words_of(history) for history in reader.session_history.histories.values()]
+        return reader.cursors(), [index_terms(history) for history in reader.session_history.histories.values()]
     except Exception:  # whatever is wrong with the session, who asked will find it, too
         return None

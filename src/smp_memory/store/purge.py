@@ -24,7 +24,14 @@ from smp_memory.files.cold_segment import ColdSegment, reduced
 from smp_memory.files.user_state import code, is_authentic
 from smp_memory.model.deletions import Purged, Trashed
 from smp_memory.model.times import to_moment, to_text
-from smp_memory.policies.clock_trust import BETWEEN_LOOKS, a_day_passed, counts, distrust, later, second_look
+from smp_memory.policies.clock_trust import (
+    CHECK_INTERVAL,
+    distrust,
+    has_interval_passed,
+    is_announcement_valid,
+    later,
+    second_check,
+)
 from smp_memory.store.rewrite import SessionEdit, entries_of, private_name, rewrite
 
 if TYPE_CHECKING:
@@ -125,7 +132,7 @@ def gone_from(deletion: Entry, kept: timedelta, announced: AnnouncedPurge | None
     """The first moment at which a purge may take a memory."""
     due = later(to_moment(deletion.at), kept)
     if announced is not None and announced.deleted == deletion.at:
-        return max(due, later(announced.at, BETWEEN_LOOKS))
+        return max(due, later(announced.at, CHECK_INTERVAL))
     return due
 
 
@@ -215,10 +222,15 @@ def _look(
         if later(to_moment(deletion.at), kept) > now:
             continue
         known = before.get(name)
-        if known is None or known.deleted != deletion.at or known.at > now or not counts(known.passed, evidence):
+        if (
+            known is None
+            or known.deleted != deletion.at
+            or known.at > now
+            or not is_announcement_valid(known.passed, evidence)
+        ):
             known = AnnouncedPurge(deletion.at, now, evidence.passed)
             look.new.append(name)
-        if second_look(known.at, now) <= now and a_day_passed(known.passed, evidence):
+        if second_check(known.at, now) <= now and has_interval_passed(known.passed, evidence):
             look.gone.append(name)
         else:
             look.announced[name] = known

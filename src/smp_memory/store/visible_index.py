@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from smp_memory.index.rows import Row
     from smp_memory.index.selection import RowConditions
-    from smp_memory.index.text import Found
+    from smp_memory.index.text import TextMatch
     from smp_memory.index.tokens import ParsedText
     from smp_memory.model.record import Record
 
@@ -58,7 +58,7 @@ class VisibleFinder(Finder):
     # Hidden memories are not handed out anyway. But what fits best is the measure for all others, and brings its
     # neighbours along; so whoever asks for single answers gets them from what can be seen alone.
 
-    def search(self, text: ParsedText, conditions: RowConditions, limit: int, rarity: float) -> list[Found]:
+    def search(self, text: ParsedText, conditions: RowConditions, limit: int, rarity: float) -> list[TextMatch]:
         found = super().search(text, conditions, limit, rarity)
         if limit > _RANKED:
             return found

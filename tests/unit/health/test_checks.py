@@ -414,7 +414,7 @@ def test_an_index_whose_words_are_damaged(tmp_path: Path) -> None:
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 1
         path.write_bytes(data)
-        assert "words are damaged" in only(memory.doctor(), "index").message
+        assert "text index is damaged" in only(memory.doctor(), "index").message
         path.unlink()
         path.with_suffix(".store").unlink()
         for left in path.parent.glob(f"{path.stem}.*"):

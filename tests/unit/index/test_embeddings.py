@@ -1,4 +1,4 @@
-"""Texts become vectors; questions find what means the same."""
+"""The embedding model, and queries by meaning."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def cosine(one: str, other: str) -> float:
     return float(a @ b / (numpy.linalg.norm(a) * numpy.linalg.norm(b)))
 
 
-def test_what_means_the_same_is_near() -> None:
+def test_texts_of_equal_meaning_have_near_vectors() -> None:
     assert cosine("users cannot log in", "sign-in fails for customers") > cosine(
         "users cannot log in", "cats like fish"
     )
     assert cosine("a text", "a text") == pytest.approx(1)
 
 
-def test_a_text_has_one_vector_whatever_it_is_embedded_with() -> None:
+def test_vector_of_a_text_does_not_depend_on_the_batch() -> None:
     texts = ["one", "", "two words", "日本語のテスト", "🙂", "x" * 100_000, "\ud800 alone", " \n "]
     together = embeddings.embed(texts * 40)
     for place, text in enumerate(texts):
@@ -53,7 +53,7 @@ def test_only_the_first_words_count() -> None:
     assert (embeddings.embed([text])[0] == embeddings.embed([text + "another end"])[0]).all()
 
 
-def test_pieces_are_those_of_the_models_own_tokenizer() -> None:
+def test_tokens_equal_those_of_the_models_own_tokenizer() -> None:
     tokenizers: Any = pytest.importorskip("tokenizers")
     own = tokenizers.Tokenizer.from_file(f"{embeddings._folder()}/{embeddings._PIECES}")
     text = "Where did Caroline's auth_service.py go? naïve 你好世界 🙂 3.14159 getUserName() -- ÄÖÜ ﬁ สวัสดี"
@@ -62,7 +62,7 @@ def test_pieces_are_those_of_the_models_own_tokenizer() -> None:
 
 
 @pytest.mark.usefixtures("with_model")
-def test_meaning_counts_only_among_the_best(tmp_path: Path) -> None:
+def test_embeddings_are_used_only_when_sorting_by_relevance(tmp_path: Path) -> None:
     with smp_memory.open(tmp_path) as memory:
         memory.create_session("shop").add_finding("Users cannot sign in")
         assert memory.query("login failed for customers")
@@ -70,13 +70,13 @@ def test_meaning_counts_only_among_the_best(tmp_path: Path) -> None:
         assert not memory.query("login failed for customers", mode="weighted")
 
 
-def test_files_of_another_form_are_unavailable(tmp_path: Path) -> None:
+def test_model_files_of_another_form_are_unavailable(tmp_path: Path) -> None:
     with pytest.raises(embeddings.ModelUnavailable):
         embeddings._Model(str(tmp_path))
 
 
 @pytest.mark.usefixtures("with_model")
-def test_a_question_finds_a_memory_that_has_none_of_its_words(tmp_path: Path) -> None:
+def test_query_finds_a_memory_without_any_of_its_words(tmp_path: Path) -> None:
     with smp_memory.open(tmp_path) as memory:
         session = memory.create_session("shop")
         session.add_finding("Users cannot sign in after the update")
@@ -93,7 +93,7 @@ def test_a_question_finds_a_memory_that_has_none_of_its_words(tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("with_model")
-def test_filters_hold_for_what_is_found_by_meaning(tmp_path: Path) -> None:
+def test_filters_apply_to_matches_by_embedding(tmp_path: Path) -> None:
     with smp_memory.open(tmp_path) as memory:
         session = memory.create_session("shop")
         session.add_finding("Users cannot sign in", tags=["auth"])
@@ -108,7 +108,7 @@ def test_filters_hold_for_what_is_found_by_meaning(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("with_model")
-def test_switched_off_words_alone_count_and_switched_on_again_all_is_known(tmp_path: Path) -> None:
+def test_semantic_search_can_be_switched_off_and_on_again(tmp_path: Path) -> None:
     asked = "login failed for customers"
     with smp_memory.open(tmp_path) as memory:
         memory.create_session("shop").add_finding("Users cannot sign in")
@@ -123,7 +123,7 @@ def test_switched_off_words_alone_count_and_switched_on_again_all_is_known(tmp_p
 
 @pytest.mark.usefixtures("with_model")
 @pytest.mark.parametrize("damage", ["gone", "short", "empty", "unusable"])
-def test_damaged_vectors_are_made_again_and_never_fail_a_question(
+def test_damaged_vectors_are_rebuilt_and_never_fail_a_query(
     tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with smp_memory.open(tmp_path) as memory:
@@ -144,7 +144,7 @@ def test_damaged_vectors_are_made_again_and_never_fail_a_question(
         assert len(memory.query("login failed for customers")) == (0 if damage == "unusable" else 2)
 
 
-def test_without_a_question_nothing_heavy_is_loaded(tmp_path: Path) -> None:
+def test_numpy_is_not_loaded_without_a_query(tmp_path: Path) -> None:
     story = (
         "import smp_memory, sys; m = smp_memory.open(sys.argv[1]); s = m.create_session('a'); s.add_finding('it is slow');"
         "assert m.query('slow'); assert m.query(types='finding'); print('numpy' in sys.modules)"

@@ -1,4 +1,4 @@
-"""How full is a session, and how long will it last? The figures of 003 §9."""
+"""Size of a session: thresholds, breakdown and forecast (design 003)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from smp_memory.policies.quota import (
     level_of,
     size_report,
 )
-from tests.unit.lifecycle.records import NOW, ago
+from tests.unit.policies.records import NOW, ago
 
 MB = 1 << 20
 QUOTA = 10 * MB
@@ -96,13 +96,13 @@ def samples(*points: tuple[float, int]) -> list[tuple[datetime, int]]:
     return [(ago(days), size) for days, size in points]
 
 
-def test_steady_growth_is_carried_on() -> None:
+def test_steady_growth_is_extrapolated() -> None:
     rate = growth_per_day(samples((4, 1 * MB), (3, 2 * MB), (2, 3 * MB), (1, 4 * MB)), NOW, 5 * MB)
     assert rate == pytest.approx(MB)
     assert days_to_quota(5 * MB, QUOTA, rate) == pytest.approx(5)
 
 
-def test_what_compaction_freed_does_not_hide_the_growth() -> None:
+def test_compaction_does_not_hide_growth() -> None:
     rate = growth_per_day(samples((4, 6 * MB), (3, 7 * MB), (2.999, 5 * MB), (2, 6 * MB), (1, 7 * MB)), NOW, 8 * MB)
     assert rate == pytest.approx(MB, rel=0.02)
 
@@ -115,7 +115,7 @@ def test_recent_growth_counts_more() -> None:
     assert slow_then_fast > 2 * fast_then_slow
 
 
-def test_odd_samples_are_survived() -> None:
+def test_odd_samples_do_not_raise() -> None:
     assert growth_per_day([], None, 0) is None
     assert growth_per_day([], NOW, 5) is None
     assert growth_per_day([(NOW, 5)], NOW, 5) is None

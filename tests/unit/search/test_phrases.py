@@ -1,4 +1,4 @@
-"""The index knows words; that they follow each other is seen in the text itself."""
+"""Phrases: the index matches their words, the text decides their order."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def test_phrases(session: SessionMemory, question: str, expected: list[int]) -> 
     assert [int(hit.id[-4:]) for hit in hits] == expected
 
 
-def test_words_beside_a_phrase_count_but_need_not_be_there(session: SessionMemory) -> None:
+def test_words_beside_a_phrase_are_optional(session: SessionMemory) -> None:
     assert session.query('"the login" indeed').ids == ["LEARN-0001", "LEARN-0002"]
 
 
-def test_a_phrase_is_counted_as_it_is_found(session: SessionMemory) -> None:
+def test_counts_include_only_matches_of_the_phrase(session: SessionMemory) -> None:
     hits = session.query('"login slow"', count_by="type", limit=0)
     assert hits.counts == {"type": {"learning": 1}}

@@ -1,4 +1,4 @@
-"""An erased memory leaves the index for good, its vocabulary too, and what stays is found as before."""
+"""An erased memory is removed from the index with its terms, and the others are found as before."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def vocabulary(memory: Memory) -> set[str]:
         rows.close()
     engine = TantivyEngine(text, create=False)
     engine.reload()
-    return tail | set(engine.terms_from(""))
+    return tail | set(engine.terms_with_prefix(""))
 
 
 def raw(memory: Memory) -> bytes:
@@ -72,7 +72,7 @@ def is_as_if_made_anew(memory: Memory) -> bool:
         return memory.store.indexer.caught_up(None).snapshot() == before and answers(memory) == asked
 
 
-def test_its_words_are_gone_and_the_others_are_found(memory: Memory) -> None:
+def test_terms_of_an_erased_memory_are_gone_and_others_are_found(memory: Memory) -> None:
     session = memory.session("s2")
     session.add_decision(f"A {NEEDLE} in the harbour", tags=[f"tag.{NEEDLE}"], topic=NEEDLE)
     memory.session("s3").add_many([("decision", {"decision": f"harbour {at}"}) for at in range(30)])
@@ -89,7 +89,7 @@ def test_its_words_are_gone_and_the_others_are_found(memory: Memory) -> None:
     assert NEEDLE.encode() not in raw(memory)
 
 
-def test_what_it_said_before_is_gone_too(memory: Memory) -> None:
+def test_earlier_states_of_an_erased_memory_are_gone_too(memory: Memory) -> None:
     """The old state of a memory that was changed stays in the segment that it was in."""
     session = memory.session("s1")
     session.add_decision(f"A {NEEDLE} at first")
@@ -105,7 +105,7 @@ def test_what_it_said_before_is_gone_too(memory: Memory) -> None:
     assert is_as_if_made_anew(memory)
 
 
-def test_segments_without_it_are_kept(memory: Memory) -> None:
+def test_segments_without_the_erased_memory_are_kept(memory: Memory) -> None:
     segments = {name for name in os.listdir(_text_folder(memory)) if name.endswith(".term")}
     assert len(segments) > 2
     memory.session("s3").erase("DEC-0030")
@@ -121,7 +121,7 @@ def _text_folder(memory: Memory) -> str:
     return os.path.join(folder_of(memory), name)
 
 
-def test_another_process_goes_on_with_the_copy(memory: Memory) -> None:
+def test_another_process_continues_with_the_copy(memory: Memory) -> None:
     with smp_memory.open(memory.root, clock=FrozenClock()) as other:
         before = answers(other)
         memory.session("s3").erase("DEC-0002")
@@ -131,7 +131,7 @@ def test_another_process_goes_on_with_the_copy(memory: Memory) -> None:
         assert after["tag"] == before["tag"] - 1
 
 
-def test_an_index_that_is_in_use_is_thrown_away(memory: Memory) -> None:
+def test_index_that_is_in_use_is_deleted(memory: Memory) -> None:
     session = memory.session("s2")
     session.add_decision(f"A {NEEDLE}")
     memory.query(NEEDLE)
@@ -148,7 +148,7 @@ def test_an_index_that_is_in_use_is_thrown_away(memory: Memory) -> None:
     assert is_as_if_made_anew(memory)
 
 
-def test_uses_are_counted_once_although_the_log_was_changed(memory: Memory) -> None:
+def test_accesses_are_counted_once_after_the_log_was_rewritten(memory: Memory) -> None:
     session = memory.session("s1")
     ids = [record.id for record in session.records()]
 

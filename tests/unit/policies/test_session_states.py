@@ -1,4 +1,4 @@
-"""In which state is a session, and what happens next? The times of 003 §5.1.1, and clocks that jump."""
+"""States of a session and their transitions (design 003), and clocks that jump."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from smp_memory.policies.clock_trust import Evidence, distrust, later, second_look
+from smp_memory.policies.clock_trust import Evidence, distrust, later, second_check
 from smp_memory.policies.session_states import (
     STATES,
     TRANSITIONS,
@@ -20,7 +20,7 @@ from smp_memory.policies.session_states import (
     next_transition,
     state_of,
 )
-from tests.unit.lifecycle.records import NOW, ago
+from tests.unit.policies.records import NOW, ago
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 SEEN_AN_HOUR_AGO = Evidence(NOW - HOUR, HOUR)
@@ -85,20 +85,20 @@ def test_nothing_comes_back_from_a_purge_and_nothing_is_purged_undeleted() -> No
     ("used_days", "state", "when_days"),
     [(0.5, "idle", 1), (2, "decaying", 7), (10, "archived", 30), (45, "archived", 30)],
 )
-def test_what_comes_next_is_known_before(used_days: float, state: str, when_days: float) -> None:
+def test_next_transition_is_known_beforehand(used_days: float, state: str, when_days: float) -> None:
     step = next_transition(ago(used_days), NOW)
     assert step.state == state
     assert step.when == ago(used_days) + when_days * DAY
     assert "not used for" in step.why
 
 
-def test_an_archived_session_stays_until_somebody_acts() -> None:
+def test_archived_session_stays_archived() -> None:
     step = next_transition(ago(400), NOW, StateMarks(archived=ago(370)))
     assert (step.state, step.when) == ("archived", None)
     assert due_transition(ago(400), NOW, StateMarks(archived=ago(370))) is None
 
 
-def test_a_session_to_be_kept_is_never_archived_by_itself() -> None:
+def test_kept_session_is_never_archived_automatically() -> None:
     assert next_transition(ago(99), NOW, StateMarks(keep=True)).when is None
     assert next_transition(ago(99), NOW, settings=SessionTimes(auto_archive=False)).when is None
     assert due_transition(ago(99), NOW, StateMarks(keep=True)) is None
@@ -111,7 +111,7 @@ def test_archiving_is_due_after_30_days() -> None:
     assert due.state == "archived"
 
 
-def test_idle_and_decaying_are_names_not_work() -> None:
+def test_idle_and_decaying_are_never_due() -> None:
     assert due_transition(ago(3), NOW) is None
     assert due_transition(NOW, NOW) is None
 
@@ -136,7 +136,7 @@ def test_a_purge_is_announced_and_comes_a_day_later() -> None:
     assert due.state == "purged"
 
 
-def test_nothing_is_announced_before_its_time() -> None:
+def test_purge_is_not_announced_early() -> None:
     assert not announces_purge(ago(40), NOW, StateMarks(deleted=ago(29)))
     assert not announces_purge(ago(40), NOW, StateMarks(deleted=ago(31)), SessionTimes(auto_purge=False))
     assert not announces_purge(ago(40), NOW, StateMarks())
@@ -148,10 +148,10 @@ def test_a_deletion_by_a_clock_that_was_behind_counts_from_the_last_use() -> Non
     assert next_transition(ago(1), NOW, marks).when == ago(1) + 30 * DAY
 
 
-def test_an_announcement_from_the_future_counts_for_nothing() -> None:
+def test_announcement_from_the_future_does_not_count() -> None:
     marks = StateMarks(deleted=ago(31), purge_announced=NOW + 3650 * DAY)
     assert announces_purge(ago(40), NOW, marks)
-    assert second_look(NOW + DAY, NOW) == NOW + DAY
+    assert second_check(NOW + DAY, NOW) == NOW + DAY
 
 
 # -- clocks
@@ -203,7 +203,7 @@ def test_a_forward_jump_that_stays_leaves_a_day_to_notice() -> None:
     assert due_transition(ago(2), NOW + 2 * HOUR, marks, evidence=Evidence(jumped + 2 * HOUR, HOUR)) is None
 
 
-def test_the_end_of_time_is_no_error() -> None:
+def test_last_possible_time_is_valid() -> None:
     end = datetime.max.replace(tzinfo=UTC)
     assert later(end, DAY) == end
     assert next_transition(end, NOW).when == end
@@ -216,7 +216,7 @@ def test_the_end_of_time_is_no_error() -> None:
     some.none() | some.datetimes(timezones=some.just(UTC)),
     some.none() | some.timedeltas(min_value=timedelta(0), max_value=timedelta(days=9999)),
 )
-def test_whatever_the_times_a_due_step_lies_in_the_past_and_is_allowed(
+def test_due_transition_is_in_the_past_and_allowed(
     used: datetime, now: datetime, deleted: datetime | None, elapsed: timedelta | None
 ) -> None:
     marks, evidence = StateMarks(created=used, deleted=deleted, purge_announced=deleted), Evidence(used, elapsed)

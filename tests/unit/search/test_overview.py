@@ -1,4 +1,4 @@
-"""What is there, all in all? Topics, timeline, agents and the summary."""
+"""Overviews: topics, timeline, agents and the summary."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_topics_have_the_shape_of_the_seed() -> None:
     }
 
 
-def test_what_stands_above_a_topic_is_mentioned_too() -> None:
+def test_parents_of_a_topic_are_mentioned_too() -> None:
     found = topics(
         [record("learning", "LEARN-0001", tags=["security.login.mfa"]), record("learning", "L2", tags=["x"])]
     )
@@ -94,11 +94,11 @@ def test_what_stands_above_a_topic_is_mentioned_too() -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "one. two", "a..b", ".a", "a.", "see v1.2 notes", "x." * 40 + "y", ""])
-def test_a_dot_in_a_sentence_means_nothing(name: str) -> None:
+def test_dot_in_a_sentence_makes_no_parent_topic(name: str) -> None:
     assert topics_above(name) == []
 
 
-def test_topics_that_are_often_together_belong_together() -> None:
+def test_topics_often_mentioned_together_are_subtopics() -> None:
     often = [record("learning", f"A{n}", tags=["auth", "jwt"]) for n in range(2)]
     alone = [record("learning", f"B{n}", tags=["auth"]) for n in range(3)]
     assert topics(often + alone)["auth"].subtopics == ["jwt"]
@@ -107,7 +107,7 @@ def test_topics_that_are_often_together_belong_together() -> None:
     assert topics(often + alone + elsewhere)["auth"].subtopics == []
 
 
-def test_once_together_or_equally_frequent_is_not_enough() -> None:
+def test_one_co_mention_or_equal_frequency_makes_no_subtopic() -> None:
     assert (
         topics([record("learning", "A", tags=["auth", "jwt"]), record("learning", "B", tags=["auth"])])[
             "auth"
@@ -118,7 +118,7 @@ def test_once_together_or_equally_frequent_is_not_enough() -> None:
     assert [topic.subtopics for topic in topics(twins)] == [[], []]
 
 
-def test_capitals_make_no_topic_of_their_own() -> None:
+def test_topics_ignore_case() -> None:
     memories = [record("learning", f"L{n}", tags=[tag]) for n, tag in enumerate(("OAuth", "oauth", "OAuth"))]
     assert [(topic.name, topic.mentions) for topic in topics(memories)] == [("OAuth", 3)]
     (twice,) = topics([record("learning", "L", topic="OAuth", tags=["oauth", "OAUTH"])])
@@ -132,7 +132,7 @@ def test_the_weight_is_as_the_docstring_says() -> None:
     assert (found["often"].weight, found["once"].weight) == (1.0, 0.1761)  # log(1.5) / log(10)
 
 
-def test_priority_weighs_if_there_is_a_way_to_tell() -> None:
+def test_topics_are_weighted_by_priority_if_given() -> None:
     memories = [
         record("learning", "A", tags=["old"], importance=1.0),
         record("learning", "B", tags=["new"], importance=0.1),
@@ -203,7 +203,7 @@ def test_a_wrong_timeline_names_the_part(asked: dict[str, Any], field: str) -> N
 # -- agents
 
 
-def test_agents_the_busiest_first() -> None:
+def test_agent_with_most_memories_comes_first() -> None:
     found = agents(REVIEW)
     assert [(agent.name, agent.kind, agent.memories, agent.messages) for agent in found] == [
         ("veritas", "agent", 3, 0),
@@ -222,7 +222,7 @@ def test_agents_the_busiest_first() -> None:
     assert ("veritas" in found, "nobody" in found, found["ada"].ids["preference"]) == (True, False, ["PREF-0001"])
 
 
-def test_a_state_is_its_agents_and_what_nobody_signed_is_the_users() -> None:
+def test_state_belongs_to_its_agent_and_unsigned_memories_to_the_user() -> None:
     found = agents(
         [record("agent_state", "STATE-x", agent="x", author="lead", state={}), record("learning", "L", learning="y")]
     )
@@ -232,7 +232,7 @@ def test_a_state_is_its_agents_and_what_nobody_signed_is_the_users() -> None:
 # -- summary
 
 
-def test_a_summary_has_what_matters() -> None:
+def test_summary_has_decisions_findings_preferences_and_states() -> None:
     info = SessionInfo("s", "2026-01-11T14:00:00Z", user="ada", agents=["master"], project="shop")
     summary = summarize(REVIEW, info)
     assert (summary.users, summary.agents) == (["ada"], ["master", "veritas", "architect"])
@@ -276,7 +276,7 @@ def test_a_summary_has_what_matters() -> None:
     ]
 
 
-def test_decisions_that_no_longer_stand_are_left_out() -> None:
+def test_superseded_and_overturned_decisions_are_left_out() -> None:
     memories = [
         record("decision", "DEC-0001", decision="old"),
         record("decision", "DEC-0002", decision="new", relations=[{"kind": "supersedes", "target": "DEC-0001"}]),
@@ -286,7 +286,7 @@ def test_decisions_that_no_longer_stand_are_left_out() -> None:
     assert [each.id for each in summarize(memories).decisions] == ["DEC-0004", "DEC-0002"]
 
 
-def test_closed_findings_are_left_out_and_the_gravest_comes_first() -> None:
+def test_closed_findings_are_left_out_and_the_most_severe_comes_first() -> None:
     memories = [
         record("finding", "A", finding="a", severity="odd"),
         record("finding", "B", finding="b"),
@@ -312,7 +312,7 @@ def test_lists_are_short_and_say_how_many_there_are() -> None:
     ]
 
 
-def test_the_newest_preference_of_a_key_and_state_of_an_agent_hold() -> None:
+def test_newest_preference_of_a_key_and_state_of_an_agent_are_listed() -> None:
     memories = [
         record("preference", "PREF-0001", "14:30", session="one", key="style", value="long"),
         record("preference", "PREF-0001", "14:40", session="two", key="style", value="short"),
@@ -351,7 +351,7 @@ def test_across_sessions_ids_have_their_session() -> None:
     assert fields["text"].startswith("2 sessions (s, z): 1 turn, ")
 
 
-def test_a_store_with_one_session_may_ask_for_its_name() -> None:
+def test_ids_have_their_session_on_request() -> None:
     assert topics(REVIEW, across_sessions=True)["oauth"].ids == {"decision": ["s/DEC-0001"]}
     assert (
         summarize(REVIEW, across_sessions=True).to_dict()["session_summary"]["key_decisions"][0]["id"] == "s/DEC-0001"
@@ -361,13 +361,13 @@ def test_a_store_with_one_session_may_ask_for_its_name() -> None:
 # -- whatever there is
 
 
-def test_deleted_memories_are_not_seen() -> None:
+def test_deleted_memories_are_left_out() -> None:
     gone = [record("decision", "DEC-0001", decision="x", tags=["a"], deleted=True)]
     assert [len(overview(gone)) for overview in (topics, timeline, agents)] == [0, 0, 0]
     assert list(summarize(gone)) == ["No session: no memories."]
 
 
-def test_nothing_at_all() -> None:
+def test_overviews_of_no_memories() -> None:
     for overview in (topics, timeline, agents, summarize):
         ((fields),) = overview([]).to_dict().values()
         assert fields["last_updated"] is None

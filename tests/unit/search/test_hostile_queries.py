@@ -1,4 +1,4 @@
-"""Whatever is typed is a question: nothing fails, innocent words still match, and a wrong argument is named."""
+"""Hostile queries: no text fails, innocent words still match, and an invalid option is named."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 import smp_memory
 from smp_memory.errors import InvalidQuery, MemoryNotFound, SMPError
-from smp_memory.search.query import MOST
+from smp_memory.search.query import MAX_VALUES
 from smp_memory.testing import FrozenClock
 
 # Each holds the innocent word `kiwi`, which one memory has; nothing in them asks to leave it out.
@@ -75,7 +75,7 @@ def test_innocent_words_are_found(session: smp_memory.SessionMemory) -> None:
     assert not lost
 
 
-def test_everything_is_answered(session: smp_memory.SessionMemory) -> None:
+def test_every_hostile_query_is_answered(session: smp_memory.SessionMemory) -> None:
     for text in INSISTING:
         hits = session.query(text, limit=10_000)
         assert len(hits.ids) == len(set(hits.ids))
@@ -98,7 +98,7 @@ def test_any_text(text: str, innocent: str) -> None:
         session.query(text + innocent)
 
 
-def test_own_words_are_found_whatever_they_are() -> None:
+def test_memory_is_found_by_its_own_words() -> None:
     """What was stored is found by its own words."""
     off = {"privacy": {"redaction": {"enabled": False}}}  # an address is to be found as it is
     with smp_memory.open(":memory:", clock=FrozenClock(), config=off) as memory:
@@ -184,7 +184,7 @@ def test_a_wrong_argument_in_a_dictionary_is_named(session: smp_memory.SessionMe
 
 def test_too_many_of_something(session: smp_memory.SessionMemory) -> None:
     for name in ("tags", "all_tags", "not_tags", "agents", "topic", "references", "related_to", "kinds"):
-        few, many = [f"t{n}" for n in range(MOST)], [f"t{n}" for n in range(MOST + 1)]
+        few, many = [f"t{n}" for n in range(MAX_VALUES)], [f"t{n}" for n in range(MAX_VALUES + 1)]
         session.query(**{name: few})
         session.query("kiwi", **{name: few})
         with pytest.raises(InvalidQuery) as caught:
@@ -192,7 +192,7 @@ def test_too_many_of_something(session: smp_memory.SessionMemory) -> None:
         assert name in str(caught.value)
 
 
-def test_unknown_things_are_no_error_but_an_unknown_session_is(session: smp_memory.SessionMemory) -> None:
+def test_unknown_values_match_nothing_but_an_unknown_session_is_an_error(session: smp_memory.SessionMemory) -> None:
     for asked in ({"tags": "x'; --"}, {"agents": '"'}, {"topic": "%"}, {"references": "a/b/c"}, {"related_to": "///"}, {"kinds": "x", "related_to": "DEC-0001"}, {"tags": "."}, {"topic": "..."}):  # fmt: skip
         assert session.query(**asked).ids == []
         assert session.query("kiwi", **asked).ids == []
@@ -217,7 +217,7 @@ def test_wrong_starts_of_relations(session: smp_memory.SessionMemory) -> None:
             session.priority(wrong)
 
 
-def test_edges_of_time_are_no_error(session: smp_memory.SessionMemory) -> None:
+def test_first_and_last_possible_times_are_valid(session: smp_memory.SessionMemory) -> None:
     for time in (
         "0001",
         "9999",

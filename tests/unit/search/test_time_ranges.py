@@ -1,4 +1,4 @@
-"""Which time is asked for?"""
+"""Time ranges from text and values, and times in free text."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def up_to_now(start: str) -> Range:
         ("3 days", "2026-01-11T10:30"),
     ],
 )
-def test_so_much_time_up_to_now(text: str, start: str) -> None:
+def test_durations_up_to_now(text: str, start: str) -> None:
     assert parse_range(text, NOW) == up_to_now(start)
 
 
@@ -133,7 +133,7 @@ def test_dates(text: str, start: str, end: str) -> None:
         ("3 hours ago", "2026-01-14T07:00", "2026-01-14T08:00"),
     ],
 )
-def test_ago_is_as_wide_as_its_unit(text: str, start: str, end: str) -> None:
+def test_span_of_ago_is_as_wide_as_its_unit(text: str, start: str, end: str) -> None:
     assert parse_range(text, NOW) == span(start, end)
 
 
@@ -168,7 +168,7 @@ def test_ago_is_as_wide_as_its_unit(text: str, start: str, end: str) -> None:
         ("yesterday to today", "2026-01-13", "2026-01-15"),
     ],
 )
-def test_from_here_to_there(text: str, start: str, end: str) -> None:
+def test_ranges_between_two_times(text: str, start: str, end: str) -> None:
     assert parse_range(text, NOW) == span(start, end)
 
 
@@ -235,7 +235,7 @@ def test_other_shapes(asked: Any, start: str, end: str) -> None:
         ("٣ days", "not understood"),
     ],
 )
-def test_what_cannot_be_read_is_named(asked: Any, part: str) -> None:
+def test_error_names_the_part_that_cannot_be_read(asked: Any, part: str) -> None:
     with pytest.raises(InvalidQuery) as caught:
         parse_range(asked, NOW, field="created")
     message = str(caught.value)
@@ -263,7 +263,7 @@ def test_now_may_be_a_number() -> None:
     assert find_ranges("today", to_microseconds(NOW)) == [span("2026-01-14", "2026-01-15")]
 
 
-def test_a_range_knows_what_is_inside() -> None:
+def test_range_contains() -> None:
     day = span("2026-01-05", "2026-01-06")
     assert day.contains(to_microseconds(datetime(2026, 1, 5, tzinfo=UTC)))
     assert not day.contains(to_microseconds(datetime(2026, 1, 6, tzinfo=UTC)))
@@ -306,7 +306,7 @@ def test_a_range_knows_what_is_inside() -> None:
         ("What did I plant in the last month?", "2025-12-14T10:30", "2026-01-14T10:30:00.000001"),
     ],
 )
-def test_a_question_names_a_time(question: str, start: str, end: str) -> None:
+def test_times_in_free_text_are_found(question: str, start: str, end: str) -> None:
     assert find_ranges(question, NOW) == [span(start, end)]
 
 
@@ -333,11 +333,11 @@ def test_a_question_names_a_time(question: str, start: str, end: str) -> None:
         "the past",
     ],
 )
-def test_a_question_that_names_no_time(question: str) -> None:
+def test_free_text_without_a_time(question: str) -> None:
     assert find_ranges(question, NOW) == []
 
 
-def test_two_months_of_one_question() -> None:
+def test_two_months_in_one_text() -> None:
     found = find_ranges("the novels I finished in January and March", NOW)
     assert found == [span("2026-01-01", "2026-02-01"), span("2025-03-01", "2025-04-01")]
 

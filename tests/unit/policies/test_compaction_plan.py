@@ -1,4 +1,4 @@
-"""Which memories go to the cold segment? The order and the rules of 003 §9.3."""
+"""The compaction plan: stages, what is kept, and summaries of turns (design 003)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from smp_memory.policies import preservation
+from smp_memory.policies import retention
 from smp_memory.policies.compaction_plan import CompactionPlan, estimate_gain, plan
-from smp_memory.policies.preservation import PreservationRules, WeighedMemory, preserved
-from smp_memory.policies.turn_summaries import MOST_TURNS, groups, runs, summaries
-from tests.unit.lifecycle.records import NOW, record, weighed
+from smp_memory.policies.retention import PreservationRules, WeighedMemory, preserved
+from smp_memory.policies.turn_summaries import MAX_TURNS, groups, runs, summaries
+from tests.unit.policies.records import NOW, record, weighed
 
 EVERYTHING = 1 << 60
 
@@ -36,18 +36,18 @@ def turn(number: int, days: float, *, priority: float = 0.5, size: int = 1000, *
 @pytest.mark.parametrize(
     ("type", "data", "why"),
     [
-        ("decision", {"decision": "x"}, preservation.ACTIVE_DECISION),
-        ("decision", {"decision": "x", "status": "pending"}, preservation.ACTIVE_DECISION),
-        ("decision", {"decision": "x", "status": "a word nobody knows"}, preservation.ACTIVE_DECISION),
-        ("finding", {"finding": "x"}, preservation.OPEN_FINDING),
-        ("finding", {"finding": "x", "resolution": {"status": "open"}}, preservation.OPEN_FINDING),
-        ("preference", {"preference": "x"}, preservation.EXPLICIT_PREFERENCE),
-        ("preference", {"preference": "x", "confidence": "explicit"}, preservation.EXPLICIT_PREFERENCE),
-        ("preference", {"preference": "x", "source": "user_statement"}, preservation.EXPLICIT_PREFERENCE),
-        ("conversation", {"content": "x", "pinned": True}, preservation.PINNED),
-        ("conversation", {"content": "x", "importance": 0.95}, preservation.IMPORTANT),
-        ("agent_state", {"agent": "a", "state": {}}, preservation.CURRENT_STATE),
-        ("summary", {"summary": "x"}, preservation.SUMMARY),
+        ("decision", {"decision": "x"}, retention.ACTIVE_DECISION),
+        ("decision", {"decision": "x", "status": "pending"}, retention.ACTIVE_DECISION),
+        ("decision", {"decision": "x", "status": "a word nobody knows"}, retention.ACTIVE_DECISION),
+        ("finding", {"finding": "x"}, retention.OPEN_FINDING),
+        ("finding", {"finding": "x", "resolution": {"status": "open"}}, retention.OPEN_FINDING),
+        ("preference", {"preference": "x"}, retention.EXPLICIT_PREFERENCE),
+        ("preference", {"preference": "x", "confidence": "explicit"}, retention.EXPLICIT_PREFERENCE),
+        ("preference", {"preference": "x", "source": "user_statement"}, retention.EXPLICIT_PREFERENCE),
+        ("conversation", {"content": "x", "pinned": True}, retention.PINNED),
+        ("conversation", {"content": "x", "importance": 0.95}, retention.IMPORTANT),
+        ("agent_state", {"agent": "a", "state": {}}, retention.CURRENT_STATE),
+        ("summary", {"summary": "x"}, retention.SUMMARY),
     ],
 )
 def test_seed_003_9_3_what_is_never_removed(type: str, data: dict[str, Any], why: str) -> None:
@@ -60,27 +60,27 @@ def test_seed_003_9_3_what_is_never_removed(type: str, data: dict[str, Any], why
 
 def test_seed_003_9_3_the_last_24_hours_of_conversation_stay() -> None:
     found = plan([turn(1, 0.9, priority=0.1), turn(2, 3, priority=0.1)], EVERYTHING, NOW)
-    assert found.kept == {"TURN-0001": preservation.RECENT_TURN}
+    assert found.kept == {"TURN-0001": retention.RECENT_TURN}
     assert removed(found) == ["TURN-0002"]
 
 
 def test_seed_003_9_3_what_was_used_in_the_last_48_hours_stays() -> None:
     old = record("conversation", 1, 50)
-    assert preserved([weighed(old, priority=0.1, used_days=1.9)], NOW) == {"TURN-0001": preservation.RECENTLY_USED}
+    assert preserved([weighed(old, priority=0.1, used_days=1.9)], NOW) == {"TURN-0001": retention.RECENTLY_USED}
     assert preserved([weighed(old, priority=0.1, used_days=2.1)], NOW) == {}
 
 
 def test_a_change_counts_as_use() -> None:
     changed = record("artifact", 1, 90, changed_days=1, name="x")
-    assert preserved([weighed(changed, priority=0.1)], NOW) == {"ART-0001": preservation.RECENTLY_USED}
+    assert preserved([weighed(changed, priority=0.1)], NOW) == {"ART-0001": retention.RECENTLY_USED}
 
 
 def test_seed_003_9_3_a_priority_above_0_7_stays() -> None:
-    assert preserved([turn(1, 50, priority=0.71)], NOW) == {"TURN-0001": preservation.HIGH_PRIORITY}
+    assert preserved([turn(1, 50, priority=0.71)], NOW) == {"TURN-0001": retention.HIGH_PRIORITY}
     assert preserved([turn(1, 50, priority=0.7)], NOW) == {}
 
 
-def test_evidence_of_what_stands_stays() -> None:
+def test_evidence_of_kept_memories_is_kept() -> None:
     memories = [
         weighed(
             record("decision", 1, 50, decision="x", turn_ref="TURN-0001", references=["s/TURN-0002", "other/TURN-0003"])
@@ -93,13 +93,13 @@ def test_evidence_of_what_stands_stays() -> None:
         *(turn(number, 40, priority=0.1) for number in range(1, 7)),
     ]
     reasons = preserved(memories, NOW)
-    assert [id for id, why in reasons.items() if why == preservation.EVIDENCE] == [
+    assert [id for id, why in reasons.items() if why == retention.EVIDENCE] == [
         "TURN-0001", "TURN-0002", "TURN-0004", "TURN-0005",
     ]  # fmt: skip
     assert "TURN-0001" not in preserved(memories, NOW, PreservationRules(keep_referenced=False))
 
 
-def test_what_only_other_old_turns_refer_to_may_go() -> None:
+def test_memory_referred_to_only_by_old_turns_may_go() -> None:
     found = plan([turn(1, 40), turn(2, 39, references=["TURN-0001"])], EVERYTHING, NOW)
     assert removed(found) == ["TURN-0001", "TURN-0002"]
 
@@ -121,16 +121,16 @@ def test_a_superseded_decision_is_not_active() -> None:
     assert removed(plan([old, gone], EVERYTHING, NOW)) == []
 
 
-def test_what_is_in_the_trash_is_left_to_its_purge() -> None:
+def test_deleted_memories_are_left_to_the_purge() -> None:
     found = plan([weighed(record("conversation", 1, 90, deleted_days=9), priority=0.1)], EVERYTHING, NOW)
-    assert found.kept == {"TURN-0001": preservation.IN_TRASH}
+    assert found.kept == {"TURN-0001": retention.IN_TRASH}
 
 
 def test_memories_from_the_future_stay() -> None:
     assert removed(plan([turn(1, -400, priority=0.1)], EVERYTHING, NOW)) == []
 
 
-def test_fields_of_any_shape_are_survived() -> None:
+def test_fields_of_any_shape_do_not_raise() -> None:
     odd = [
         weighed(record(type, number, 99, **{name: value}), priority=0.1)
         for number, (type, name, value) in enumerate(
@@ -200,7 +200,7 @@ def test_the_history_of_a_pinned_state_stays() -> None:
 def test_rules_come_from_the_settings() -> None:
     assert PreservationRules.of({}) == PreservationRules()
     rules = PreservationRules.of({"faded_below": 0.05, "old_turns_days": 20, "keep_priority": 0.9})
-    assert (rules.faded, rules.old_turns, rules.preserved_priority) == (0.05, timedelta(days=20), 0.9)
+    assert (rules.decayed_below, rules.old_turns, rules.preserved_priority) == (0.05, timedelta(days=20), 0.9)
     assert removed(plan([turn(1, 10)], 1, NOW, PreservationRules(old_turns=timedelta(days=20)))) == []
 
 
@@ -211,7 +211,7 @@ def test_a_session_that_is_all_pinned_frees_nothing_and_says_so() -> None:
     assert found.to_dict()["kept"] == {"pinned": {"memories": 50, "examples": ["TURN-0000..TURN-0004"]}}
 
 
-def test_a_dry_run_says_what_why_and_how_much() -> None:
+def test_plan_lists_removals_reasons_and_sizes() -> None:
     shown = plan(every_stage(), EVERYTHING, NOW).to_dict()
     json.dumps(shown)
     assert shown["stages"]["faded"] == {"memories": 2, "bytes": 1400}
@@ -221,7 +221,7 @@ def test_a_dry_run_says_what_why_and_how_much() -> None:
     assert shown["reached"] is False
 
 
-def test_the_gain_is_about_what_a_plan_frees() -> None:
+def test_estimated_gain_is_close_to_what_a_plan_frees() -> None:
     turns = [turn(number, 60, priority=0.2) for number in range(100)]
     whole = plan(turns, EVERYTHING, NOW)
     assert 0.8 * whole.freed_bytes < estimate_gain(turns, NOW) <= whole.freed_bytes
@@ -243,7 +243,7 @@ def test_the_gain_is_about_what_a_plan_frees() -> None:
     ),
     some.integers(0, 100_000),
 )
-def test_whatever_the_memories_a_plan_keeps_its_promises(rows: list[Any], target: int) -> None:
+def test_plan_keeps_its_guarantees_for_any_memories(rows: list[Any], target: int) -> None:
     memories = [
         weighed(record(type, number, days, id=f"M-{number:04d}", pinned=pinned, **({"status": status} if status else {})), size, priority)
         for number, (type, days, priority, size, pinned, status) in enumerate(rows)
@@ -289,7 +289,7 @@ def test_turns_that_go_leave_summaries() -> None:
     assert summary.fields()["covers"] == ["TURN-0001..TURN-0100"]
 
 
-def test_a_plan_counts_its_summaries() -> None:
+def test_plan_accounts_for_its_summaries() -> None:
     found = plan(talk(500), 50_000, NOW)
     assert 50_000 <= found.freed_bytes < 56_000
 
@@ -297,7 +297,7 @@ def test_a_plan_counts_its_summaries() -> None:
 def test_groups_end_at_pauses_and_are_not_too_large() -> None:
     assert [len(group) for group in groups(talk(60, pause_after=25))] == [25, 35]
     assert [len(group) for group in groups(talk(60, pause_after=5))] == [60]
-    assert [len(group) for group in groups(talk(1000))] == [MOST_TURNS, MOST_TURNS, 200]
+    assert [len(group) for group in groups(talk(1000))] == [MAX_TURNS, MAX_TURNS, 200]
 
 
 def test_a_summary_never_costs_what_it_saves() -> None:
@@ -322,16 +322,16 @@ def test_another_summariser_may_be_plugged_in() -> None:
 
 
 @pytest.mark.parametrize("bad", [lambda texts: 1 / 0, lambda texts: "", lambda texts: None, lambda texts: "  \n"])
-def test_a_summariser_that_fails_is_replaced_by_ours(bad: Any) -> None:
+def test_failing_summariser_is_replaced_by_the_built_in_one(bad: Any) -> None:
     assert "payment service" in plan(talk(100), EVERYTHING, NOW, summariser=bad).summaries[0].text
 
 
-def test_a_summariser_that_says_too_much_is_cut() -> None:
+def test_too_long_output_of_a_summariser_is_cut() -> None:
     text = plan(talk(100), EVERYTHING, NOW, summariser=lambda texts: "word " * 100_000).summaries[0].text
     assert len(text) <= 1200
 
 
-def test_runs() -> None:
+def test_consecutive_ids_become_ranges() -> None:
     assert runs(["A-0001", "A-0002", "A-0003", "A-0005", "B-0006", "B-0007", "mine"]) == [
         "A-0001..A-0003", "A-0005", "B-0006", "B-0007", "mine",
     ]  # fmt: skip

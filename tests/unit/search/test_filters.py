@@ -1,4 +1,4 @@
-"""Does this memory fit?"""
+"""Filters on fields: shapes, operators and comparisons."""
 
 from __future__ import annotations
 
@@ -189,12 +189,12 @@ def test_fields_by_any_of_their_names(field: str, value: Any) -> None:
     assert not fits({field: "something else"})
 
 
-def test_a_status_is_active_for_a_decision_where_nothing_is_said() -> None:
+def test_default_status_of_a_decision_is_active() -> None:
     assert fits({"status": "active"}, DECISION)
     assert not fits({"status": {"exists": True}}, {"type": "conversation"})
 
 
-def test_a_field_of_ones_own_goes_before_the_name_of_a_seed() -> None:
+def test_own_field_comes_before_a_designs_name() -> None:
     assert fits({"by": "me"}, {"type": "decision", "by": "me", "author": "you"})
 
 
@@ -232,7 +232,7 @@ def test_a_field_of_ones_own_goes_before_the_name_of_a_seed() -> None:
     ],
     ids=str,
 )
-def test_values_are_compared_by_what_they_are(where: Any, expected: bool) -> None:
+def test_values_are_compared_by_type(where: Any, expected: bool) -> None:
     assert fits(where) is expected
 
 
@@ -397,7 +397,7 @@ def test_matching_never_raises(record: dict[str, Any], value: Any, operator: str
 
 
 @given(some.dictionaries(some.just("x"), json), json)
-def test_not_is_the_opposite(record: dict[str, Any], value: Any) -> None:
+def test_negated_operators_are_the_opposite(record: dict[str, Any], value: Any) -> None:
     for operator in ("equals", "in", "contains"):
         try:
             found, opposite = (FieldFilter([*compile_filter({"x": {name: value}}).conditions]) for name in (operator, "not_" + operator))  # fmt: skip

@@ -15,7 +15,7 @@ from smp_memory.errors import SizeLimitExceeded
 from smp_memory.files.layouts import NAMES
 from smp_memory.policies.compaction_plan import FADED, SETTLED, plan
 from smp_memory.testing import MachineClock
-from tests.unit.lifecycle.records import NOW, record, weighed
+from tests.unit.policies.records import NOW, record, weighed
 
 TEXT = "The reasons at the time. " * 40
 QUOTA = {"storage": {"max_session_size_mb": 1}}
@@ -99,10 +99,10 @@ def test_recent_settled_decisions_still_stay(tmp_path: Path) -> None:
 
 def test_stages_take_faded_memories_before_settled_ones() -> None:
     old = weighed(record("decision", 1, 400, status="implemented"), priority=0.4)
-    old.faded = 0.01
+    old.priority_without_floor = 0.01
     young = weighed(record("decision", 2, 10, status="implemented"), priority=0.6)
     active = weighed(record("decision", 3, 400), priority=0.4)
-    active.faded = 0.01
+    active.priority_without_floor = 0.01
     made = plan([young, active, old], 1 << 30, NOW)
     assert [(removal.id, removal.stage) for removal in made.removed] == [("DEC-0001", FADED), ("DEC-0002", SETTLED)]
     assert made.kept == {"DEC-0003": "an active decision"}

@@ -1,4 +1,4 @@
-"""Which memories say the same? Examples on which the threshold was chosen, and what a merge keeps."""
+"""Duplicates and their merge; the examples on which the threshold was chosen."""
 
 from __future__ import annotations
 
@@ -10,9 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from smp_memory.model.record import Record
-from smp_memory.policies.consolidation import TYPES, Duplicates, find_duplicates, merged
-from smp_memory.policies.similarity import THRESHOLD, alike, likeness, shingles_of
-from tests.unit.lifecycle.records import record
+from smp_memory.policies.consolidation import (
+    THRESHOLD,
+    TYPES,
+    Duplicates,
+    find_duplicates,
+    merged,
+    shingles_of,
+    similar_groups,
+    similarity,
+)
+from tests.unit.policies.records import record
 
 SAME = [
     ("No MFA requirement specified in authentication section", "MFA requirement is not specified in the authentication section"),
@@ -53,13 +61,13 @@ DIFFERENT = [
 
 
 @pytest.mark.parametrize(("one", "other"), SAME)
-def test_texts_that_say_the_same(one: str, other: str) -> None:
-    assert likeness(shingles_of(one), shingles_of(other)) >= THRESHOLD
+def test_similar_texts_are_above_the_threshold(one: str, other: str) -> None:
+    assert similarity(shingles_of(one), shingles_of(other)) >= THRESHOLD
 
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT)
-def test_texts_that_do_not(one: str, other: str) -> None:
-    assert likeness(shingles_of(one), shingles_of(other)) < THRESHOLD
+def test_different_texts_are_below_the_threshold(one: str, other: str) -> None:
+    assert similarity(shingles_of(one), shingles_of(other)) < THRESHOLD
 
 
 def finding(number: int, text: str = "The login endpoint has no rate limiting", **data: Any) -> Record:
@@ -73,7 +81,7 @@ def groups(*records: Record) -> list[list[str]]:
 # -- finding
 
 
-def test_near_duplicates_are_found_in_the_order_in_which_they_were_said() -> None:
+def test_duplicates_are_ordered_by_their_first_memory() -> None:
     found = find_duplicates(
         [
             finding(4, "Session timeout is not defined"),
@@ -91,7 +99,7 @@ def test_near_duplicates_are_found_in_the_order_in_which_they_were_said() -> Non
     json.dumps(found[0].to_dict())
 
 
-def test_only_findings_and_preferences_are_looked_at() -> None:
+def test_only_findings_and_preferences_are_compared() -> None:
     assert groups(*(record("decision", number, decision="The same words again") for number in (1, 2))) == []
     assert groups(*(record("preference", number, preference="The same words again") for number in (1, 2)))
     assert TYPES == ("finding", "preference")
@@ -108,7 +116,7 @@ def test_only_findings_and_preferences_are_looked_at() -> None:
     ],
     ids=repr,
 )
-def test_what_differs_in_more_than_words_is_left_alone(other: dict[str, Any]) -> None:
+def test_memories_that_differ_in_type_visibility_or_location_are_not_merged(other: dict[str, Any]) -> None:
     assert groups(finding(1), finding(2, **other)) == []
 
 
@@ -121,7 +129,7 @@ def test_preferences_with_one_key_and_two_values_contradict_each_other() -> None
     )
 
 
-def test_private_findings_of_two_agents_are_not_brought_together() -> None:
+def test_private_findings_of_two_agents_are_not_merged() -> None:
     assert groups(finding(1, visibility="private", author="a"), finding(2, visibility="private", author="b")) == []
     assert groups(finding(1, visibility="private", author="a"), finding(2, visibility="private", author="a"))
 
@@ -131,7 +139,7 @@ def test_memories_without_text_are_not_duplicates() -> None:
     assert groups(*(record("finding", number, severity="high") for number in range(20))) == []
 
 
-def test_many_copies_and_templates_are_no_trouble() -> None:
+def test_many_copies_and_templates_are_grouped() -> None:
     copies = [finding(number) for number in range(3000)]
     template = [
         finding(10_000 + number, f"Test {number} failed in the nightly run of the suite") for number in range(3000)
@@ -156,26 +164,26 @@ def test_a_chain_of_small_steps_does_not_join_its_ends() -> None:
         "sigma",
     ]
     texts = [shingles_of(" ".join(words[start : start + 8])) for start in range(6)]
-    for group in alike(texts):
+    for group in similar_groups(texts):
         assert all(value >= THRESHOLD for _, value in group)
 
 
 def test_long_texts_that_differ_at_their_end_are_different() -> None:
     long = " ".join(f"word{chr(97 + number % 26)}{chr(97 + number // 26 % 26)}" for number in range(600))
-    assert likeness(shingles_of(long + " first end"), shingles_of(long + " second end")) == 0
-    assert likeness(shingles_of(long), shingles_of(long)) == 1
+    assert similarity(shingles_of(long + " first end"), shingles_of(long + " second end")) == 0
+    assert similarity(shingles_of(long), shingles_of(long)) == 1
 
 
 @given(some.lists(some.text("ab 12é数", max_size=30), max_size=25))
-def test_whatever_the_texts_groups_are_alike_and_apart(texts: list[str]) -> None:
+def test_groups_are_similar_inside_and_distinct_for_any_texts(texts: list[str]) -> None:
     made = [shingles_of(text) for text in texts]
-    found = alike(made)
+    found = similar_groups(made)
     places = [place for group in found for place, _ in group]
     assert len(places) == len(set(places))
     for group in found:
         assert len(group) > 1
         for place, value in group:
-            assert value == likeness(made[group[0][0]], made[place]) >= THRESHOLD
+            assert value == similarity(made[group[0][0]], made[place]) >= THRESHOLD
 
 
 # -- merging
@@ -206,7 +214,7 @@ def test_a_merge_keeps_a_trace_of_all() -> None:
     json.dumps(change.to_dict())
 
 
-def test_the_pinned_then_the_surest_is_kept() -> None:
+def test_pinned_then_most_confident_memory_is_kept() -> None:
     assert groups(finding(1), finding(2, confidence="high"), finding(3, pinned=True)) == [
         ["FIND-0003", "FIND-0002", "FIND-0001"]
     ]
@@ -229,14 +237,14 @@ def test_a_second_merge_keeps_the_trace_of_the_first() -> None:
     assert change.changes["discoverers"] == ["a", "b", "c"]
 
 
-def test_relations_inside_the_group_go() -> None:
+def test_relations_inside_the_group_are_removed() -> None:
     change = merged(
         find_duplicates([finding(1, relations=[{"kind": "relates_to", "target": "FIND-0002"}]), finding(2)])[0]
     )
     assert change.changes["relations"] == [{"kind": "derived_from", "target": "FIND-0002"}]
 
 
-def test_fields_of_any_shape_are_survived() -> None:
+def test_fields_of_any_shape_do_not_raise() -> None:
     odd: list[Any] = [7, "x", {"a": 1}, [1, {}], True]
     for value in odd:
         fields = dict.fromkeys(

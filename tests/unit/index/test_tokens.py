@@ -1,4 +1,4 @@
-"""Texts become terms, questions become the same terms."""
+"""The tokenizer: terms of texts, and of queries."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from smp_memory.index import tokens
-from smp_memory.index.tokens import STOP_WORDS, ParsedText, bag_of_terms, joined_terms, parse, plain, terms
-from smp_memory.index.wildcards import beginning, matcher
+from smp_memory.index.text_query import literal_prefix, term_matcher
+from smp_memory.index.tokens import STOP_WORDS, ParsedText, bag_of_terms, joined_terms, parse, terms
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_the_memo_is_bounded() -> None:
         assert len(tokens._memo) * 100 <= tokens.MEMO_CHARACTERS + 20_000 * 120
 
 
-def test_a_full_memo_hands_on_what_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_memo_passes_on_pieces_that_occur_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens, "MEMO_CHARACTERS", 3000)
     monkeypatch.setattr(tokens, "_memo", tokens._Memo())
     expected = terms("common auth_service.py")
@@ -161,7 +161,7 @@ def test_the_index_has_the_same_terms_in_any_order(text: str) -> None:
 
 @given(st.text())
 @example("İ\u0345ﬀ '’ʼ’ #++ +# '' _ __ -_-")
-def test_any_text_has_terms_that_an_engine_can_hold(text: str) -> None:
+def test_terms_of_any_text_are_valid_for_the_engine(text: str) -> None:
     found = terms(text)
     assert found == joined_terms(text).split()
     assert sorted(bag_of_terms(text).split()) == sorted(found)
@@ -178,17 +178,17 @@ def test_words_of_every_script_are_found_again(word: str) -> None:
     found = terms(word)
     assert set(asked.words) <= set(found)
     for pattern in asked.characters:
-        assert any(map(matcher(pattern), found))
+        assert any(map(term_matcher(pattern), found))
 
 
 @given(st.text(alphabet="数据库连接ไทยの한국", min_size=3, max_size=12), st.data())
-def test_any_part_of_a_run_is_found(run: str, data: st.DataObject) -> None:
+def test_any_part_of_a_run_of_pairs_is_found(run: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(run) - 1))
     part = run[start : data.draw(st.integers(start + 1, len(run)))]
     found = terms(run)
     asked = parse(part)
     assert set(asked.words) <= set(found)
-    assert all(any(map(matcher(pattern), found)) for pattern in asked.characters)
+    assert all(any(map(term_matcher(pattern), found)) for pattern in asked.characters)
     assert asked.words or asked.characters
     for phrase in parse(f'"{part}"').phrases:
         assert any(tuple(found[at : at + len(phrase)]) == phrase for at in range(len(found)))
@@ -230,7 +230,7 @@ def test_any_part_of_a_run_is_found(run: str, data: st.DataObject) -> None:
         ("-库", ParsedText(excluded_patterns=("库*",))),
     ],
 )
-def test_questions(text: str, expected: ParsedText) -> None:
+def test_query_texts(text: str, expected: ParsedText) -> None:
     assert parse(text) == expected
 
 
@@ -248,39 +248,33 @@ def test_questions(text: str, expected: ParsedText) -> None:
         ("s*ice", "slice"),
     ],
 )
-def test_patterns_reach_stems_and_wholes(typed: str, word: str) -> None:
+def test_patterns_match_stems_and_wholes(typed: str, word: str) -> None:
     (pattern,) = parse(typed).patterns
-    meant = list(filter(matcher(pattern), terms(word)))
+    meant = list(filter(term_matcher(pattern), terms(word)))
     assert meant
-    assert all(term.startswith(beginning(pattern)) for term in meant)
+    assert all(term.startswith(literal_prefix(pattern)) for term in meant)
 
 
 @pytest.mark.parametrize(
     ("pattern", "other"),
     [("authentica*", "auth"), ("a*b", "abc"), ("a[b]*", "ab"), ("a?*", "ab"), ("a.*", "ab"), ("a|b*", "a")],
 )
-def test_patterns_mean_nothing_else(pattern: str, other: str) -> None:
-    assert not matcher(pattern)(other)
-
-
-def test_in_a_plain_text_nothing_is_syntax() -> None:
-    assert plain('- item -draft "a plan" auth* 库') == ParsedText(
-        ("item", "draft", "plan", "auth"), characters=("库*",)
-    )
+def test_only_the_star_is_special_in_patterns(pattern: str, other: str) -> None:
+    assert not term_matcher(pattern)(other)
 
 
 @given(st.text(alphabet=st.sampled_from('ab -"*\\()[]^$|?+.{}数“”\0\ud800\n')))
-def test_no_question_fails(text: str) -> None:
+def test_no_query_text_fails(text: str) -> None:
     asked = parse(text)
     for pattern in (*asked.patterns, *asked.excluded_patterns):
-        assert not matcher(pattern)("\n")
-        assert beginning(pattern) in pattern
+        assert not term_matcher(pattern)("\n")
+        assert literal_prefix(pattern) in pattern
     assert all(asked.phrases)
     assert all(asked.excluded)
     assert bool(asked) is any(asked)
 
 
-def test_a_question_is_true_when_it_asks_for_something() -> None:
+def test_parsed_text_is_true_if_it_has_any_part() -> None:
     assert parse("x")
     assert parse("-draft")
     assert not parse("… -- **")

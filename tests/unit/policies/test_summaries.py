@@ -1,4 +1,4 @@
-"""What do many texts say in few sentences? Any script, any input, the same each time."""
+"""Extractive summaries: any script, any input, the same each time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from smp_memory.model.session_info import SessionInfo
-from smp_memory.policies.summaries import LONGEST, archive_summary, quotes, sentences, shortened, summarise
-from tests.unit.lifecycle.records import record
+from smp_memory.policies.summaries import MAX_SENTENCE, archive_summary, quotes, sentences, shortened, summarise
+from tests.unit.policies.records import record
 
 TALK = [
     "Hi! How are you?",
@@ -30,18 +30,18 @@ def test_the_central_sentences_are_chosen_and_small_talk_is_not() -> None:
     assert not any(word in text for word in ("great", "Wow", "Hi!"))
 
 
-def test_sentences_stand_in_the_order_in_which_they_were_said() -> None:
+def test_sentences_keep_their_order() -> None:
     found = quotes(TALK, max_sentences=3)
     assert [quote.source for quote in found] == sorted(quote.source for quote in found)
     assert max(quote.weight for quote in found) == 1.0
 
 
-def test_nothing_is_made_up() -> None:
+def test_every_sentence_is_in_a_text() -> None:
     said = [line for text in TALK for line in sentences(text)]
     assert all(quote.text in said and quote.text in TALK[quote.source] for quote in quotes(TALK))
 
 
-def test_nothing_is_said_twice() -> None:
+def test_summary_has_no_repetitions() -> None:
     text = summarise(
         ["The login page is slow on phones today."] * 50
         + ["The login page is slow on phones today!", "A cache helps the search."]
@@ -81,14 +81,14 @@ def test_every_script_works(texts: list[str]) -> None:
 @pytest.mark.parametrize(
     "texts", [[], [""], ["   \n\t"], ["---", "```", "***"], [None], [7, b"x", {}], ["\0\x1b[31m"], ["\ud800"]], ids=repr
 )
-def test_nothing_to_say_gives_nothing(texts: Any) -> None:
+def test_texts_without_sentences_give_an_empty_summary(texts: Any) -> None:
     assert summarise(texts) in ("", "[31m")
     assert summarise(["x y z."], max_sentences=0) == ""
     assert summarise(["x y z."], max_characters=0) == ""
 
 
 @given(some.lists(some.text(some.characters(), max_size=200), max_size=30))
-def test_any_text_is_taken_and_the_summary_can_be_stored(texts: list[str]) -> None:
+def test_any_text_gives_a_summary_that_can_be_stored(texts: list[str]) -> None:
     text = summarise(texts, max_characters=300)
     assert len(text.encode()) <= 1200
     assert len(text) <= 300
@@ -96,7 +96,7 @@ def test_any_text_is_taken_and_the_summary_can_be_stored(texts: list[str]) -> No
     assert text == summarise(list(texts), max_characters=300)
 
 
-def test_large_input_is_digested() -> None:
+def test_large_input_is_summarised() -> None:
     texts = [
         f"Request {number} of service {number % 13} failed with code {number * 7919 % 1000}. It was retried."
         for number in range(30_000)
@@ -119,7 +119,7 @@ def test_sentences_end_where_they_should() -> None:
 
 def test_long_lines_are_cut_between_words() -> None:
     line = next(sentences("word " * 500))
-    assert len(line) <= LONGEST
+    assert len(line) <= MAX_SENTENCE
     assert line.endswith("word…")
     assert shortened("x" * 500, 10) == "xxxxxxxxx…"
 

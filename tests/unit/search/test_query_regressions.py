@@ -1,4 +1,4 @@
-"""Bugs of finding that were found, each by its name."""
+"""Regressions of the query path, each test named after its bug."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HAND: list[tuple[str, str]] = [
 
 @pytest.mark.parametrize("number", range(len(HAND)))
 @pytest.mark.parametrize("layout", ["jsonl", "log"])
-def test_whatever_a_person_typed_is_found_and_hides_nothing(tmp_path: Path, layout: str, number: int) -> None:
+def test_hand_edited_fields_are_found_and_hide_nothing(tmp_path: Path, layout: str, number: int) -> None:
     """`tags: 5` and numbers of 400 digits stopped every query; a tag with ` x` in it looked like a deletion."""
     name, value = HAND[number]
     session = with_line(tmp_path / "store", layout, **{name: value})
@@ -51,7 +51,7 @@ def test_whatever_a_person_typed_is_found_and_hides_nothing(tmp_path: Path, layo
     session.find_similar("DEC-0001")
     session.add_decision("alpha again")
     assert len(session.query("alpha")) == len(there) + 1
-    assert not session.memory.store.indexer.caught_up(None).is_private
+    assert not session.memory.store.indexer.caught_up(None).is_in_memory
     session.memory.close()
 
 
@@ -68,7 +68,7 @@ def test_a_day_before_1970_is_counted_as_that_day() -> None:
     assert session.query(time="1969-12-31").ids == session.query("x", time="1969-12-31").ids == ["DEC-0001"]
 
 
-def test_topics_mean_the_same_with_and_without_words() -> None:
+def test_topic_filter_is_the_same_with_and_without_text() -> None:
     session = new_session()
     session.add_decision("alpha", topic="auth.login")
     session.add_decision("alpha", topic="Two  Words")
@@ -82,7 +82,7 @@ def test_topics_mean_the_same_with_and_without_words() -> None:
 
 
 @pytest.mark.parametrize("how", [{"related_to": "DEC-0001", "depth": 2}, {"include_related": True}])
-def test_relations_through_other_sessions_are_caught_up(tmp_path: Path, how: dict[str, Any]) -> None:
+def test_index_is_caught_up_for_relations_through_other_sessions(tmp_path: Path, how: dict[str, Any]) -> None:
     with smp_memory.open(tmp_path / "store") as memory, smp_memory.open(tmp_path / "store") as other:
         session = memory.create_session("s1")
         session.add_decision("alpha")
@@ -132,9 +132,7 @@ def test_since_with_words_in_tantivy(monkeypatch: pytest.MonkeyPatch) -> None:
         assert session.query("alpha", **asked).ids == ["DEC-0001"]
 
 
-def test_a_session_whose_folder_was_there_before_its_first_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_session_folder_created_before_its_first_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("smp_memory.store.indexer._ALWAYS_LOOK_SECONDS", 1e9)
     with smp_memory.open(tmp_path / "store") as memory:
         memory.create_session("s1").add_decision("alpha")
@@ -146,7 +144,7 @@ def test_a_session_whose_folder_was_there_before_its_first_file(
         assert len(memory.query("alpha")) == 2
 
 
-def test_a_word_of_one_syllable_does_not_hide_all_that_lack_it() -> None:
+def test_word_of_one_character_does_not_hide_memories_without_it() -> None:
     """`왜` (why) had to be there, so that most questions in Korean, and Chinese ones with a word apart, found nothing."""
     session = new_session()
     session.add_finding("우리는 데이터베이스로 포스트그레스를 골랐다")
@@ -157,7 +155,7 @@ def test_a_word_of_one_syllable_does_not_hide_all_that_lack_it() -> None:
     assert session.find_similar("FIND-0002").ids == ["FIND-0003"]
 
 
-def test_a_question_about_another_time_is_a_use_of_today() -> None:
+def test_query_with_at_counts_as_an_access_now() -> None:
     """With `at=` in the future the use was noted there: the memory did not fade till then, and no later use counted."""
     clock = FrozenClock()
     memory = smp_memory.open(":memory:", clock=clock)
@@ -168,7 +166,7 @@ def test_a_question_about_another_time_is_a_use_of_today() -> None:
     assert noted(memory) == [("s1/TURN-0001", int(clock().timestamp()))]
 
 
-def test_getting_a_memory_is_a_use_of_it() -> None:
+def test_get_counts_as_an_access() -> None:
     memory = smp_memory.open(":memory:", clock=FrozenClock())
     session = memory.create_session("s1")
     session.add_decision("alpha", author="architect")
@@ -180,7 +178,7 @@ def test_getting_a_memory_is_a_use_of_it() -> None:
     assert [ref for ref, _ in noted(memory)] == ["s1/DEC-0001"]
 
 
-def test_getting_a_memory_is_no_use_where_uses_are_not_counted() -> None:
+def test_get_is_not_counted_without_track_access() -> None:
     memory = smp_memory.open(":memory:", clock=FrozenClock(), config={"track_access": False})
     session = memory.create_session("s1")
     session.add_decision("alpha")
@@ -216,7 +214,7 @@ def test_pages_of_what_is_similar_to_a_memory_overlap_nowhere() -> None:
     assert session.find_similar("FIND-0001", limit=10_000).ids == found
 
 
-def test_nothing_is_similar_to_no_words() -> None:
+def test_text_without_words_has_no_similar_memories() -> None:
     session = new_session()
     session.add_finding("alpha")
     assert session.find_similar(" - ") == []
@@ -226,7 +224,7 @@ def test_nothing_is_similar_to_no_words() -> None:
 @pytest.mark.parametrize(
     "text", ["pushed with --force today", "he said “no deploys on friday”", "„alpha“ -- again", "- alpha"]
 )
-def test_signs_in_a_text_are_no_syntax_where_it_is_no_question(text: str) -> None:
+def test_find_similar_ignores_query_syntax_in_its_text(text: str) -> None:
     """`--force` excluded what says force, and what stood between typographic quotes had to be there word by word."""
     session = new_session()
     session.add_finding("force a deploy on friday, alpha again")
@@ -234,7 +232,7 @@ def test_signs_in_a_text_are_no_syntax_where_it_is_no_question(text: str) -> Non
     assert "FIND-0001" in session.memory.context(task=text, turns=0).text
 
 
-def test_what_is_related_meets_the_rest_of_the_question() -> None:
+def test_related_memories_meet_the_other_conditions() -> None:
     """`find_related(id, min_priority=…)`, as one of the designs has it, took every part and looked at none."""
     clock = FrozenClock()
     session = smp_memory.open(":memory:", clock=clock).create_session("s1")
@@ -251,7 +249,7 @@ def test_what_is_related_meets_the_rest_of_the_question() -> None:
     assert len(session.find_related("FIND-0001", limit=1, offset=1)) == 1
 
 
-def test_priority_is_a_field_that_can_be_asked_for() -> None:
+def test_where_accepts_the_computed_priority() -> None:
     """The designs' own examples, `decay.priority` below 0.3 with the lowest first, found nothing or the wrong order."""
     session = new_session()
     session.add_turn("user", "faded", created="2020-01-01")
@@ -272,14 +270,14 @@ def test_priority_is_a_field_that_can_be_asked_for() -> None:
     ]
 
 
-def test_a_field_of_its_own_that_is_called_priority() -> None:
+def test_own_field_called_priority_comes_first() -> None:
     session = new_session()
     session.add_decision("alpha", priority="urgent", decay={"mine": 1})
     assert session.query(where={"priority": "urgent"}).ids == ["DEC-0001"]
     assert session.query(where={"decay.mine": 1, "decay.priority": {"greater": 0.5}}).ids == ["DEC-0001"]
 
 
-def test_uses_are_a_field_that_can_be_asked_for() -> None:
+def test_where_accepts_the_computed_access_count() -> None:
     clock = FrozenClock()
     memory = smp_memory.open(":memory:", clock=clock)
     session = memory.create_session("s1")
@@ -296,18 +294,18 @@ def test_uses_are_a_field_that_can_be_asked_for() -> None:
 @pytest.mark.parametrize(
     "sort", [{"field": "relevance", "direction": "asc"}, {"field": "priority", "direction": "sideways"}]
 )
-def test_an_order_that_there_is_not_is_refused(sort: dict[str, str]) -> None:
+def test_unknown_sort_order_is_rejected(sort: dict[str, str]) -> None:
     """The direction was passed over in silence."""
     with pytest.raises(smp_memory.errors.InvalidQuery, match="sort"):
         new_session().query(sort=sort)
 
 
-def test_since_after_until_is_refused_as_a_range_that_ends_before_it_begins_is() -> None:
+def test_since_after_until_is_rejected() -> None:
     with pytest.raises(smp_memory.errors.InvalidQuery, match="ends before it begins"):
         new_session().query(since="2026-05", until="2026-01")
 
 
-def test_topics_are_understood_and_never_suggested_instead_of_themselves() -> None:
+def test_topics_is_an_alias_and_never_suggested() -> None:
     session = new_session()
     session.add_decision("alpha", topic="db")
     assert session.query(topics="db").ids == ["DEC-0001"]
@@ -321,7 +319,7 @@ def test_the_priority_of_a_memory_without_its_session() -> None:
 
 
 @pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
-def test_a_watcher_sees_what_came_when_others_left_for_good(tmp_path: Path, layout: str) -> None:
+def test_watch_yields_new_memories_after_others_were_purged(tmp_path: Path, layout: str) -> None:
     """Positions shift when bytes go: as many memories as before looked like nothing new."""
     with smp_memory.open(tmp_path / "store", layout=layout, clock=FrozenClock()) as memory:
         session = memory.create_session("s1")
@@ -337,7 +335,7 @@ def test_a_watcher_sees_what_came_when_others_left_for_good(tmp_path: Path, layo
 
 
 @pytest.mark.parametrize("layout", ["jsonl", "markdown", "log"])
-def test_a_watcher_sees_the_memory_that_a_person_typed(tmp_path: Path, layout: str) -> None:
+def test_watch_yields_a_memory_inserted_by_hand(tmp_path: Path, layout: str) -> None:
     """It stands before what was written later into another file: the last one of these was yielded again instead."""
     root = tmp_path / "store"
     with smp_memory.open(root, layout=layout, clock=FrozenClock()) as memory:
@@ -352,7 +350,7 @@ def test_a_watcher_sees_the_memory_that_a_person_typed(tmp_path: Path, layout: s
         assert next(watcher).id == "FIND-0002"
 
 
-def test_a_watcher_sees_all_that_came_at_once() -> None:
+def test_watch_yields_all_memories_of_one_write() -> None:
     """What came beyond the first 10,000 was passed over."""
     session = new_session()
     watcher = session.watch(timeout=60, pause=0.01)
@@ -368,7 +366,7 @@ def test_a_watcher_sees_all_that_came_at_once() -> None:
         ("*ing -*nning", []), ("*-0003", [3]),
     ],
 )  # fmt: skip
-def test_a_pattern_means_words_as_they_are_written(pattern: str, found: list[int]) -> None:
+def test_wildcard_inside_a_word_matches_words_as_written(pattern: str, found: list[int]) -> None:
     """The index has stems, so a pattern that goes on behind its `*` found hardly any English word."""
     session = new_session()
     for text in ("the service", "webservices", "authentication", "getHTTPResponse", "running", "a microservice"):
@@ -377,7 +375,7 @@ def test_a_pattern_means_words_as_they_are_written(pattern: str, found: list[int
     assert session.query(pattern, count_by="type").counts == {"type": {"finding": len(found)} if found else {}}
 
 
-def test_a_sign_that_is_no_letter_can_be_excluded() -> None:
+def test_symbol_can_be_excluded() -> None:
     """`-🎉` asked for it instead."""
     session = new_session()
     session.add_finding("alpha 🎉")
@@ -385,7 +383,7 @@ def test_a_sign_that_is_no_letter_can_be_excluded() -> None:
     assert session.query("alpha -🎉").ids == ["FIND-0002"]
 
 
-def test_a_pattern_with_many_stars_takes_no_longer_than_others() -> None:
+def test_pattern_with_many_stars_does_not_backtrack() -> None:
     """Each star tried every place again: this question was never answered."""
     session = new_session()
     session.add_finding("a" * 100)
@@ -396,7 +394,7 @@ def test_a_pattern_with_many_stars_takes_no_longer_than_others() -> None:
 
 
 @pytest.mark.parametrize("policy", ["smp", "half-life", "boosted", "simple"])
-def test_what_has_faded_can_be_left_out(policy: str) -> None:
+def test_decayed_memories_can_be_left_out(policy: str) -> None:
     """A memory counted as decayed below 0.1, and hardly any rule lets one fade so far: nothing was ever left out."""
     session = new_session(config={"decay": {"policy": policy}})
     session.add_turn("user", "alpha", created="2020-01-01")
@@ -406,7 +404,7 @@ def test_what_has_faded_can_be_left_out(policy: str) -> None:
     assert session.query(include_decayed=False).ids == ["TURN-0002"]
 
 
-def test_a_session_that_another_process_indexed_and_somebody_removed_by_hand(tmp_path: Path) -> None:
+def test_session_indexed_by_another_process_and_removed_by_hand(tmp_path: Path) -> None:
     """The index forgets it, so no answer says that it was left out."""
     root = tmp_path / "store"
     with smp_memory.open(root) as one, smp_memory.open(root) as two:

@@ -1,4 +1,4 @@
-"""Which memories have been kept long enough? The days of 001 §7.3."""
+"""Expiry of memories by age (design 001)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from smp_memory.policies.clock_trust import Evidence
 from smp_memory.policies.retention import days_of, due, upcoming
-from tests.unit.lifecycle.records import NOW, ago, record
+from tests.unit.policies.records import NOW, ago, record
 
 
 def ids(found: list[Any]) -> list[str]:
@@ -50,7 +50,7 @@ def test_pinned_and_open_ones_are_exempt() -> None:
     assert due(old, NOW) == []
 
 
-def test_settled_and_merely_active_ones_are_not() -> None:
+def test_settled_and_merely_active_memories_expire() -> None:
     old = [
         record("finding", 1, 9999, finding="x", resolution={"status": "resolved"}),
         record("finding", 2, 9999, finding="x", status="Fixed"),
@@ -64,7 +64,7 @@ def test_days_count_from_the_last_change() -> None:
     assert due([record("decision", 1, 900, changed_days=400, decision="x")], NOW)
 
 
-def test_what_is_in_the_trash_is_not_due_again() -> None:
+def test_deleted_memories_do_not_expire_again() -> None:
     assert due([record("conversation", 1, 900, deleted_days=5)], NOW) == []
 
 
@@ -82,7 +82,7 @@ def test_nothing_is_due_after_a_clock_jump() -> None:
     assert due(old, NOW, None, Evidence(ago(1), timedelta(days=1)))
 
 
-def test_what_will_be_due_is_said_before() -> None:
+def test_upcoming_expiry_is_announced() -> None:
     soon = [
         record("conversation", 1, 85),
         record("conversation", 2, 80),
@@ -93,5 +93,5 @@ def test_what_will_be_due_is_said_before() -> None:
     assert ids(due(soon, NOW)) == ["TURN-0004"]
 
 
-def test_the_longest_overdue_comes_first() -> None:
+def test_longest_overdue_comes_first() -> None:
     assert ids(due([record("conversation", 1, 100), record("conversation", 2, 300)], NOW)) == ["TURN-0002", "TURN-0001"]

@@ -1,4 +1,4 @@
-"""A session's user is one participant: what they said, what is unsigned, and what is signed `user`."""
+"""A session's user is one participant: memories by the user's name, by `user`, and without an author."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits for tantivy is handed out as it is now, and what was scrubbed is in no block any more."""
+"""Blocks of unindexed documents: current states, removal, scrubbing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rows() -> Iterator[Rows]:
 
 
 @pytest.mark.parametrize("generation", [0, 3])
-def test_what_was_put_is_handed_out_by_version(rows: Rows, generation: int) -> None:
+def test_documents_are_returned_by_version(rows: Rows, generation: int) -> None:
     rows.set_meta("generation", generation)
     first = [document(1), document(2, '北京 größe \ud800 \u2028 {"a": 1}'), document(3, "x" * 5000)]
     unindexed.put(rows, first, 1)
@@ -36,21 +36,21 @@ def test_what_was_put_is_handed_out_by_version(rows: Rows, generation: int) -> N
     assert (unindexed.count(rows), unindexed.docs(rows)) == (4, {1, 2, 3, 9})
 
 
-def test_a_line_end_parts_words_like_a_blank(rows: Rows) -> None:
+def test_line_end_separates_terms_like_a_blank(rows: Rows) -> None:
     unindexed.put(rows, [document(1, "one\ntwo"), document(2)], 1)
     assert list(unindexed.since(rows, -1)) == [document(1, "one two"), document(2)]
 
 
-def test_a_later_state_replaces_an_earlier_one(rows: Rows) -> None:
+def test_later_state_replaces_an_earlier_one(rows: Rows) -> None:
     unindexed.put(rows, [document(1, "old"), document(2)], 1)
     unindexed.put(rows, [document(1, "new")], 2)
     assert list(unindexed.since(rows, -1)) == [document(2), document(1, "new")]
     assert unindexed.count(rows) == 2
 
 
-def test_what_was_taken_out_does_not_come_back(rows: Rows) -> None:
+def test_removed_documents_are_not_returned(rows: Rows) -> None:
     unindexed.put(rows, [document(1), document(2)], 1)
-    unindexed.take_out(rows, [1, 77])
+    unindexed.remove(rows, [1, 77])
     assert list(unindexed.since(rows, -1)) == [document(2)]
     unindexed.put(rows, [document(1, "again")], 2)
     assert list(unindexed.since(rows, -1)) == [document(2), document(1, "again")]
@@ -58,12 +58,12 @@ def test_what_was_taken_out_does_not_come_back(rows: Rows) -> None:
     assert (list(unindexed.since(rows, -1)), unindexed.count(rows)) == ([], 0)
 
 
-def test_after_scrubbing_no_block_tells_of_it(rows: Rows) -> None:
+def test_no_block_contains_a_scrubbed_document(rows: Rows) -> None:
     unindexed.put(rows, [document(1, "secret"), document(2, "stays")], 1)
     unindexed.put(rows, [document(3, "secret")], 2)
     unindexed.put(rows, [document(4, "secret before"), document(5)], 3)
     unindexed.put(rows, [document(4, "changed")], 4)
-    unindexed.take_out(rows, [1, 3])
+    unindexed.remove(rows, [1, 3])
     unindexed.scrub(rows)
     held = [
         each
@@ -82,7 +82,7 @@ def test_many_small_blocks_are_joined(rows: Rows) -> None:
         unindexed.put(rows, [new], version)
         expected[new[0]] = new
         if version % 7 == 0:
-            unindexed.take_out(rows, [version % 5])
+            unindexed.remove(rows, [version % 5])
             expected.pop(version % 5, None)
         if version == 300:
             seen = dict(expected)

@@ -1,4 +1,4 @@
-"""The newest memories are found alike, whether they are in the posting lists yet or not."""
+"""The memtable gives the same results whether documents are in the posting lists yet or not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def found(tail: UnindexedText, wanted: TextQuery, weights: Weights) -> list[tupl
 
 @settings(max_examples=150, deadline=None)
 @given(ROWS, st.lists(WORDS, unique=True, max_size=3), st.lists(WORDS, max_size=1), st.booleans())
-def test_posted_or_not_the_answer_is_the_same(
+def test_results_do_not_depend_on_posting_lists(
     rows: dict[int, tuple[list[str], str]], terms: list[str], excluded: list[str], narrow: bool
 ) -> None:
     wanted = TextQuery(terms, excluded=[[word] for word in excluded], labels=[["t1"]] if narrow else [])
@@ -46,7 +46,7 @@ def test_posted_or_not_the_answer_is_the_same(
 
 @settings(max_examples=60, deadline=None)
 @given(ROWS, ROWS, st.sets(st.integers(0, 30)))
-def test_what_is_put_again_or_taken_out_leaves_nothing_behind(
+def test_replaced_or_removed_documents_leave_no_postings(
     rows: dict[int, tuple[list[str], str]], more: dict[int, tuple[list[str], str]], kept: set[int]
 ) -> None:
     tail = tail_of(rows, posted=True)
