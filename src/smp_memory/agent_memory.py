@@ -219,7 +219,7 @@ class AgentMemory:
         return f"AgentMemory({self.agent} in {self.id})"
 
     def _missing(self, id: str) -> MemoryNotFound:
-        return self._session.opened.files.no_memory(id)
+        return self._session.opened.files.memory_not_found(id)
 
     # -- searching, as `SessionMemory` does it
 

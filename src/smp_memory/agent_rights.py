@@ -78,7 +78,7 @@ class AgentRights:
             raise self._no_memory(name)
 
     def _no_memory(self, id: str) -> MemoryNotFound:
-        return self._files.no_memory(id)
+        return self._files.memory_not_found(id)
 
     def _check_new(self, operation: Add) -> None:
         kind, data = operation.draft.kind.name, operation.draft.data

@@ -62,9 +62,9 @@ def set_session_config(files: FileSession, config: Config, name: str, value: Any
     config.source(name)  # raises for an unknown name, with a suggestion
 
     def change() -> None:
-        info = files.info_to_change()
+        info = files.info_for_update()
         info.config = with_setting(info.config, name, value)
         config.override_session(info.config, files.session)
         files.write_info(info)
 
-    files.exclusively("changing the session's settings", change)
+    files.run_locked("changing the session's settings", change)

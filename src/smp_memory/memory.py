@@ -18,7 +18,7 @@ from smp_memory.privacy.settings import check_settings, clean_metadata, log_meta
 from smp_memory.scope import Clock, Scope
 from smp_memory.search import api
 from smp_memory.session import SessionMemory
-from smp_memory.store.incomplete import each_there
+from smp_memory.store.incomplete import each_existing
 from smp_memory.store.opening import open_store, write_setting
 from smp_memory.store.session_states import last_writes
 from smp_memory.write import typos, validation
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from smp_memory.policies.clock_trust import Evidence
     from smp_memory.privacy.anonymisation import Placeholders
     from smp_memory.search.options import Criteria, QueryOptions, RelatedOptions, TopicOptions, WatchOptions
-    from smp_memory.store.archive_index import StoredAway
+    from smp_memory.store.archive_index import ArchivedSession
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.session_states import SessionState
     from smp_memory.store.stored_redaction import RedactionReport
@@ -243,7 +243,7 @@ class Memory:
 
     def sessions(self) -> list[SessionMemory]:
         """All sessions, by id."""
-        there = each_there(self._store.session_ids(), self._store.session)
+        there = each_existing(self._store.session_ids(), self._store.session)
         return [SessionMemory(self, OpenSession(self.scope, files)) for _, files in there]
 
     def sessions_by_time(self) -> list[tuple[datetime, SessionMemory]]:
@@ -472,15 +472,15 @@ class Memory:
         """The state of every session and its next transition; with `away` also of archived and deleted ones."""
         return sessions.session_states(self.scope, include_archived=away)
 
-    def archived_sessions(self) -> list[StoredAway]:
+    def archived_sessions(self) -> list[ArchivedSession]:
         """The archived sessions; opening one restores it."""
         return sessions.archived_sessions(self.scope)
 
-    def deleted_sessions(self) -> list[StoredAway]:
+    def deleted_sessions(self) -> list[ArchivedSession]:
         """The sessions in the trash, with who deleted them, when, why, and until when they can be restored."""
         return sessions.deleted_sessions(self.scope)
 
-    def archive_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> StoredAway:
+    def archive_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> ArchivedSession:
         """Pack a session into an archive, with a summary beside it. Opening it restores it."""
         return sessions.archive_session(self.scope, id, reason, by)
 
@@ -489,7 +489,7 @@ class Memory:
         sessions.restore_session(self.scope, id, by)
         return self.opened_session(id, author=by)
 
-    def delete_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> StoredAway:
+    def delete_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> ArchivedSession:
         """Move a session, archived or not, to the trash. It can be restored for `lifecycle.purge_days`."""
         return sessions.delete_session(self.scope, id, reason, by)
 
@@ -497,7 +497,7 @@ class Memory:
         """Restore the session of this name that was deleted last; returns its state, active or archived."""
         return sessions.undelete_session(self.scope, id, reason, by)
 
-    def purge_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> StoredAway:
+    def purge_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> ArchivedSession:
         """Remove a deleted session for good, before its time. Of several of one name the one deleted first goes."""
         return sessions.purge_session(self.scope, id, reason, by)
 
@@ -514,13 +514,13 @@ class Memory:
 
     def validate(self) -> dict[str, Report]:
         """Check every session, also those whose files have another layout; see SessionMemory.validate."""
-        from smp_memory.store.foreign_layouts import reports
+        from smp_memory.store.foreign_layouts import unread_reports
 
-        found = {session.id: report for session, report in each_there(self.sessions(), SessionMemory.validate)}
-        return found | reports(self._store, but=found)
+        found = {session.id: report for session, report in each_existing(self.sessions(), SessionMemory.validate)}
+        return found | unread_reports(self._store, but=found)
 
     def repair(self) -> dict[str, Report]:
-        return {session.id: report for session, report in each_there(self.sessions(), SessionMemory.repair)}
+        return {session.id: report for session, report in each_existing(self.sessions(), SessionMemory.repair)}
 
     def doctor(
         self,

@@ -139,7 +139,7 @@ class SessionMemory:
 
     def change_info(self, **changes: Any) -> SessionInfo:
         """Change the session's metadata: user, agents, project, tags, context."""
-        info = self._files.info_to_change()
+        info = self._files.info_for_update()
         given = {name: getattr(info, name) for name in ("user", "agents", "project", "tags", "context")}
         unknown = set(changes) - set(given)
         if unknown:

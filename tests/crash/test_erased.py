@@ -12,8 +12,8 @@ from smp_memory.files.disk import Disk
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.memory import Memory
 from smp_memory.policies.clock_trust import NO_EVIDENCE
-from smp_memory.store.purge import taken_by
-from smp_memory.store.remnant_scan import look_for
+from smp_memory.store.purge import purged_ids
+from smp_memory.store.remnant_scan import scan_folder
 from tests.crash.stories import LAYOUTS, ROOT, SESSION, SOAK, Step, Story, Wrong, crashes_of, depth, full_base, open_on
 
 pytestmark = pytest.mark.crash
@@ -49,7 +49,7 @@ def place_of(memory: Memory) -> str:
     if SESSION in [away.session for away in memory.archived_sessions()]:
         return "archived"
     [away] = memory.deleted_sessions()
-    return "archived, deleted" if away.said["state"] == "archived" else "deleted"
+    return "archived, deleted" if away.metadata["state"] == "archived" else "deleted"
 
 
 def named(memory: Memory, *actions: str) -> set[str]:
@@ -82,7 +82,7 @@ def check(system: MemorySystem, place: str) -> None:
         if not validity.ok or len(session.records(include_deleted=True)) < 9:
             raise Wrong(f"not all of the others are there: {session.records()}, {validity.problems}")
     if there is None:
-        found = look_for(Disk(system), ROOT, [NEEDLE])
+        found = scan_folder(Disk(system), ROOT, [NEEDLE])
         if found.found or found.unreadable:
             raise Wrong(f"erased, and still in {found}")
         if not told:
@@ -125,13 +125,13 @@ def test_a_purge_never_goes_without_a_word(layout: str) -> None:
                 session = memory.session(SESSION)
                 files = session._files
                 there = session.find("DEC-0004") is not None
-                files.exclusively("finishing what was under way", lambda: None)
-                told = {*named(memory, "purge"), *taken_by(files.reader)}
+                files.run_locked("finishing what was under way", lambda: None)
+                told = {*named(memory, "purge"), *purged_ids(files.reader)}
                 assert there or {"DEC-0002", "DEC-0004"} <= told
                 session.purge(older_than=0, now="2026-02-03T00:00:00Z", evidence=NO_EVIDENCE)
                 assert session.find("DEC-0004") is None
                 assert {"DEC-0002", "DEC-0004"} <= named(memory, "purge")
-                assert taken_by(files.reader) == []
+                assert purged_ids(files.reader) == []
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -163,4 +163,4 @@ def test_what_an_archiving_that_died_has_left_is_no_hiding_place(layout: str) ->
             place = place_of(memory)
             assert memory.erase(f"{SESSION}/DEC-0004").complete
             assert place_of(memory) == place
-        assert look_for(Disk(state), ROOT, [NEEDLE]).found == []
+        assert scan_folder(Disk(state), ROOT, [NEEDLE]).found == []

@@ -231,7 +231,7 @@ def work():
         return True
     return False
 
-assert session._files.exclusively("forking", work), "a child's end freed its parent's lock"
+assert session._files.run_locked("forking", work), "a child's end freed its parent's lock"
 texts = [record.decision for record in session.records()]
 assert len(set(texts)) == len(texts) == len(written) + 30, (len(texts), len(written))
 assert len({record.id for record in session.records()}) == len(texts)

@@ -134,7 +134,7 @@ def hold(session: SessionMemory, name: str, number: int) -> None:
         say(held=os.getpid())
         time.sleep(600)
 
-    session._files.exclusively("holding it", work)
+    session._files.run_locked("holding it", work)
 
 
 def create(root: str, session: str, name: str, number: int) -> None:

@@ -25,7 +25,7 @@ from smp_memory.memory import Memory, open_memory
 from smp_memory.policies.clock_trust import NO_EVIDENCE
 from smp_memory.session import SessionMemory
 from smp_memory.store.purge import taken_by
-from smp_memory.store.remnant_scan import look_for
+from smp_memory.store.remnant_scan import scan_folder
 from smp_memory.testing import CrashingSystem, FrozenClock, PowerLoss
 
 ROOT = "/store"
@@ -108,7 +108,7 @@ def look(system: MemorySystem, clock: FrozenClock) -> View:
 
 def _taken(session: SessionMemory) -> list[str]:
     """What a purge has taken that could not note it in the audit log yet."""
-    session._files.exclusively("finishing what was under way", lambda: None)
+    session._files.run_locked("finishing what was under way", lambda: None)
     return taken_by(session._files.reader)
 
 
@@ -230,7 +230,7 @@ class Nothing(RuleBasedStateMachine):
     def _no_erased_byte(self) -> None:
         needles = [needle.encode() for needle in sorted(self.erased)]
         if needles:
-            looked = look_for(Disk(self.system), ROOT, needles)
+            looked = scan_folder(Disk(self.system), ROOT, needles)
             assert not looked.found, f"erased, and still in {looked.found}"
             assert not looked.unreadable, f"cannot be looked through: {looked.unreadable}"
 

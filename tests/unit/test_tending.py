@@ -321,30 +321,30 @@ def test_a_session_of_which_nothing_may_go_is_not_read_by_each_new_process(
     ],
 )
 def test_a_note_that_nobody_can_read_keeps_no_compaction_back(tmp_path: Path, noted: bytes) -> None:
-    from smp_memory.store.compaction import ended, pause, seconds_left
+    from smp_memory.store.compaction import backoff_seconds, note_attempt, note_result
 
     session, clock = old_session(tmp_path)
     files = session._files
-    assert seconds_left(files, clock()) == 0
-    pause(files, clock())
-    assert seconds_left(files, clock()) == 60
+    assert backoff_seconds(files, clock()) == 0
+    note_attempt(files, clock())
+    assert backoff_seconds(files, clock()) == 60
     files.store.state.write(f"compaction/{files.session}.json", noted)
-    assert seconds_left(files, clock()) == 0
-    assert ended(files, clock(), freed=False) == seconds_left(files, clock()) == 600
+    assert backoff_seconds(files, clock()) == 0
+    assert note_result(files, clock(), freed=False) == backoff_seconds(files, clock()) == 600
 
 
 def test_the_pause_after_a_compaction_that_frees_nothing_grows_to_six_hours(tmp_path: Path) -> None:
-    from smp_memory.store.compaction import ended, pause, seconds_left
+    from smp_memory.store.compaction import backoff_seconds, note_attempt, note_result
 
     session, clock = old_session(tmp_path)
     files, pauses = session._files, []
     for _ in range(8):
-        pause(files, clock())
-        pauses.append(ended(files, clock(), freed=False))
-        assert seconds_left(files, clock()) == pauses[-1]
+        note_attempt(files, clock())
+        pauses.append(note_result(files, clock(), freed=False))
+        assert backoff_seconds(files, clock()) == pauses[-1]
     assert [seconds / 60 for seconds in pauses] == [10, 20, 40, 80, 160, 320, 360, 360]
-    assert ended(files, clock(), freed=True) == 60
-    assert ended(files, clock(), freed=False) == 600
+    assert note_result(files, clock(), freed=True) == 60
+    assert note_result(files, clock(), freed=False) == 600
 
 
 def test_all_pinned_fails_at_the_limit_and_loses_nothing(tmp_path: Path) -> None:

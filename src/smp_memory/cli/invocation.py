@@ -57,8 +57,8 @@ class Call:
             from smp_memory.memory import open_memory
             from smp_memory.store import incomplete
 
-            incomplete.caller_tells = True
-            incomplete.take_met()
+            incomplete.caller_reports = True
+            incomplete.take_reported()
             self._memory = open_memory(self.root, create=False)
             self._tell_of_trust(self._memory)
         return self._memory
@@ -201,17 +201,17 @@ class Call:
         if self._memory is not None:
             from smp_memory.store import incomplete
 
-            problems = incomplete.take_met()
+            problems = incomplete.take_reported()
             if problems:
-                self.remark(incomplete.told(problems))
+                self.remark(incomplete.describe(problems))
             self.tell_of_other_layouts()
 
     def tell_of_other_layouts(self) -> None:
         """Say on stderr, in one line, that there are sessions in another layout, which nobody reads."""
         if self._memory is not None:
-            from smp_memory.store.foreign_layouts import told
+            from smp_memory.store.foreign_layouts import describe_unread
 
-            text = told(self._memory.store)
+            text = describe_unread(self._memory.store)
             if text:
                 self.remark(text)
 

@@ -38,7 +38,7 @@ def export(
 ) -> str:
     """Write the sessions of the scope into one file and return its path, or return the text if there is no path."""
     from smp_memory.exchange import export, file_format
-    from smp_memory.store.incomplete import PUT_AWAY
+    from smp_memory.store.incomplete import SESSION_GONE
 
     if anonymise is not None and restore is not None:
         raise UserError("Give anonymise or restore, not both.", field="restore")
@@ -60,7 +60,7 @@ def export(
         try:
             result = b"".join(pieces).decode() if target is None else export.write(target, pieces, force)
             break
-        except PUT_AWAY as error:
+        except SESSION_GONE as error:
             sessions = _without(scope, sessions, error)
     by = scope.author if viewer is None else viewer.agent
     facts = {"format": chosen, "anonymised": True if anonymise is not None else None, "to": target}
@@ -72,15 +72,15 @@ def export(
 def redact(scope: Scope, preview: bool, reason: str | None) -> list[RedactionReport]:
     """Take secrets out of what is already stored, history included; one report for each session that has some."""
     from smp_memory.privacy.settings import clean_reason, redactor_even_if_off
-    from smp_memory.store.incomplete import PUT_AWAY
-    from smp_memory.store.stored_redaction import clean, look
+    from smp_memory.store.incomplete import SESSION_GONE
+    from smp_memory.store.stored_redaction import preview_redaction, redact_stored
 
     reason, of_reason = clean_reason(scope.config, reason)
     done: list[RedactionReport] = []
     for session in _sessions(scope):
         try:
-            found = (look if preview else clean)(session, redactor_even_if_off(session.config))
-        except PUT_AWAY as error:
+            found = (preview_redaction if preview else redact_stored)(session, redactor_even_if_off(session.config))
+        except SESSION_GONE as error:
             _without(scope, [session], error)
             continue
         if found and not preview:
@@ -151,9 +151,9 @@ def import_sessions(
 def _sessions(scope: Scope) -> list[FileSession]:
     if scope.sessions is not None:
         return [scope.store.session(name) for name in scope.sessions]
-    from smp_memory.store.incomplete import each_there
+    from smp_memory.store.incomplete import each_existing
 
-    return [found for _, found in each_there(scope.store.session_ids(), scope.store.session)]
+    return [found for _, found in each_existing(scope.store.session_ids(), scope.store.session)]
 
 
 def _without(scope: Scope, sessions: list[FileSession], error: SMPError) -> list[FileSession]:

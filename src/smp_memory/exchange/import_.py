@@ -17,7 +17,7 @@ from smp_memory.model import ids
 from smp_memory.model.entry import CHANGE, PUT, Entry
 from smp_memory.model.history import SessionHistory
 from smp_memory.privacy.settings import check_settings, redactor_of
-from smp_memory.store.session_import import place
+from smp_memory.store.session_import import import_session
 from smp_memory.uids import new_uid
 from smp_memory.write import validation
 
@@ -146,7 +146,7 @@ def store_session(store: FileStore, session: Exported) -> FileSession:
     info = session.info
     info.uid = new_uid()
     info.generation = max(info.generation, 1)  # so that the metadata keeps the counters
-    return place(store, info, session.entries, store.config.override_session(info.config, info.id).quota_bytes)
+    return import_session(store, info, session.entries, store.config.override_session(info.config, info.id).quota_bytes)
 
 
 def free_id(store: FileStore, preferred: str) -> str:

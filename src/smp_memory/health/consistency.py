@@ -42,7 +42,7 @@ from smp_memory.model.types import KINDS
 from smp_memory.policies.consolidation import find_duplicates
 from smp_memory.policies.statuses import is_active_decision, is_unresolved, superseded_ids
 from smp_memory.store.archive_index import ArchiveIndex
-from smp_memory.store.cold_storage import segment_of
+from smp_memory.store.cold_storage import cold_segment_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -177,7 +177,7 @@ def _looks_like_ours(target: str) -> bool:
 
 def _ids_of(session: SessionSubject) -> dict[str, bool]:
     """Each id, and whether it is deleted; those in the cold segment are there."""
-    found = {row.id: False for row in segment_of(session.files).rows()}
+    found = {row.id: False for row in cold_segment_of(session.files).rows()}
     found.update({id: history.deletion is not None for id, history in session.session_history.histories.items()})
     return found
 
@@ -188,7 +188,7 @@ def _ids_elsewhere(subject: HealthSubject, name: str) -> dict[str, bool]:
     try:
         if shelf.is_live(name):
             session_history = SessionReader(store.disk, store.layout, store.root, name).catch_up()
-            found = {row.id: False for row in segment_of(store.session(name)).rows()}
+            found = {row.id: False for row in cold_segment_of(store.session(name)).rows()}
             return found | {id: history.deletion is not None for id, history in session_history.histories.items()}
         if shelf.is_archived(name):
             return {"*": False}

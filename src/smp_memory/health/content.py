@@ -32,7 +32,7 @@ from smp_memory.health.subject import CONFIGURATION, head_path
 from smp_memory.model.session_info import FORMAT
 from smp_memory.privacy.fence import MARK, find, is_only_recalled
 from smp_memory.privacy.settings import redactor_even_if_off
-from smp_memory.store.cold_storage import decoded, segment_of
+from smp_memory.store.cold_storage import cold_segment_of, decode_cold_entry
 from smp_memory.store.verification import validate
 
 if TYPE_CHECKING:
@@ -246,11 +246,11 @@ def _in_head(session: SessionSubject, redactor: Redactor) -> Iterator[Any]:
 
 
 def _in_cold(session: SessionSubject, redactor: Redactor) -> Iterator[Any]:
-    segment = segment_of(session.files)
+    segment = cold_segment_of(session.files)
     found: dict[str, list[RedactedSpan]] = {}
     try:
         for each in segment.entries():
-            entry = decoded(each, session.subject.layout_name)
+            entry = decode_cold_entry(each, session.subject.layout_name)
             removals = redactor.redact_fields(entry.data)[1] if entry is not None else []
             if removals:
                 found.setdefault(each.row.id, []).extend(removals)

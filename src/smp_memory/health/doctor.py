@@ -324,13 +324,13 @@ def _recover(findings: list[HealthIssue], subject: HealthSubject, memory: Memory
     named = [finding.session for finding in findings if finding.session]
     for name in dict.fromkeys(named):
         if store.layout.exists(store.disk, store.root, name):
-            store.session(name).exclusively("recovering", _nothing)
+            store.session(name).run_locked("recovering", _nothing)
             yield f"{name}: what was interrupted is finished"
     shelf = ArchiveIndex(store)
     waiting = [str(detail["path"]) for finding in findings if not finding.session for detail in finding.details]
     for name in dict.fromkeys([*named, *(_session_in(path) for path in waiting)]):
         if ids.is_valid(name):
-            with shelf.shelved(name, "recovering"):
+            with shelf.locked(name, "recovering"):
                 pass
     removed = [path for path in waiting if store.disk.exists(path) and _is_abandoned(subject, store.disk, path)]
     for path in removed:

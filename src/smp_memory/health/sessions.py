@@ -20,7 +20,7 @@ from smp_memory.policies.session_states import PURGED, announces_purge, due_tran
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.archive_names import foreign_files
 from smp_memory.store.clock_state import evidence
-from smp_memory.store.session_states import marks_of, times_of
+from smp_memory.store.session_states import lifecycle_times, state_marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,9 +102,9 @@ class ArchivesCheck(Check):
         for each in foreign_files(subject.disk, subject.root):
             yield HealthIssue(self.name, NOTE, each.message, each.advice, each.session, path=each.path)
         shelf = ArchiveIndex(subject.store)
-        archives = [(away.session, away.path, bool(away.said)) for away in shelf.archived()]
+        archives = [(away.session, away.path, bool(away.metadata)) for away in shelf.archived()]
         for away in shelf.deleted():
-            path = shelf.packed_in(away.path)
+            path = shelf.trash_archive_path(away.path)
             if subject.disk.exists(path):
                 archives.append((away.session, path, True))
         self.said = counted(len(archives), "archive")
@@ -134,7 +134,7 @@ class TrashCheck(Check):
         self._due: list[HealthIssue] = []
 
     def session(self, session: SessionSubject) -> Iterator[HealthIssue]:
-        kept = times_of(session.subject.store).purge
+        kept = lifecycle_times(session.subject.store).purge
         due = []
         for id, history in session.session_history.histories.items():
             if history.deletion is None:
@@ -158,11 +158,11 @@ class TrashCheck(Check):
         self.said = (
             f"{counted(self._deleted, 'deleted memory', 'deleted memories')}, {counted(len(away), 'deleted session')}"
         )
-        times, seen = times_of(subject.store), evidence(subject.store)
+        times, seen = lifecycle_times(subject.store), evidence(subject.store)
         for each in away:
             if each.is_foreign:
                 continue
-            marks = marks_of(each, subject.now)
+            marks = state_marks(each, subject.now)
             step = due_transition(None, subject.now, marks, times, seen)
             is_due = step is not None and step.state == PURGED
             if is_due or announces_purge(None, subject.now, marks, times, seen):

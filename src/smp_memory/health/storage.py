@@ -330,10 +330,10 @@ class LeftoversCheck(Check):
 
     def _shelf(self, subject: HealthSubject) -> Iterator[HealthIssue]:
         shelf = ArchiveIndex(subject.store)
-        both = [name for name in subject.session_ids() if not subject.is_young(shelf.archive_of(name))]
+        both = [name for name in subject.session_ids() if not subject.is_young(shelf.archive_path(name))]
         for name in both:
             message = f"{name} is in its place, and an archive of it is there as well: archiving or restoring was interrupted."
-            path = shelf.archive_of(name)
+            path = shelf.archive_path(name)
             advice = "The session in its place counts. smp doctor --fix takes the archive away."
             yield HealthIssue(self.name, NOTE, message, advice, name, path=path, fix=RECOVERY)
         live = {*subject.session_ids(), *(away.session for away in (*shelf.archived(), *shelf.deleted()))}

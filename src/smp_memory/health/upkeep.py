@@ -28,7 +28,7 @@ from smp_memory.policies.clock_trust import distrust
 from smp_memory.privacy.audit import Audit
 from smp_memory.store.clock_state import evidence
 from smp_memory.store.design_shared_files import all_shared, unreadable
-from smp_memory.store.foreign_layouts import advice, unread
+from smp_memory.store.foreign_layouts import advice, unread_sessions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -202,7 +202,7 @@ class OtherLayoutsCheck(Check):
 
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
         layout = subject.store.layout
-        for each in unread(subject.disk, subject.root, layout):
+        for each in unread_sessions(subject.disk, subject.root, layout):
             details = ({"layout": each.layout, "files": each.files},)
             yield HealthIssue(
                 self.name,

@@ -25,7 +25,7 @@ from smp_memory.errors import InvalidRecord, SessionExists, SizeLimitExceeded
 from smp_memory.files.sha256 import sha256_hex
 from smp_memory.model.times import to_moment, to_text
 from smp_memory.policies.statuses import SETTLED, is_settled
-from smp_memory.store.archive_copy import of_archive
+from smp_memory.store.archive_copy import copy_of_archive
 from smp_memory.store.cold_storage import cold_history
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class _Ingest:
         if session not in memory.store.session_ids() and archived is None:
             return None
         if archived is not None and self.report.dry_run:
-            return of_archive(memory.store, archived, session).files
+            return copy_of_archive(memory.store, archived, session).files
         self._target = memory.session(session, author=self._author)
         return memory.store.session(session)
 

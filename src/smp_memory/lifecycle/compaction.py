@@ -89,11 +89,11 @@ def compact(
     summariser: Summariser | None = None,
 ) -> CompactionReport:
     """Move faded memories, old turns and settled findings to the cold segment beside the session."""
-    from smp_memory.store.rewrite import without_collecting
+    from smp_memory.store.rewrite import paused_gc
 
     now, began = session.now(), time.monotonic()
     name, wanted_bytes = _target_bytes(session, target)
-    with without_collecting():
+    with paused_gc():
         planned, revisions = _plan(session, wanted_bytes, now, summariser)
         done = None if dry_run else _carry_out(session, planned, revisions)
     if done is not None and (done.removed or done.histories):
@@ -171,10 +171,10 @@ def compact_later(session: OpenSession) -> None:
     now, files = time.monotonic(), session.files
     if now - files.compacted_at < files.compaction_pause_seconds:
         return
-    from smp_memory.store.compaction import SHORT_SECONDS, seconds_left
+    from smp_memory.store.compaction import SHORT_BACKOFF_SECONDS, backoff_seconds
 
-    left = seconds_left(files, session.now())
-    files.compacted_at, files.compaction_pause_seconds = now, left or SHORT_SECONDS
+    left = backoff_seconds(files, session.now())
+    files.compacted_at, files.compaction_pause_seconds = now, left or SHORT_BACKOFF_SECONDS
     if left:  # another process has just done it
         return
     import threading
@@ -188,7 +188,7 @@ def compact_later(session: OpenSession) -> None:
 def _compact_in_background(session: OpenSession) -> None:
     """A failure is logged, and tried again later; the write that led here is stored."""
     from smp_memory.policies.quota import Thresholds, compaction_target
-    from smp_memory.store.compaction import ended, pause
+    from smp_memory.store.compaction import note_attempt, note_result
 
     files, has_freed = session.files, False
     try:
@@ -196,12 +196,12 @@ def _compact_in_background(session: OpenSession) -> None:
         target = compaction_target(used, session.config.quota_bytes, Thresholds.of(session.config.section("storage")))
         if target is None:
             return
-        pause(files, session.now())
+        note_attempt(files, session.now())
         has_freed = bool(compact(session, target[1]))
     except (SMPError, OSError) as error:
         text = f"Session {session.id} could not be compacted: {error}"
         event_log.emit("compaction", event_log.WARNING, "compaction_failed", text, session.id)
-    files.compaction_pause_seconds = ended(files, session.now(), has_freed)
+    files.compaction_pause_seconds = note_result(files, session.now(), has_freed)
 
 
 # -- the cold segment
@@ -216,9 +216,9 @@ def cold_memories(session: OpenSession) -> list[ColdMemory]:
 
 def cold_ids_among(session: OpenSession, ids: list[str]) -> list[str]:
     """Those of these memories that are in the cold segment."""
-    from smp_memory.store.cold_storage import HISTORY, cold_rows, present_path
+    from smp_memory.store.cold_storage import HISTORY, cold_rows, current_cold_path
 
-    if not session.store.disk.exists(present_path(session.files)):
+    if not session.store.disk.exists(current_cold_path(session.files)):
         return []
     cold = {row.id for row in cold_rows(session.files) if HISTORY not in row.about}
     return [id for id in ids if id in cold]
@@ -226,18 +226,18 @@ def cold_ids_among(session: OpenSession, ids: list[str]) -> list[str]:
 
 def cold_record_with_key(session: OpenSession, key: str) -> Record | None:
     """The memory with this idempotency key, if compaction moved it."""
-    from smp_memory.store.cold_storage import with_key
+    from smp_memory.store.cold_storage import find_by_idempotency_key
 
-    return with_key(session.files, key)
+    return find_by_idempotency_key(session.files, key)
 
 
 def restore_cold(session: OpenSession, ids: list[Any]) -> list[Record]:
     """Move memories back from the cold segment, with their ids and histories, all or none."""
-    from smp_memory.store.compaction import bring_back
+    from smp_memory.store.compaction import restore_from_cold
 
     names = [id_of(id) for id in ids]
     store, quota = session.store, session.config.quota_bytes
-    bring_back(session.files, names, lambda used, new: store.admit(session.id, used, new, quota))
+    restore_from_cold(session.files, names, lambda used, new: store.admit(session.id, used, new, quota))
     store.audit.note("restore_archived", at=to_text(session.now()), by=session.author, session=session.id, ids=names)
     found: list[Record] = session.files.view(
         lambda session_history: [session_history.histories[name].record(session.id) for name in names]
@@ -256,7 +256,7 @@ def cold_records(session: OpenSession, ids: list[str]) -> list[Record]:
 def missing_memory(session: OpenSession, id: str) -> MemoryNotFound:
     """The error for an id that is not in the session; it says so if the memory was compacted."""
     if not cold_ids_among(session, [id]):
-        return session.files.no_memory(id)
+        return session.files.memory_not_found(id)
     from smp_memory.store.cold_storage import cold_path
 
     path = cold_path(session.files)

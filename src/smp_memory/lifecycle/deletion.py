@@ -179,13 +179,13 @@ def _cleaned(session: OpenSession, reason: str | None) -> tuple[str | None, list
 
 def deleted(scope: Scope) -> list[Trashed]:
     """The trash: who deleted what, when and why, and from when on a purge may take it; the latest first."""
-    from smp_memory.store.purge import announced_in, trashed
+    from smp_memory.store.purge import announced_purges, trashed
 
     found: list[Trashed] = []
 
     def collect(session: OpenSession) -> None:
         files, config = session.files, session.config
-        announced, kept, auto = announced_in(files), _kept(config), config["lifecycle.auto_purge"]
+        announced, kept, auto = announced_purges(files), _kept(config), config["lifecycle.auto_purge"]
 
         def look(session_history: Any) -> list[Trashed]:
             trash = [
@@ -237,7 +237,7 @@ def purge(
     _for_each_session(scope, take)
     for _, purged in purge_archives(store, moment, known, by, wanted) if scope.sessions is None else ():
         done.add(purged)
-    clock_state.note(store, moment)
+    clock_state.record(store, moment)
     return done
 
 
@@ -254,7 +254,7 @@ def erase(
     from smp_memory.model.deletions import Receipt
     from smp_memory.privacy.settings import clean_reason
     from smp_memory.search.archive_search import SUMMARY_ID
-    from smp_memory.store.erasure import check_there, erase
+    from smp_memory.store.erasure import check_memories_exist, erase
 
     id, criteria = _ids_and_criteria(id, criteria)
     store, now = scope.store, scope.now()
@@ -270,7 +270,7 @@ def erase(
                 wanted.setdefault(record.session, []).append(record.id)
     wanted = {session: list(dict.fromkeys(ids)) for session, ids in wanted.items()}
     for session, ids in wanted.items():
-        check_there(store, session, ids)
+        check_memories_exist(store, session, ids)
     refs = [f"{session}/{name}" for session, ids in wanted.items() for name in ids]
     receipt = Receipt(refs, now, by or scope.author, reason, redacted, preview=preview)
 
@@ -305,9 +305,9 @@ def _for_each_session(scope: Scope, work: Callable[[OpenSession], None]) -> None
     for name in scope.sessions if scope.sessions is not None else ():
         work(_opened(scope, name))
     if scope.sessions is None:
-        from smp_memory.store.incomplete import each_there
+        from smp_memory.store.incomplete import each_existing
 
-        for _ in each_there(scope.store.session_ids(), lambda name: work(open_session(scope, name, restore=False))):
+        for _ in each_existing(scope.store.session_ids(), lambda name: work(open_session(scope, name, restore=False))):
             pass
 
 

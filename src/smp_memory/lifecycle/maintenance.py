@@ -38,10 +38,10 @@ from smp_memory.policies.retention import upcoming
 from smp_memory.policies.session_states import PURGED, announces_purge, due_transition
 from smp_memory.search.records import records as records_of
 from smp_memory.store import clock_state
-from smp_memory.store.access_counts import empty_log, noted_accesses
+from smp_memory.store.access_counts import logged_accesses, truncate_access_log
 from smp_memory.store.archive_erasure import purge_archives
 from smp_memory.store.archive_index import ArchiveIndex
-from smp_memory.store.session_states import due_to_archive, marks_of, times_of
+from smp_memory.store.session_states import due_to_archive, lifecycle_times, state_marks
 from smp_memory.store.tidy import tidy_session
 from smp_memory.store.trash import announce_purge, purge_session
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from smp_memory.config import Config
     from smp_memory.policies.clock_trust import Evidence
     from smp_memory.scope import Scope
-    from smp_memory.store.archive_index import StoredAway
+    from smp_memory.store.archive_index import ArchivedSession
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.finder import Finder
 
@@ -132,7 +132,7 @@ def maintain(
             last[name] = now
     if not dry_run:
         _note_runs(store, last)
-        clock_state.note(store, now)
+        clock_state.record(store, now)
     return MaintenanceReport(tasks, refused, dry_run)
 
 
@@ -235,22 +235,22 @@ class _Maintenance:
         from smp_memory.store.overview_files import refresh
 
         for name in self._store.session_ids():
-            if self._store.session(name).settings_are_right() and refresh(self._store, name, dry_run=self._dry_run):
+            if self._store.session(name).has_valid_settings() and refresh(self._store, name, dry_run=self._dry_run):
                 yield f"{name}: figures in its files"
 
     def _access(self) -> Iterator[str]:
-        used, end = noted_accesses(self._store)
+        used, end = logged_accesses(self._store)
         if self._dry_run:
             yield from (f"{name}: uses of {_memories(len(those))}" for name, those in used.items())
             return
         for name, those in used.items():
-            if not self._store.session(name).settings_are_right():
+            if not self._store.session(name).has_valid_settings():
                 continue
             count = flush_access_counts(open_session(self._scope, name), those)
             if count:
                 yield f"{name}: uses of {_memories(count)}"
         if end:
-            empty_log(self._store, end)
+            truncate_access_log(self._store, end)
         self._store.session_uses.shorten()
 
     def _tidy(self) -> Iterator[str]:
@@ -282,7 +282,7 @@ class _Maintenance:
         if distrust(self._now, self._evidence) or self._dry_run:
             return
         for name in self._store.indexer.answer(None, _with_deleted):
-            if not times_of(self._store, name).auto_purge:
+            if not lifecycle_times(self._store, name).auto_purge:
                 continue
             done = purge(open_session(self._scope, name).scope, None, BY_MAINTENANCE, self._now, self._evidence)
             if done.ids:
@@ -294,16 +294,16 @@ class _Maintenance:
                 self._is_complete = False
                 return
 
-    def _note_purge(self, away: StoredAway) -> None:
+    def _note_purge(self, away: ArchivedSession) -> None:
         at = to_text(self._now)
         self._store.audit.note("purge_session", at=at, by=BY_MAINTENANCE, session=away.session, count=1)
 
     def _purge_sessions(self) -> Iterator[str]:
-        times = times_of(self._store)
+        times = lifecycle_times(self._store)
         for away in ArchiveIndex(self._store).deleted():
             if away.is_foreign:
                 continue
-            marks = marks_of(away, self._now)
+            marks = state_marks(away, self._now)
             step = due_transition(None, self._now, marks, times, self._evidence)
             if step is not None and step.state == PURGED:
                 if not self._dry_run:

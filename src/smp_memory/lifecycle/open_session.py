@@ -106,7 +106,7 @@ class OpenSession:
         except (SessionCorrupt, StorageCorrupt):
             own = {}
         config = self.store_scope.config
-        return self.files.settings_above(config, own) if own else config
+        return self.files.override_settings(config, own) if own else config
 
     @_Once
     def content_limit(self) -> int:

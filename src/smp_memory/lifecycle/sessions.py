@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
     from smp_memory.model.session_info import SessionInfo
     from smp_memory.scope import Scope
-    from smp_memory.store.archive_index import StoredAway
+    from smp_memory.store.archive_index import ArchivedSession
     from smp_memory.store.session_states import SessionState
 
 _CHECK_SECONDS = 6 * 3600
@@ -39,20 +39,20 @@ def session_states(scope: Scope, *, include_archived: bool = False) -> list[Sess
     return found + states.archived_session_states(scope.store, scope.now()) if include_archived else found
 
 
-def archived_sessions(scope: Scope) -> list[StoredAway]:
+def archived_sessions(scope: Scope) -> list[ArchivedSession]:
     from smp_memory.store.archive_index import ArchiveIndex
 
     return ArchiveIndex(scope.store).archived()
 
 
-def deleted_sessions(scope: Scope) -> list[StoredAway]:
+def deleted_sessions(scope: Scope) -> list[ArchivedSession]:
     """The sessions in the trash, with who deleted them, when, why, and until when they can be restored."""
     from smp_memory.store.archive_index import ArchiveIndex
 
     return ArchiveIndex(scope.store).deleted()
 
 
-def archive_session(scope: Scope, id: str, reason: str | None, by: str | None) -> StoredAway:
+def archive_session(scope: Scope, id: str, reason: str | None, by: str | None) -> ArchivedSession:
     """Pack a session into an archive with a summary beside it."""
     from smp_memory.policies.summaries import archive_summary
     from smp_memory.privacy.settings import clean_reason
@@ -86,14 +86,14 @@ def restore_for_use(scope: Scope, id: str, by: str | None) -> str:
     return text
 
 
-def delete_session(scope: Scope, id: str, reason: str | None, by: str | None) -> StoredAway:
+def delete_session(scope: Scope, id: str, reason: str | None, by: str | None) -> ArchivedSession:
     """Move a session, archived or not, to the trash."""
     from smp_memory.privacy.settings import clean_reason
-    from smp_memory.store.session_states import times_of
+    from smp_memory.store.session_states import lifecycle_times
     from smp_memory.store.trash import delete_session
 
     reason, redacted = clean_reason(scope.config, reason)
-    deleted = delete_session(scope.store, id, scope.now(), times_of(scope.store).purge, by, reason)
+    deleted = delete_session(scope.store, id, scope.now(), lifecycle_times(scope.store).purge, by, reason)
     _note(scope, "delete_session", id, by, reason)
     return deleted._replace(redacted=redacted)
 
@@ -115,7 +115,7 @@ def undelete_session(scope: Scope, id: str, reason: str | None, by: str | None) 
     return state
 
 
-def purge_session(scope: Scope, id: str, reason: str | None, by: str | None) -> StoredAway:
+def purge_session(scope: Scope, id: str, reason: str | None, by: str | None) -> ArchivedSession:
     """Remove a deleted session for good, before its time. Of several of one name the one deleted first goes."""
     from smp_memory.privacy.settings import clean_reason
     from smp_memory.store.trash import purge_session

@@ -26,7 +26,7 @@ from smp_memory.model import ids
 from smp_memory.model.record import Records
 from smp_memory.search.records import find
 from smp_memory.search.records import records as records_of
-from smp_memory.store.incomplete import each_there, explained
+from smp_memory.store.incomplete import each_existing, with_unreadable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def priority(scope: Scope, id: Any, at: Any = None) -> float:
         row = finder.row(session, memory_id)
         if row is None:
             error = MemoryNotFound(f"{memory_id} does not exist in session {session}.", id=memory_id, session=session)
-            raise explained(error, finder.problems([session]))
+            raise with_unreadable(error, finder.problems([session]))
         return float(policy.priority(decay_inputs(row, finder.accesses([row.doc])), query.now))
 
     found: float = scope.answer([session], look)
@@ -220,7 +220,7 @@ def _all_records(scope: Scope) -> Records:
     names = store.session_ids() if scope.sessions is None else scope.sessions
     if scope.sessions is None:
         every = Records.joined(
-            records for _, records in each_there(names, lambda name: records_of(store.session(name)))
+            records for _, records in each_existing(names, lambda name: records_of(store.session(name)))
         )
     else:
         every = Records.joined(records_of(store.session(name)) for name in names)
@@ -232,7 +232,7 @@ def _all_records(scope: Scope) -> Records:
 def _users(scope: Scope) -> dict[str, str]:
     """The users of the sessions, by session. Unreadable metadata costs the name."""
     names = scope.store.session_ids() if scope.sessions is None else scope.sessions
-    infos = each_there(names, lambda name: _info(scope, name))
+    infos = each_existing(names, lambda name: _info(scope, name))
     return {name: info.user for name, info in infos if info is not None and info.user}
 
 
@@ -343,7 +343,7 @@ def find_related(
         near = finder.related(query.related_to, "", query.depth, query.kinds)
         if not near and finder.row(*_split(name, "")) is None:
             error = MemoryNotFound(f"No memory {name} to start from.", id=name)
-            raise explained(error, finder.problems([_split(name, "")[0]]))
+            raise with_unreadable(error, finder.problems([_split(name, "")[0]]))
         rows = finder.rows(list(near))
         records = finder.records([rows[doc] for doc in near if doc in rows])
         if options:

@@ -29,12 +29,12 @@ from smp_memory.model.times import EPOCH, to_text
 from smp_memory.search.path import search
 from smp_memory.search.ranking import Ranking, sort_key
 from smp_memory.store import incomplete
-from smp_memory.store.archive_copy import of_archive
+from smp_memory.store.archive_copy import copy_of_archive
 from smp_memory.store.archive_index import ArchiveIndex
-from smp_memory.store.cold_storage import cold_history, cold_path, present_path
+from smp_memory.store.cold_storage import cold_history, cold_path, current_cold_path
 from smp_memory.store.finder import Finder
-from smp_memory.store.incomplete import PUT_AWAY, each_there
-from smp_memory.store.rewrite import without_collecting
+from smp_memory.store.incomplete import SESSION_GONE, each_existing
+from smp_memory.store.rewrite import paused_gc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
     from smp_memory.search.query import Query
-    from smp_memory.store.archive_index import StoredAway
+    from smp_memory.store.archive_index import ArchivedSession
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.indexer import Indexer
 
@@ -116,9 +116,9 @@ def _search_archived(store: FileStore, query: Query, policy: Policy) -> Hits:
     for hit in hits:
         name = hit.record.session
         try:
-            hit.archived = cold_path(store.session(name)) if archives.is_live(name) else archives.archive_of(name)
-        except PUT_AWAY:
-            hit.archived = archives.archive_of(name)
+            hit.archived = cold_path(store.session(name)) if archives.is_live(name) else archives.archive_path(name)
+        except SESSION_GONE:
+            hit.archived = archives.archive_path(name)
     return hits
 
 
@@ -127,7 +127,7 @@ def _index_of(store: FileStore, sessions: list[str] | None) -> tuple[Index, Hist
     names = store.session_ids() if sessions is None else sessions
     archives = ArchiveIndex(store)
     live = [name for name in names if archives.is_live(name)]
-    segments = each_there(live, lambda name: store.disk.stat(present_path(store.session(name))))
+    segments = each_existing(live, lambda name: store.disk.stat(current_cold_path(store.session(name))))
     cold = {name: stat for name, stat in segments if stat is not None}
     archived = [each for each in archives.archived() if sessions is None or each.session in sessions]
     key = (
@@ -139,9 +139,9 @@ def _index_of(store: FileStore, sessions: list[str] | None) -> tuple[Index, Hist
     if cached is not None and cached[0] == key:
         return cached[1], cached[2]
     _cached.pop(store, None)
-    with without_collecting():
+    with paused_gc():
         problems: dict[str, list[Problem]] = {name: [] for name in cold}
-        in_segments = each_there(cold, lambda name: cold_history(store.session(name), problems[name]).histories)
+        in_segments = each_existing(cold, lambda name: cold_history(store.session(name), problems[name]).histories)
         histories = dict(in_segments) | _archived_histories(store, archived, problems)
         index = _build_index(histories, problems)
     _cached[store] = (key, index, histories)
@@ -155,13 +155,15 @@ def _build_index(histories: Histories, problems: dict[str, list[Problem]]) -> In
         session = index.rows.new_session(name)
         index.extend(session, by_id.values(), lambda history: "")
         index.rows.save_session(session)
-        incomplete.keep(index, name, problems.get(name, ()), grown=False)
+        incomplete.save_problems(index, name, problems.get(name, ()), grown=False)
     index.commit()
     index.text.refresh()
     return index
 
 
-def _archived_histories(store: FileStore, archived: list[StoredAway], problems: dict[str, list[Problem]]) -> Histories:
+def _archived_histories(
+    store: FileStore, archived: list[ArchivedSession], problems: dict[str, list[Problem]]
+) -> Histories:
     """The memories in archives, those of their cold segments included; beyond the size limit, only the summaries.
 
     `problems` gets the entries that cannot be read, and the archives of which only the summary is searched, by session.
@@ -171,27 +173,27 @@ def _archived_histories(store: FileStore, archived: list[StoredAway], problems: 
     for each in sorted(archived, key=lambda each: to_text(each.when or EPOCH), reverse=True):
         try:
             limits = DEFAULT_LIMITS._replace(total_bytes=bytes_left)
-            files = of_archive(store, each.path, each.session, limits).files
+            files = copy_of_archive(store, each.path, each.session, limits).files
             bytes_left -= sum(files.sizes().values())
             cold: list[Problem] = []
             histories[each.session] = {
                 **cold_history(files, cold).histories,
                 **files.view(lambda session_history: dict(session_history.histories)),
             }
-            named = incomplete.in_archive(cold, each.session, files.reader.folder, each.path)
+            named = incomplete.located_in_archive(cold, each.session, files.reader.folder, each.path)
             problems[each.session] = [*files.unreadable(), *named]
         except (SMPError, OSError) as error:
             histories[each.session] = _summary_history(each).histories
-            problems[each.session] = [incomplete.archive(each.path, each.session, error)]
+            problems[each.session] = [incomplete.archive_problem(each.path, each.session, error)]
     return histories
 
 
-def _summary_history(archived: StoredAway) -> SessionHistory:
+def _summary_history(archived: ArchivedSession) -> SessionHistory:
     session_history = SessionHistory()
-    earlier = archived.said.get("earlier_conversation")
+    earlier = archived.metadata.get("earlier_conversation")
     parts = [
-        archived.said.get("text"),
-        archived.said.get("conversation"),
+        archived.metadata.get("text"),
+        archived.metadata.get("conversation"),
         *(earlier if isinstance(earlier, list) else ()),
     ]
     text = "\n".join(part for part in parts if isinstance(part, str) and part)

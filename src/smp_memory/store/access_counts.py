@@ -116,7 +116,7 @@ class AccessFlush(NamedTuple):
     last: str
 
 
-def noted_accesses(store: FileStore) -> tuple[dict[str, list[AccessFlush]], int]:
+def logged_accesses(store: FileStore) -> tuple[dict[str, list[AccessFlush]], int]:
     """What the log knows, by session, with the counts of the index; and up to where the log was read."""
     store.access.flush()
     noted, end = store.access.read(0)
@@ -143,6 +143,6 @@ def _told(access: tuple[int, int]) -> tuple[int, str]:
     return access[0], to_text(EPOCH + timedelta(microseconds=access[1]))
 
 
-def empty_log(store: FileStore, until: int) -> None:
+def truncate_access_log(store: FileStore, until: int) -> None:
     store.access.forget(until)
     store.indexer.count_all_accesses(from_start=True)

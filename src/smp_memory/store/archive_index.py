@@ -1,16 +1,16 @@
-"""Where are sessions that are put away? Archived ones in `archived/`, deleted ones in `deleted/`, below the store's root.
+"""Archived and deleted sessions below the store's root: where they lie, how they are listed, moved and recovered.
 
-    archived/…, archive/…            the session (`files.archive`) and a summary, named as its layout does (`away_places`)
+    archived/…, archive/…            the archive (`files.archive`) and its summary, named by layout (`archive_names`)
     deleted/{session}/deletion-record.json, or .yaml
-    deleted/{session}/session/…      its files as they were, or `session.tar.gz` of an archived one
+    deleted/{session}/session/…      the files as they were, or `session.tar.gz` of an archived session
 
-Who puts away or brings back holds the root's lock, `shelved`. A session that stands in its own place is the truth: an
-archive beside it is what an interrupted step has left, if the session has all of its entries; otherwise somebody put the
-session there (git, a restored backup), and the archive is kept as `….tar.gz.kept-{time}`. A deleted session whose name was used again and deleted again is
-`deleted/{session}.2`; the last one is brought back first.
+Archiving, restoring, deleting and undeleting hold the root's lock (`locked`). A live session is the truth: an archive
+beside it was left by an interrupted step if the session has all of the archive's entries. Otherwise another program put
+the session there (git, a restored backup), and the archive is kept as `….tar.gz.kept-{time}`. When the name of a deleted
+session was used and deleted again, the second one is `deleted/{session}.2`; the last one is undeleted first.
 
-Guarantees: every step has one rename at which it happens. What an interrupted step left is recognised and taken away,
-or completed, by `tidy`, which every later step of that session begins with. Listing writes nothing.
+Guarantees: every step takes effect at one rename. `recover`, which every later step of that session begins with, detects
+what an interrupted step left and removes or completes it. Listing writes nothing.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from smp_memory.store.archive_names import foreign_summary
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from smp_memory.store.archive_names import Pair
+    from smp_memory.store.archive_names import ArchivePaths
     from smp_memory.store.file_store import FileStore
 
 DELETED = "deleted"
 CONTENT, PACKED = "session", "session.tar.gz"
 _BACKUP = "backup.tar.gz"  # of a session that another program deleted
 ERASING = "erasing-plan.json"  # in a deleted session's private folder: how its files are to change
-_LEAVING, _COMING = "leaving-", "coming-"
+_REMOVAL, _STAGING = "leaving-", "coming-"  # prefixes of names in the root's private folder
 
 
-class StoredAway(NamedTuple):
-    """A session that is put away."""
+class ArchivedSession(NamedTuple):
+    """An archived or deleted session."""
 
     session: str
     state: str  # archived or deleted
@@ -53,13 +53,13 @@ class StoredAway(NamedTuple):
     reason: str | None
     path: str  # its archive, or its folder below `deleted/`
     bytes: int
-    said: dict[str, Any]  # the summary or the deletion record
-    redacted: dict[str, int] | None = None  # what redaction took out of the reason that was just given
+    metadata: dict[str, Any]  # the summary or the deletion record
+    redacted: dict[str, int] | None = None  # what redaction removed from the reason that was just given
 
     @property
     def is_foreign(self) -> bool:
-        """Whether another program deleted it: SMP does not purge it by itself, and leaves its record."""
-        return self.state == DELETED and bool(self.said) and "state" not in self.said
+        """Whether another program deleted it. SMP does not purge it automatically, and keeps its record."""
+        return self.state == DELETED and bool(self.metadata) and "state" not in self.metadata
 
     def to_dict(self) -> dict[str, Any]:
         """As `smp session list` shows it."""
@@ -69,127 +69,126 @@ class StoredAway(NamedTuple):
 
 
 class ArchiveIndex:
-    """The places, and what stands there."""
+    """The archives and the trash of one store."""
 
     def __init__(self, store: FileStore) -> None:
         self.store = store
         self.disk = store.disk
         self.trash = os.path.join(store.root, DELETED)
         self.private = os.path.join(store.root, PRIVATE)
-        self.kept: dict[str, str] = {}  # archives that `tidy` kept beside a session, by session
+        self.kept: dict[str, str] = {}  # by session: an archive that `recover` kept beside the live session
 
-    def pairs(self, session: str) -> list[Pair]:
-        """Where an archive of this session and its summary may lie; first where this store puts them."""
+    def pairs(self, session: str) -> list[ArchivePaths]:
+        """Possible paths of a session's archive and summary; those of the store's own layout first."""
         return archive_names.pairs(self.store.root, self.store.layout.name, session)
 
-    def pair(self, session: str) -> Pair:
-        """Where they lie; without an archive, where this store would put them."""
+    def pair(self, session: str) -> ArchivePaths:
+        """The paths of the existing archive and its summary; without an archive, those that this store would use."""
         pairs = self.pairs(session)
         return next((pair for pair in pairs if self.disk.exists(pair.archive)), pairs[0])
 
-    def archive_of(self, session: str) -> str:
+    def archive_path(self, session: str) -> str:
         return self.pair(session).archive
 
-    def summary_of(self, session: str) -> str:
+    def summary_path(self, session: str) -> str:
         return self.pair(session).summary
 
-    def leaving(self, session: str) -> str:
-        """Where something waits that is about to be removed."""
-        return os.path.join(self.private, f"{_LEAVING}{session}{TEMPORARY}")
+    def removal_path(self, session: str) -> str:
+        """Where files are moved before they are removed."""
+        return os.path.join(self.private, f"{_REMOVAL}{session}{TEMPORARY}")
 
-    def coming(self, session: str) -> str:
-        """Where something is made ready to be moved into its place."""
-        return os.path.join(self.private, f"{_COMING}{session}")
+    def staging_path(self, session: str) -> str:
+        """Where the files of a restored session are prepared."""
+        return os.path.join(self.private, f"{_STAGING}{session}")
 
     def is_live(self, session: str) -> bool:
         return self.store.layout.exists(self.disk, self.store.root, session)
 
     def is_archived(self, session: str) -> bool:
-        return not self.is_live(session) and self.disk.exists(self.archive_of(session))
+        return not self.is_live(session) and self.disk.exists(self.archive_path(session))
 
-    # -- what is there
+    # -- listing
 
-    def archived(self) -> list[StoredAway]:
+    def archived(self) -> list[ArchivedSession]:
         """The archived sessions, by id."""
-        return [self.archived_as(name) for name in self.archived_names()]
+        return [self.archived_session(name) for name in self.archived_ids()]
 
-    def archived_names(self) -> list[str]:
+    def archived_ids(self) -> list[str]:
         live = set(self.store.session_ids())
         return [name for name in archive_names.archived_names(self.disk, self.store.root) if name not in live]
 
-    def archived_as(self, session: str) -> StoredAway:
-        """One archived session; another process may have brought it back already."""
+    def archived_session(self, session: str) -> ArchivedSession:
+        """One archived session. Another process may have restored it already; then its size is 0."""
         path, summary = self.pair(session)
-        said = archive_names.read(self.disk, summary)
+        fields = archive_names.read(self.disk, summary)
         found = self.disk.stat(path)
         size = found.st_size if found else 0
-        inner = next((value for value in said.values() if isinstance(value, dict) and "archived_at" in value), said)
-        when = _moment(said.get("archived") or inner.get("archived_at"))
-        return StoredAway(session, ARCHIVED, when, inner.get("reason"), path, size, said)
+        inner = next((value for value in fields.values() if isinstance(value, dict) and "archived_at" in value), fields)
+        when = _moment(fields.get("archived") or inner.get("archived_at"))
+        return ArchivedSession(session, ARCHIVED, when, inner.get("reason"), path, size, fields)
 
-    def deleted(self, session: str | None = None) -> list[StoredAway]:
-        """The deleted sessions, or those of this name; the one deleted last comes last."""
+    def deleted(self, session: str | None = None) -> list[ArchivedSession]:
+        """The deleted sessions, or those of this name, in the order of deletion."""
         return sorted(
-            (away for folder in self.trash_folders(session) if (away := self._deleted(folder)) is not None),
-            key=lambda away: (away.session, len(away.path), away.path),
+            (each for folder in self.trash_folders(session) if (each := self._deleted(folder)) is not None),
+            key=lambda each: (each.session, len(each.path), each.path),
         )
 
     def trash_folders(self, session: str | None = None) -> list[str]:
         names = [name for name in self.disk.folders(self.trash) if ids.is_valid(name.partition(".")[0])]
         return [os.path.join(self.trash, name) for name in names if session in (None, name.partition(".")[0])]
 
-    def _deleted(self, folder: str) -> StoredAway | None:
-        """A deletion whose content has come; before that the session is still where it was."""
-        if not self.disk.names(os.path.join(folder, CONTENT)) and not self.disk.exists(self.packed_in(folder)):
+    def _deleted(self, folder: str) -> ArchivedSession | None:
+        """The deleted session in a trash folder; None if its files were not moved there, because the deletion was interrupted."""
+        if not self.disk.names(os.path.join(folder, CONTENT)) and not self.disk.exists(self.trash_archive_path(folder)):
             return None
         session = os.path.basename(folder).partition(".")[0]
-        said = self.record_in(folder)
-        return StoredAway(
-            session, DELETED, _moment(said.get("deleted_at")), said.get("reason"), folder, said.get("bytes", 0), said
-        )
+        record = self.read_record(folder)
+        when, reason, size = _moment(record.get("deleted_at")), record.get("reason"), record.get("bytes", 0)
+        return ArchivedSession(session, DELETED, when, reason, folder, size, record)
 
-    def packed_in(self, folder: str) -> str:
-        """The archive in a folder of the trash. A record that names single memories does not mean the whole session."""
+    def trash_archive_path(self, folder: str) -> str:
+        """The archive in a trash folder. Another program's backup counts only if its record is about the whole session."""
         backup = os.path.join(folder, _BACKUP)
         if self.disk.exists(backup):
-            said = self.record_in(folder)
-            if said and "state" not in said and not said.get("deleted_items"):
+            record = self.read_record(folder)
+            if record and "state" not in record and not record.get("deleted_items"):
                 return backup
         return os.path.join(folder, PACKED)
 
-    def record_of(self, folder: str) -> str:
-        """The deletion record in a folder of the trash; where this store would put it, if there is none."""
+    def record_path(self, folder: str) -> str:
+        """The deletion record in a trash folder; the path that this store would use if there is none."""
         own = archive_names.FORMS[self.store.layout.name].record
         paths = [os.path.join(folder, name) for name in dict.fromkeys((own, *archive_names.RECORDS))]
         return next((path for path in paths if self.disk.exists(path)), paths[0])
 
-    def record_in(self, folder: str) -> dict[str, Any]:
-        said = archive_names.read(self.disk, self.record_of(folder)).get("deletion")
-        return said if isinstance(said, dict) else {}
+    def read_record(self, folder: str) -> dict[str, Any]:
+        record = archive_names.read(self.disk, self.record_path(folder)).get("deletion")
+        return record if isinstance(record, dict) else {}
 
     # -- under the root's lock
 
     @contextmanager
-    def shelved(self, session: str, doing: str) -> Iterator[None]:
-        """Hold the root's lock, with everything of this session that was interrupted put right."""
+    def locked(self, session: str, operation: str) -> Iterator[None]:
+        """Hold the root's lock, after recovering interrupted steps of this session."""
         ids.check(session, "session")
         try:
-            with self.held(doing):
-                self.tidy(session)
+            with self.locked_root(operation):
+                self.recover(session)
                 yield
         finally:
-            self.store.marks.set(session)
+            self.store.change_table.set(session)
 
     @contextmanager
-    def held(self, doing: str, timeout_seconds: float | None = None) -> Iterator[None]:
-        """Hold the root's lock, without a look at any session."""
+    def locked_root(self, operation: str, timeout_seconds: float | None = None) -> Iterator[None]:
+        """Hold the root's lock; no session is recovered."""
         store = self.store
         store.check_open()
         lock = SessionLock(self.disk, self.private, f"the store {store.root}")
         try:
             self.disk.make_folder(self.private)
             lock.acquire(store.config.lock_timeout_seconds if timeout_seconds is None else timeout_seconds)
-            lock.sign(doing)
+            lock.sign(operation)
             try:
                 self._complete_conversion()
                 store.check_current()
@@ -200,90 +199,90 @@ class ArchiveIndex:
         except SMPError:
             raise
         except OSError as error:
-            raise from_os_error(error, store.root, doing) from error
+            raise from_os_error(error, store.root, operation) from error
 
     def _complete_conversion(self) -> None:
-        """One that died while this store was open: what is put away or brought back must be in the layout that holds."""
-        from smp_memory.store.file_store import conversion_has_left_something
+        """Finish a conversion that died while this store was open: files must be moved in the layout that is in force."""
+        from smp_memory.store.file_store import has_unfinished_conversion
 
-        if conversion_has_left_something(self.disk, self.store.root):
+        if has_unfinished_conversion(self.disk, self.store.root):
             from smp_memory.store.convert import complete
 
             complete(self.disk, self.store.root)
 
-    def tidy(self, session: str) -> None:
-        """Take away what waited to be removed; complete a step that moved only a part."""
+    def recover(self, session: str) -> None:
+        """Remove what interrupted steps left behind, and complete those that moved only some of a session's files."""
         for name in self.disk.names(self.private):
-            if name.startswith((_LEAVING, _COMING)):
+            if name.startswith((_REMOVAL, _STAGING)):
                 self._note_purge(os.path.join(self.private, name))
                 self.disk.remove_tree(os.path.join(self.private, name))
         for folder in self.trash_folders(session):
             if self._deleted(folder) is not None:
                 self._finish_plan(folder)
             elif self._is_unfinished_deletion(folder):
-                self.remove(folder)  # a record whose session never came
+                self.remove(folder)  # a record whose session was never moved here
         for pair in self.pairs(session):
-            self._tidy_archive(session, pair)
-        self._tidy_private(session)
+            self._recover_archive(session, pair)
+        self._recover_private(session)
 
     def _is_unfinished_deletion(self, folder: str) -> bool:
-        """Whether nothing is there but a record of SMP. What another program wrote stays."""
+        """Whether the folder holds nothing but a record of SMP. Files of other programs stay."""
         own = {CONTENT, *archive_names.RECORDS, *(name + TEMPORARY for name in archive_names.RECORDS)}
         if not own.issuperset(self.disk.names(folder)):
             return False
-        return "state" in self.record_in(folder) or not self.disk.exists(self.record_of(folder))
+        return "state" in self.read_record(folder) or not self.disk.exists(self.record_path(folder))
 
-    def _tidy_archive(self, session: str, pair: Pair) -> None:
+    def _recover_archive(self, session: str, pair: ArchivePaths) -> None:
         for path in pair:
-            self.disk.remove(path + TEMPORARY)  # what came to nothing
+            self.disk.remove(path + TEMPORARY)  # of an interrupted write
         if not self.disk.exists(pair.archive):
             if self._is_own_summary(pair.summary):
-                self.forget_archive(pair)
+                self.remove_archive(pair)
             else:
                 self._remove_empty_folder(pair)
         elif self.is_live(session):
-            self._settle_archive(session, pair)
+            self._resolve_live_archive(session, pair)
 
     def _is_own_summary(self, path: str) -> bool:
         return self.disk.exists(path) and archive_names.is_own_summary(archive_names.read(self.disk, path))
 
-    def _remove_empty_folder(self, pair: Pair) -> None:
-        """In a layout where each archive has a folder of its own, that goes with it."""
+    def _remove_empty_folder(self, pair: ArchivePaths) -> None:
+        """Remove the archive's folder, in a layout where each archive has one."""
         folder = os.path.dirname(pair.archive)
         parent = os.path.dirname(folder)
         if parent != self.store.root and self.disk.is_folder(folder) and not self.disk.names(folder):
             self.disk.system.rmdir(folder)
             self.disk.sync_folder(parent)
 
-    def _settle_archive(self, session: str, pair: Pair) -> None:
-        """An archive beside its session was left by an interrupted step, unless it holds what the session lacks."""
-        from smp_memory.store.archive import is_in_place
+    def _resolve_live_archive(self, session: str, pair: ArchivePaths) -> None:
+        """Remove the archive of a live session, or keep it under another name if it holds entries that the session lacks."""
+        from smp_memory.store.archive_copy import holds_all_of_archive
 
-        if is_in_place(self.store, pair.archive, session):
-            self.forget_archive(pair)
+        if holds_all_of_archive(self.store, pair.archive, session):
+            self.remove_archive(pair)
             return
-        kept = self.keep_aside(pair.archive)
+        kept = self.rename_as_kept(pair.archive)
         self.remove_summary(pair.summary)
         self.kept[session] = kept
         text = f"{session}: its archive holds entries that the session lacks; kept as {kept}"
         event_log.emit("recovery", event_log.WARNING, "archive_kept", text, session, path=kept)
 
-    def keep_aside(self, path: str) -> str:
-        """Give a file or folder another name beside it, under which nothing takes it away."""
+    def rename_as_kept(self, path: str) -> str:
+        """Rename a file or folder so that no later step removes it; returns the new path."""
         kept = f"{path}{archive_names.KEPT}{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.urandom(2).hex()}"
         self.move(path, kept)
         return kept
 
     def _note_purge(self, path: str) -> None:
-        """A session that was purged by somebody who died before he could say so."""
-        said = self.record_in(path)
-        if said.get("purged_at"):
+        """Write the audit record of a purge whose process died before writing it."""
+        record = self.read_record(path)
+        if record.get("purged_at"):
             self.store.audit.note(
-                "purge_session", at=said["purged_at"], session=said.get("session_id"), count=1, interrupted=True
+                "purge_session", at=record["purged_at"], session=record.get("session_id"), count=1, interrupted=True
             )
 
     def _finish_plan(self, folder: str) -> None:
-        """What an erasure has committed and not carried out."""
+        """Carry out the plan that an interrupted erasure committed."""
         self.disk.remove(os.path.join(folder, PACKED) + TEMPORARY)
         content = os.path.join(folder, CONTENT)
         if self.disk.exists(os.path.join(content, PRIVATE, ERASING)):
@@ -291,23 +290,23 @@ class ArchiveIndex:
 
             finish_plan(self.disk, content)
 
-    def forget_archive(self, pair: Pair) -> None:
-        """Take away an archive whose session is back in its place, or was moved elsewhere."""
+    def remove_archive(self, pair: ArchivePaths) -> None:
+        """Remove an archive and its summary, after its session was restored or moved elsewhere."""
         self.disk.remove(pair.archive)
         self.remove_summary(pair.summary)
         self._remove_empty_folder(pair)
 
     def remove_summary(self, path: str) -> None:
-        """Remove a summary of SMP; one of another program is kept under another name."""
+        """Remove a summary written by SMP; one of another program is kept under another name."""
         if self._is_own_summary(path):
             self.disk.remove(path)
         elif self.disk.exists(path):
-            self.keep_aside(path)
+            self.rename_as_kept(path)
         if self.disk.exists(os.path.dirname(path)):
             self.disk.sync_folder(os.path.dirname(path))
 
-    def _tidy_private(self, session: str) -> None:
-        """In a layout where a session is one file, its private folder follows the file in a second step."""
+    def _recover_private(self, session: str) -> None:
+        """Move or remove a private folder that was left behind, in layouts where it is moved after the session's file."""
         store = self.store
         if store.layout.info_file or self.is_live(session):
             return
@@ -318,21 +317,23 @@ class ArchiveIndex:
         inside = os.path.join(last.path, CONTENT, PRIVATE) if last is not None else ""
         if last is not None and self.disk.exists(os.path.join(last.path, CONTENT)) and not self.disk.exists(inside):
             self.move(private, inside)
-        elif self.disk.exists(self.archive_of(session)):
-            from smp_memory.store.archive import holds_private_files
+        elif self.disk.exists(self.archive_path(session)):
+            from smp_memory.store.archive_copy import holds_private_files
 
-            if holds_private_files(self.store, self.archive_of(session), private):
+            if holds_private_files(self.store, self.archive_path(session), private):
                 self.remove(private)
             else:
-                self.keep_aside(private)
+                self.rename_as_kept(private)
 
-    def put_in_place(self, prepared: str, session: str) -> None:
-        """Give a folder with a session's files the session's name; the last rename is the one that counts."""
+    def move_in(self, prepared: str, session: str) -> None:
+        """Move a folder with a session's files to where live sessions are. The last rename decides."""
         store = self.store
         target = store.layout.folder(store.root, session)
         if store.layout.info_file:
             self.disk.make_folder(os.path.dirname(target))
-            self.disk.make_folder(os.path.join(prepared, PRIVATE))  # who has the session open looks for its lock there
+            self.disk.make_folder(
+                os.path.join(prepared, PRIVATE)
+            )  # a process that has the session open expects its lock there
             self.move(prepared, target)
             return
         private = store.layout.private(store.root, session)
@@ -344,8 +345,8 @@ class ArchiveIndex:
         for name in store.layout.files(self.disk, prepared, session):
             self.move(os.path.join(prepared, name), os.path.join(target, name))
 
-    def take_out(self, session: str, target: str) -> None:
-        """Move a session's files into a folder that is not there yet; the first rename is the one that counts."""
+    def move_out(self, session: str, target: str) -> None:
+        """Move a session's files into a new folder. The first rename decides."""
         store = self.store
         if store.layout.info_file:
             self.move(store.layout.folder(store.root, session), target)
@@ -357,18 +358,18 @@ class ArchiveIndex:
         self.move(store.layout.private(store.root, session), os.path.join(target, PRIVATE))
 
     def move(self, source: str, target: str) -> None:
-        """Rename, durably."""
+        """Rename and fsync both folders."""
         self.disk.move(source, target)
         for folder in dict.fromkeys((os.path.dirname(target), os.path.dirname(source))):
             self.disk.sync_folder(folder)
 
     def remove(self, path: str) -> None:
-        """Remove all of it: nobody sees a part of it."""
-        self.disk.remove_tree(self.put_out_of_sight(path))
+        """Remove a file or folder at once: readers never see a part of it."""
+        self.disk.remove_tree(self.stage_removal(path))
 
-    def put_out_of_sight(self, path: str) -> str:
-        """Where it waits to be removed."""
-        waiting = self.leaving(os.path.basename(path))
+    def stage_removal(self, path: str) -> str:
+        """Move a file or folder to where it can be removed step by step; returns the new path."""
+        waiting = self.removal_path(os.path.basename(path))
         self.disk.remove_tree(waiting)
         self.move(path, waiting)
         return waiting
@@ -377,42 +378,42 @@ class ArchiveIndex:
         self.disk.make_folder(os.path.dirname(path))
         self.disk.replace(path, archive_names.encode(path, fields))
 
-    def write_summary(self, path: str, said: dict[str, Any], archive: str) -> None:
-        """Write the summary of an archive, with what only the finished archive can tell."""
+    def write_summary(self, path: str, summary: dict[str, Any], archive: str) -> None:
+        """Write the summary beside an archive, with the archive's size."""
         found = self.disk.stat(archive)
-        when = {"archived_at": said["archived"]} if said.get("archived") else {}
-        self.write(path, {**said, **when, "compressed_size_bytes": found.st_size if found else 0})
+        when = {"archived_at": summary["archived"]} if summary.get("archived") else {}
+        self.write(path, {**summary, **when, "compressed_size_bytes": found.st_size if found else 0})
 
 
-def why_not_here(store: FileStore, session: str) -> SMPError:
-    """Where a session is that is not in its place, and what to do about it."""
-    shelf = ArchiveIndex(store)
-    if shelf.disk.exists(shelf.archive_of(session)):
+def missing_session_error(store: FileStore, session: str) -> SMPError:
+    """The error for a session that is not live: archived, deleted or unknown, and what to do."""
+    archives = ArchiveIndex(store)
+    if archives.disk.exists(archives.archive_path(session)):
         return SessionArchived(
-            f"Session {session} is archived. `smp session restore {session}` or memory.session({session!r}) brings it back.",
+            f"Session {session} is archived. `smp session restore {session}` or memory.session({session!r}) restores it.",
             session=session,
-            path=shelf.archive_of(session),
+            path=archives.archive_path(session),
         )
-    deleted = shelf.deleted(session)
-    hint = f"It was deleted; `smp session undelete {session}` brings it back." if deleted else ""
+    deleted = archives.deleted(session)
+    hint = f"It was deleted; `smp session undelete {session}` restores it." if deleted else ""
     if not deleted and (summary := foreign_summary(store.disk, store.root, session)):
         hint = f"Another program left a summary of it, {summary}; the memories themselves are not there."
     return SessionNotFound(
-        f"No session {session} in {store.root}. {hint or f'`smp session list` shows those that are there, `smp session new {session}` starts it.'}",
+        f"No session {session} in {store.root}. {hint or f'`smp session list` lists the sessions, `smp session new {session}` starts a new one.'}",
         session=session,
         path=store.root,
     )
 
 
-def free_name(store: FileStore, session: str) -> None:
-    """See that a new session may have this name: nothing archived has it, and nothing of a deleted one is in the way."""
-    shelf = ArchiveIndex(store)
-    if shelf.is_archived(session):
+def check_name_is_free(store: FileStore, session: str) -> None:
+    """Raise SessionExists if an archived session has this name; recover an interrupted deletion under it."""
+    archives = ArchiveIndex(store)
+    if archives.is_archived(session):
         raise SessionExists(
-            f"There is an archived session {session}; memory.session({session!r}) brings it back.", session=session
+            f"There is an archived session {session}; memory.session({session!r}) restores it.", session=session
         )
-    if not store.layout.info_file and not shelf.is_live(session) and shelf.deleted(session):
-        with shelf.shelved(session, "creating a session"):
+    if not store.layout.info_file and not archives.is_live(session) and archives.deleted(session):
+        with archives.locked(session, "creating a session"):
             pass
 
 

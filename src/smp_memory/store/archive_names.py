@@ -1,17 +1,18 @@
-"""Names of archives, their summaries and deletion records, per layout; and how a summary or a record is written.
+"""Names and encoding of archives, their summaries and deletion records, per layout.
 
     layout      archive                          summary                        record in deleted/{id}/
     jsonl       archive/{id}.tar.gz              archive/{id}.manifest.json     deletion-record.json
     markdown    archived/{id}/archive.tar.gz     archived/{id}/summary.yaml     deletion-record.yaml
     others      archived/{id}.tar.gz             archived/{id}.json             deletion-record.json
 
-The name's ending decides between JSON and YAML. A store that was converted keeps its older archives where they are, so readers look
-for every form, and for that of the store's own layout first.
+The file extension decides between JSON and YAML. A store that was converted keeps its older archives where they are, so readers
+try every form, and that of the store's own layout first.
 
-Summaries and deletion records of other programs that stand alone: SMP keeps them, they have no effect, and `doctor` names them.
+Summaries and deletion records of other programs without the memories themselves (`foreign_files`) are kept and have no
+effect; `doctor` reports them:
 
-archived/{id}/summary.yaml without an archive     002, 003
-deleted/{id}/deletion-record.yaml                 002, 003, unless it is that of a whole session (`Shelf.packed_in`)
+    archived/{id}/summary.yaml without an archive     designs 002, 003
+    deleted/{id}/deletion-record.yaml                 designs 002, 003, unless it is about a whole session (`ArchiveIndex.trash_archive_path`)
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ if TYPE_CHECKING:
     from smp_memory.files.disk import Disk
 
 
-LARGEST_BYTES = 16 << 20  # of a summary or a deletion record
-KEPT = ".kept-"  # between the name of an archive that was kept beside its session and the time
+MAX_BYTES = 16 << 20  # of a summary or a deletion record
+KEPT = ".kept-"  # between the name of an archive that was kept beside its live session and the time
 _YAML = ".yaml"
 
 
 class ArchiveNames(NamedTuple):
-    """The names in one layout. `{}` is the session."""
+    """Path patterns of one layout. `{}` is the session id."""
 
     folder: str
     archive: str
@@ -45,7 +46,7 @@ class ArchiveNames(NamedTuple):
     record: str
 
 
-class Pair(NamedTuple):
+class ArchivePaths(NamedTuple):
     """The paths of an archive and of the summary beside it."""
 
     archive: str
@@ -63,11 +64,11 @@ ARCHIVE_FOLDERS = tuple(sorted({form.folder for form in FORMS.values()}))
 RECORDS = tuple(sorted({form.record for form in FORMS.values()}))
 
 
-def pairs(root: str, layout: str, session: str) -> list[Pair]:
-    """Where the archive of a session may lie; first where this layout puts it."""
+def pairs(root: str, layout: str, session: str) -> list[ArchivePaths]:
+    """Possible paths of a session's archive and summary; those of this layout first."""
     return [
-        Pair(os.path.join(root, form.folder, *form.archive.format(session).split("/")),
-             os.path.join(root, form.folder, *form.summary.format(session).split("/")))
+        ArchivePaths(os.path.join(root, form.folder, *form.archive.format(session).split("/")),
+                     os.path.join(root, form.folder, *form.summary.format(session).split("/")))
         for form in _own_first(layout)
     ]  # fmt: skip
 
@@ -86,7 +87,7 @@ def archived_names(disk: Disk, root: str) -> list[str]:
 
 
 def folders_of_archives(disk: Disk, root: str) -> list[str]:
-    """All folders that archives may lie in."""
+    """All folders that may hold archives."""
     bases = [os.path.join(root, name) for name in ARCHIVE_FOLDERS]
     return [*bases, *(os.path.join(base, name) for base in bases for name in disk.folders(base) if ids.is_valid(name))]
 
@@ -96,7 +97,7 @@ def _own_first(layout: str) -> list[ArchiveNames]:
     return list(dict.fromkeys([*own, *FORMS.values()]))
 
 
-# -- their text
+# -- encoding
 
 
 def encode(path: str, fields: dict[str, Any]) -> bytes:
@@ -107,29 +108,33 @@ def encode(path: str, fields: dict[str, Any]) -> bytes:
     return (json.dumps(fields, ensure_ascii=False, indent=2) + "\n").encode()
 
 
-def is_own_summary(said: dict[str, Any]) -> bool:
-    """Whether SMP wrote it; what another program wrote may be nowhere else."""
-    return "summary_version" in said
+def is_own_summary(fields: dict[str, Any]) -> bool:
+    """Whether SMP wrote it. One of another program must be kept, because its content may exist nowhere else."""
+    return "summary_version" in fields
 
 
 def read(disk: Disk, path: str) -> dict[str, Any]:
-    """The fields of a summary or a record; empty if it is missing or cannot be read, because the session itself counts."""
+    """The fields of a summary or a deletion record; empty if it is missing or cannot be read."""
     try:
-        data = disk.read(path, 0, LARGEST_BYTES)
+        data = disk.read(path, 0, MAX_BYTES)
         if path.endswith(_YAML):
             from smp_memory.files.yaml_list import load_mapping
 
             return load_mapping(data)
-        said = json.loads(data)
+        fields = json.loads(data)
     except (OSError, ValueError, RecursionError, StorageCorrupt):
         return {}
-    return said if isinstance(said, dict) else {}
+    return fields if isinstance(fields, dict) else {}
 
+
+# -- of other programs
 
 _RECORD = "deletion-record.yaml"
 
 
-class Foreign(NamedTuple):
+class ForeignFile(NamedTuple):
+    """A summary or a deletion record of another program."""
+
     session: str
     path: str
     message: str
@@ -143,33 +148,33 @@ def foreign_summary(disk: Disk, root: str, session: str) -> str | None:
     return pair.summary if alone and not is_own_summary(read(disk, pair.summary)) else None
 
 
-def foreign_files(disk: Disk, root: str) -> list[Foreign]:
-    """All summaries and deletion records of other programs that stand alone."""
+def foreign_files(disk: Disk, root: str) -> list[ForeignFile]:
+    """All summaries and deletion records of other programs without an archived or deleted session."""
     return [*_summaries(disk, root), *_deletions(disk, root)]
 
 
-def _summaries(disk: Disk, root: str) -> Iterator[Foreign]:
+def _summaries(disk: Disk, root: str) -> Iterator[ForeignFile]:
     for session in disk.folders(os.path.join(root, FORMS["markdown"].folder)):
         path = foreign_summary(disk, root, session) if ids.is_valid(session) else None
         if path is not None:
             message = (
                 f"Another program archived {session} and left only a summary; the memories themselves are not there."
             )
-            yield Foreign(session, path, message, "Nothing needs to be done; the summary is kept.")
+            yield ForeignFile(session, path, message, "Nothing needs to be done; the summary is kept.")
 
 
-def _deletions(disk: Disk, root: str) -> Iterator[Foreign]:
+def _deletions(disk: Disk, root: str) -> Iterator[ForeignFile]:
     for session in disk.folders(os.path.join(root, "deleted")):
         path = os.path.join(root, "deleted", session, _RECORD)
         if not ids.is_valid(session) or not disk.exists(path):
             continue
-        said = read(disk, path).get("deletion")
-        items = said.get("deleted_items") if isinstance(said, dict) else None
-        if isinstance(said, dict) and ("state" in said or not items):
-            continue  # of a whole session
-        found = [str(item["id"]) for item in items or () if isinstance(item, dict) and item.get("id")]
-        named = ", ".join(found) or "nothing that can be read"
+        record = read(disk, path).get("deletion")
+        items = record.get("deleted_items") if isinstance(record, dict) else None
+        if isinstance(record, dict) and ("state" in record or not items):
+            continue  # about a whole session
+        ids_in_record = [str(item["id"]) for item in items or () if isinstance(item, dict) and item.get("id")]
+        named = ", ".join(ids_in_record) or "no readable id"
         message = f"Another program deleted memories of {session}: {named}. The record is kept and has no effect."
-        yield Foreign(
+        yield ForeignFile(
             session, path, message, f"smp delete --session {session} ID hides one that is still in the session."
         )

@@ -94,7 +94,7 @@ def _passed(noted: dict[str, Any], boot: _Boot) -> float:
     return max(0.0, float(noted.get("passed_seconds", 0))) + (boot.uptime if since is None else since)
 
 
-def note(store: FileStore, now: datetime) -> None:
+def record(store: FileStore, now: datetime) -> None:
     """Remember what the clocks say now. A failure is no failure of what was done."""
     boot = _boot_of(store)
     try:

@@ -52,7 +52,7 @@ def cold_path(session: FileSession) -> str:
     return os.path.join(session.reader.private, FILE)
 
 
-def present_path(session: FileSession) -> str:
+def current_cold_path(session: FileSession) -> str:
     """Where the segment is now: a committed plan that still waits to be carried out is read as if it had been."""
     reader, path = session.reader, cold_path(session)
     plan = reader.journal.load() if reader.journal.exists() else None
@@ -66,21 +66,21 @@ def present_path(session: FileSession) -> str:
     return path + TEMPORARY if is_removed else path  # under the first name there is no file
 
 
-def segment_of(session: FileSession) -> ColdSegment:
+def cold_segment_of(session: FileSession) -> ColdSegment:
     while True:
-        path = present_path(session)
+        path = current_cold_path(session)
         segment = ColdSegment(session.store.disk, path)
-        if present_path(session) == path:  # else a plan was carried out meanwhile
+        if current_cold_path(session) == path:  # else a plan was carried out meanwhile
             return segment
 
 
 def cold_memories(session: FileSession) -> list[ColdMemory]:
     """All that was moved there and has not come back, in the order in which it went."""
     found: dict[str, list[ColdRow]] = {}
-    segment = segment_of(session)
+    segment = cold_segment_of(session)
     for row in cold_rows(session, segment):
         found.setdefault(row.id, []).append(row)
-    incomplete.met(incomplete.errors(segment.problems))
+    incomplete.report(incomplete.errors(segment.problems))
     return [_memory(id, rows) for id, rows in found.items()]
 
 
@@ -89,7 +89,7 @@ def cold_rows(session: FileSession, segment: ColdSegment | None = None) -> list[
 
     The rows of a memory say `HISTORY` exactly if the memory itself is in the files.
     """
-    segment = segment or segment_of(session)
+    segment = segment or cold_segment_of(session)
     rows = segment.rows()
     if not rows:
         return []
@@ -138,18 +138,18 @@ def key_digest(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def with_key(session: FileSession, key: str) -> Record | None:
+def find_by_idempotency_key(session: FileSession, key: str) -> Record | None:
     """The memory with this idempotency key that is in the segment; reads the list, and one block if it is there."""
-    if not session.store.disk.exists(present_path(session)):
+    if not session.store.disk.exists(current_cold_path(session)):
         return None
-    segment, wanted = segment_of(session), key_digest(key)
+    segment, wanted = cold_segment_of(session), key_digest(key)
     if not any(row.about.get(KEY) == wanted for row in segment.rows()):
         return None
     rows = [row for row in cold_rows(session, segment) if HISTORY not in row.about]
     for id in dict.fromkeys(row.id for row in rows if row.about.get(KEY) == wanted):
         session_history = SessionHistory()
         found = (ColdMatch(row, segment.read(row)) for row in rows if row.id == id)
-        entries = (decoded(each, session.store.layout.name) for each in found)
+        entries = (decode_cold_entry(each, session.store.layout.name) for each in found)
         session_history.add(entry for entry in entries if entry is not None)
         history = session_history.histories.get(id)
         if history is not None and history.data().get("idempotency_key") == key:
@@ -164,7 +164,7 @@ def _memory(id: str, rows: list[ColdRow]) -> ColdMemory:
     return ColdMemory(id, type, created, moved, why, size, len(rows), HISTORY in about)
 
 
-def decoded(found: ColdMatch, layout_name: str) -> Entry | None:
+def decode_cold_entry(found: ColdMatch, layout_name: str) -> Entry | None:
     """The entry that lies there; None if it cannot be read as one."""
     row = found.row
     name = row.about.get("layout", layout_name)
@@ -187,7 +187,7 @@ def cold_history(session: FileSession, problems: list[Problem] | None = None) ->
 
     `problems` gets what cannot be read.
     """
-    segment = segment_of(session)
+    segment = cold_segment_of(session)
     wanted = {key_of(row): row for row in cold_rows(session, segment) if HISTORY not in row.about}
     lost = dict(wanted)
     session_history = SessionHistory()
@@ -195,7 +195,7 @@ def cold_history(session: FileSession, problems: list[Problem] | None = None) ->
         name = session.store.layout.name
         entries = []
         for found in segment.entries():
-            if key_of(found.row) in wanted and (entry := decoded(found, name)) is not None:
+            if key_of(found.row) in wanted and (entry := decode_cold_entry(found, name)) is not None:
                 entries.append(entry)
                 lost.pop(key_of(found.row), None)
         session_history.add(entries)

@@ -36,7 +36,7 @@ from smp_memory.model.entry import CHANGE, is_revision
 from smp_memory.model.id_allocator import IdAllocator
 from smp_memory.model.times import EPOCH, to_moment, to_text
 from smp_memory.policies.retention import WeighedMemory
-from smp_memory.store.cold_storage import HISTORY, KEY, cold_rows, decoded, key_digest, segment_of
+from smp_memory.store.cold_storage import HISTORY, KEY, cold_rows, cold_segment_of, decode_cold_entry, key_digest
 from smp_memory.store.rewrite import SessionEdit, copy_of, private_name, rewrite
 
 TYPE_CHECKING = False
@@ -162,7 +162,7 @@ class _Moving:
         return edit
 
     def _add_to_segment(self, edit: SessionEdit, going: list[ColdEntry]) -> None:
-        segment = segment_of(self._session)
+        segment = cold_segment_of(self._session)
         ids = {entry.id for entry in going}
         known = [row for row in segment.rows() if row.id in ids]
         goes, kept = self._superseded(segment, known)
@@ -237,7 +237,7 @@ class _Moving:
 # -- coming back
 
 
-def bring_back(session: FileSession, ids: list[str], admit: Callable[[int, int], None]) -> None:
+def restore_from_cold(session: FileSession, ids: list[str], admit: Callable[[int, int], None]) -> None:
     """Move memories from the segment into the files, in one plan; `admit` says whether there is room."""
     rewrite(session, "restoring from the cold segment", lambda reader: _returning(session, reader, ids, admit))
 
@@ -245,11 +245,11 @@ def bring_back(session: FileSession, ids: list[str], admit: Callable[[int, int],
 def _returning(
     session: FileSession, reader: SessionReader, ids: list[str], admit: Callable[[int, int], None]
 ) -> SessionEdit | None:
-    segment = segment_of(session)
+    segment = cold_segment_of(session)
     wanted = set(ids)
     rows = _rows_of(session, segment, ids)
     edit = SessionEdit()
-    edit.added = [entry for entry, _ in _decoded(session, segment, rows)]
+    edit.added = [entry for entry, _ in _decode_rows(session, segment, rows)]
     admit(reader.size_bytes(), sum(row.length for row in rows))
     for id in dict.fromkeys(ids):
         _check_free(session, reader, id, edit)
@@ -271,12 +271,12 @@ def _rows_of(session: FileSession, segment: ColdSegment, ids: list[str]) -> list
     return [row for row in cold_rows(session, segment) if row.id in ids]
 
 
-def _decoded(session: FileSession, segment: ColdSegment, rows: list[ColdRow]) -> Iterator[tuple[Entry, ColdRow]]:
+def _decode_rows(session: FileSession, segment: ColdSegment, rows: list[ColdRow]) -> Iterator[tuple[Entry, ColdRow]]:
     """The entries of these rows, in the order of the segment; all of them, or an error."""
     missing = {key_of(row): row for row in rows}
     for found in segment.entries():
         row = missing.pop(key_of(found.row), None)
-        entry = decoded(found, session.store.layout.name) if row is not None else None
+        entry = decode_cold_entry(found, session.store.layout.name) if row is not None else None
         if row is not None and entry is None:
             missing[key_of(row)] = row
         elif row is not None and entry is not None:
@@ -324,26 +324,26 @@ def _check_free(session: FileSession, reader: SessionReader, id: str, edit: Sess
 
 
 FOLDER = "compaction"
-SHORT_SECONDS = 60.0  # after one that freed something, or has just begun
+SHORT_BACKOFF_SECONDS = 60.0  # after one that freed something, or has just begun
 _FIRST_SECONDS, _LONGEST_SECONDS = 600.0, 6 * 3600.0  # after those that did not
 
 
-def seconds_left(session: FileSession, now: datetime) -> float:
+def backoff_seconds(session: FileSession, now: datetime) -> float:
     """How long to wait still; 0 if not at all."""
     again, _ = _noted(session)
     left = (again - now).total_seconds()
     return left if 0 < left <= _LONGEST_SECONDS else 0.0
 
 
-def pause(session: FileSession, now: datetime) -> None:
+def note_attempt(session: FileSession, now: datetime) -> None:
     """One begins. It keeps in mind how long the last pause was."""
-    _note(session, now + timedelta(seconds=SHORT_SECONDS), _noted(session)[1])
+    _note(session, now + timedelta(seconds=SHORT_BACKOFF_SECONDS), _noted(session)[1])
 
 
-def ended(session: FileSession, now: datetime, freed: bool) -> float:
+def note_result(session: FileSession, now: datetime, freed: bool) -> float:
     """How long to wait after one that has ended."""
     before = _noted(session)[1]
-    seconds = SHORT_SECONDS if freed else min(max(2 * before, _FIRST_SECONDS), _LONGEST_SECONDS)
+    seconds = SHORT_BACKOFF_SECONDS if freed else min(max(2 * before, _FIRST_SECONDS), _LONGEST_SECONDS)
     _note(session, now + timedelta(seconds=seconds), 0.0 if freed else seconds)
     return seconds
 

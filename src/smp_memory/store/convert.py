@@ -45,7 +45,7 @@ def convert(store: FileStore, to: str, progress: Callable[[str], None] | None = 
     """Carry a store over to another layout, in place."""
     target = layout_named(to)
     store.check_current()  # somebody else may have converted it since it was opened
-    unread = foreign_layouts.unread(store.disk, store.root, store.layout)
+    unread = foreign_layouts.unread_sessions(store.disk, store.root, store.layout)
     if target.name == store.layout.name and not unread:
         return
     if target.name != store.layout.name and unread:
@@ -186,7 +186,7 @@ def _stage_file(disk: Disk, root: str, name: str, data: bytes, plan: Plan) -> No
 def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -> None:
     disk, root = store.disk, store.root
     source = store.session(session)
-    source.exclusively("converting", source.writer.warn_of_conversion, while_converting=True)
+    source.run_locked("converting", source.writer.warn_of_conversion, while_converting=True)
     reader = SessionReader(disk, store.layout, root, session)
     session_history = reader.catch_up()
     broken = next((problem for problem in reader.problems() if problem.severity == "error"), None)
@@ -195,7 +195,7 @@ def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -
             f"{broken}. Repair the session first; nothing was converted.", session=session, path=broken.path
         )
     entries = in_order(entry for state in reader.states.values() for entry in state.entries)
-    info = source.info_to_change()
+    info = source.info_for_update()
     info.numbers, info.seq = source.writer.numbers, max(info.seq, source.writer.seq, session_history.seq, len(entries))
     info.generation += 1
     written = last_written_ns(store, session)
@@ -209,12 +209,12 @@ def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -
 
 def _stage_unread(store: FileStore, plan: Plan, progress: Callable[[str], None]) -> None:
     """Take in the sessions that stand in another layout, see `smp_memory.store.foreign_layouts`."""
-    unread = foreign_layouts.unread(store.disk, store.root, store.layout)
+    unread = foreign_layouts.unread_sessions(store.disk, store.root, store.layout)
     for session in sorted({each.session for each in unread}):
         progress(session)
         found = [each for each in unread if each.session == session]
         written = max(_last_written_ns(store.disk, found), last_written_ns(store, session))
-        _stage_taken(store, session, foreign_layouts.TakenSession(store.disk, store.root, found), written, plan)
+        _stage_taken(store, session, foreign_layouts.ForeignSession(store.disk, store.root, found), written, plan)
         for each in found:
             _plan_removals(store, layout_named(each.layout), store.layout, session, each.files, plan)
 
@@ -224,19 +224,21 @@ def _last_written_ns(disk: Disk, found: list[foreign_layouts.UnreadSession]) -> 
     return max((state.st_mtime_ns for state in states if state), default=0)
 
 
-def _stage_taken(store: FileStore, session: str, taken: foreign_layouts.TakenSession, written: int, plan: Plan) -> None:
+def _stage_taken(
+    store: FileStore, session: str, taken: foreign_layouts.ForeignSession, written: int, plan: Plan
+) -> None:
     disk, root, layout = store.disk, store.root, store.layout
     folder = layout.folder(root, session)
     if layout.exists(disk, root, session):
         source = store.session(session)
-        source.exclusively("converting", source.writer.warn_of_conversion, while_converting=True)
+        source.run_locked("converting", source.writer.warn_of_conversion, while_converting=True)
         reader = SessionReader(disk, layout, root, session)
         reader.catch_up()
         entries = in_order(entry for state in reader.states.values() for entry in state.entries)
         head = layout.info_file
         names = [*reader.states, *([head] if head and disk.exists(os.path.join(folder, head)) else [])]
-        added, info = taken.new(entries), source.info_to_change()
-        contents = foreign_layouts.appended(
+        added, info = taken.new(entries), source.info_for_update()
+        contents = foreign_layouts.append_entries(
             {name: disk.read(os.path.join(folder, name)) for name in names}, added, layout, session
         )
         if layout.info_file:

@@ -62,7 +62,7 @@ class FileSession:
 
     def __init__(self, store: FileStore, session: str) -> None:
         self.session = session
-        self.archive = ""  # the file that this is a copy of, if it is one in RAM
+        self.archive_path = ""  # for a copy in RAM: the archive that it was made from
         self._store = store
         self.reader = SessionReader(store.disk, store.layout, store.root, session)
         self._lock = SessionLock(store.disk, self.reader.private, f"session {session}", session)
@@ -111,7 +111,7 @@ class FileSession:
             known = (
                 error.details.get("id") in self.reader.session_history.histories
             )  # hidden or deleted: the error says all
-            raise error if known else incomplete.explained(error, self.unreadable()) from None
+            raise error if known else incomplete.with_unreadable(error, self.unreadable()) from None
 
     @property
     def config(self) -> Config:
@@ -119,7 +119,7 @@ class FileSession:
         if self._config is None:
             config = self._store.config
             info = self._info_or_none() if self._may_have_settings() else None
-            self._config = self.settings_above(config, info.config) if info and info.config else config
+            self._config = self.override_settings(config, info.config) if info and info.config else config
             self._sync_always = self._config.durability == "always"
             self._sync_later = self._config.durability == "interval"
             self._timeout_seconds = self._config.lock_timeout_seconds
@@ -132,7 +132,7 @@ class FileSession:
                 self._group.patience_seconds = 0.0  # there is no sync to share
         return self._config
 
-    def settings_above(self, config: Config, own: dict[str, Any]) -> Config:
+    def override_settings(self, config: Config, own: dict[str, Any]) -> Config:
         """The settings with the session's own above them; a wrong one is named with the file that it stands in."""
         try:
             return config.override_session(own, self.session)
@@ -140,7 +140,7 @@ class FileSession:
             where = f"It stands in {self.info_path()}; correct it there. Until then the session can only be read."
             raise InvalidConfig(f"{error.message} {where}", **{**error.details, "path": self.info_path()}) from None
 
-    def settings_are_right(self) -> bool:
+    def has_valid_settings(self) -> bool:
         try:
             return self.config is not None
         except InvalidConfig:
@@ -148,7 +148,7 @@ class FileSession:
 
     def usable_config(self) -> Config:
         """The settings for what must also work when the session's own are wrong; nothing is taken away by these."""
-        return self.config if self.settings_are_right() else self._store.config
+        return self.config if self.has_valid_settings() else self._store.config
 
     def _may_have_settings(self) -> bool:
         """Whether the head is worth a proper look: reading a YAML head costs 50 ms."""
@@ -168,10 +168,10 @@ class FileSession:
                     self._make_private()
                 names = self.writer.commit(batches, self._sync_always, self._timeout_seconds, self._admit)
             except FileNotFoundError:
-                raise self._store.no_session(self.session) from None
+                raise self._store.session_not_found(self.session) from None
             except OSError as error:
                 raise from_os_error(error, self.reader.folder, batches[0].operation_name) from error
-        self._store.marks.set(self.session)
+        self._store.change_table.set(self.session)
         if self._sync_later:
             self._store.sync_later(self, names)
 
@@ -194,10 +194,10 @@ class FileSession:
         """A session that a person or another tool made has no private folder yet."""
         if not self._store.disk.exists(self.reader.private):
             if not self._store.layout.exists(self._store.disk, self._store.root, self.session):
-                raise self._store.no_session(self.session)
+                raise self._store.session_not_found(self.session)
             self._store.make_folder(self.reader.private)
 
-    def exclusively(self, doing: str, work: Callable[[], Any], *, while_converting: bool = False) -> Any:
+    def run_locked(self, doing: str, work: Callable[[], Any], *, while_converting: bool = False) -> Any:
         """Do something under the session's lock, on settled files."""
         self._store.check_open()
         with self._writing:
@@ -206,15 +206,15 @@ class FileSession:
                 timeout = self.usable_config().lock_timeout_seconds
                 return self.writer.locked(doing, timeout, work, check=not while_converting)
             except FileNotFoundError:
-                raise self._store.no_session(self.session) from None
+                raise self._store.session_not_found(self.session) from None
             except StorageCorrupt:
                 if not self._store.layout.exists(self._store.disk, self._store.root, self.session):
-                    raise self._store.no_session(self.session) from None  # put away while its lock was taken
+                    raise self._store.session_not_found(self.session) from None  # put away while its lock was taken
                 raise
             except OSError as error:
                 raise from_os_error(error, self.reader.folder, doing) from error
             finally:
-                self._store.marks.set(self.session)
+                self._store.change_table.set(self.session)
 
     # -- reading
 
@@ -229,27 +229,27 @@ class FileSession:
     def unreadable(self) -> list[Problem]:
         """Entries that cannot be read, as of the last read of this process; each is logged once."""
         found = [problem for state in list(self.reader.states.values()) if state.problems for problem in state.problems]
-        return incomplete.met(self._named(incomplete.errors(found))) if found else []
+        return incomplete.report(self._named(incomplete.errors(found))) if found else []
 
     def _named(self, problems: list[Problem]) -> list[Problem]:
         """Problems of a copy in RAM, named by the archive that it was made from."""
-        if not self.archive:
+        if not self.archive_path:
             return problems
-        return incomplete.in_archive(problems, self.session, self.reader.folder, self.archive)
+        return incomplete.located_in_archive(problems, self.session, self.reader.folder, self.archive_path)
 
-    def no_memory(self, id: str) -> MemoryNotFound:
+    def memory_not_found(self, id: str) -> MemoryNotFound:
         """The error for an id that is not in the session, with the entries that cannot be read."""
         error = MemoryNotFound(f"{id} does not exist in session {self.session}.", id=id, session=self.session)
-        return incomplete.explained(error, self.unreadable())
+        return incomplete.with_unreadable(error, self.unreadable())
 
     def _fold_in_place(self) -> SessionHistory:
         """The memories of a session that seems to have none: it may be put away and brought back just now."""
         for _ in range(_LOOKS):
-            place = self._store.place_of(self.session)
+            place = self._store.session_identity(self.session)
             session_history = self.reader.catch_up()
-            if session_history.histories or (place is not None and place == self._store.place_of(self.session)):
+            if session_history.histories or (place is not None and place == self._store.session_identity(self.session)):
                 return session_history
-            self._store.check_there(self.session)
+            self._store.check_exists(self.session)
         return session_history
 
     def view_tail(self, kind: str, count: int, look: Callable[[SessionHistory], Any]) -> Any:
@@ -273,7 +273,7 @@ class FileSession:
         }
         sizes = {name: state.st_size for name, state in found.items() if state is not None}
         if not sizes:
-            self._store.check_there(self.session)
+            self._store.check_exists(self.session)
         return sizes
 
     # -- the head
@@ -296,7 +296,7 @@ class FileSession:
             return info
         except FileNotFoundError:
             if not layout.exists(disk, self._store.root, self.session):
-                raise self._store.no_session(self.session) from None
+                raise self._store.session_not_found(self.session) from None
             info = SessionInfo(self.session, first_time(self.reader))
             info.is_assumed = True
             return info
@@ -341,7 +341,7 @@ class FileSession:
             text = f"{path}:{line}: git left a merge conflict in the session's metadata; `smp validate` says what differs and what to do"
             event_log.emit("corruption", event_log.WARNING, "head_conflict", text, self.session, path=path, line=line)
 
-    def head_conflict(self) -> HeadConflict | None:
+    def metadata_conflict(self) -> HeadConflict | None:
         """What git left in the head for a person to decide."""
         try:
             found = conflict_in(self._store.layout, self._store.disk.read(self.info_path()))
@@ -349,9 +349,9 @@ class FileSession:
             return None
         return found if found is not None and (found.is_open or self._store.layout.info_file) else None
 
-    def info_to_change(self) -> SessionInfo:
+    def info_for_update(self) -> SessionInfo:
         """The head for whoever writes it anew. Raises SessionCorrupt if that would settle a conflict that git left."""
-        info, conflict = self.info(), self.head_conflict()
+        info, conflict = self.info(), self.metadata_conflict()
         if conflict is not None:
             path = self.info_path()
             text = f"{path}:{conflict.line}: {conflict.told()}"
@@ -365,7 +365,7 @@ class FileSession:
             return None
 
     def change_info(self, info: SessionInfo) -> None:
-        self.exclusively("changing the session's head", lambda: self.write_info(info))
+        self.run_locked("changing the session's head", lambda: self.write_info(info))
 
     def write_info(self, info: SessionInfo) -> None:
         """Replace the head; the lock is held."""

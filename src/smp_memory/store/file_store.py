@@ -85,7 +85,7 @@ class FileStore:
         self._config_seen: list[int] = []
         self._archives_seen: tuple[object, int] = (None, 0)
         self._shared_seen: tuple[object, list[Record]] = (None, [])
-        self.marks = ChangeTable(system, os.path.join(root, PRIVATE))
+        self.change_table = ChangeTable(system, os.path.join(root, PRIVATE))
         self.state = state or state_of(root, self.disk)
         self.access = AccessLog(self.state)
         self.session_uses = AccessLog(self.state, SESSION_USES, exact=True)
@@ -127,7 +127,7 @@ class FileStore:
         if look != self._archives_seen[0]:
             from smp_memory.store.archive_index import ArchiveIndex
 
-            self._archives_seen = (look, len(ArchiveIndex(self).archived_names()))
+            self._archives_seen = (look, len(ArchiveIndex(self).archived_ids()))
         return self._archives_seen[1]
 
     def shared_count(self, sees: Callable[[Record], bool] | None = None) -> int:
@@ -148,7 +148,7 @@ class FileStore:
         with self._mutex:
             known = self._sessions.get(session)
             if known is None:
-                self.check_there(session)
+                self.check_exists(session)
                 known = self._sessions[session] = FileSession(self, session)
             return known
 
@@ -156,25 +156,25 @@ class FileStore:
         """The same; raises also if the session was archived or deleted since it was first opened here."""
         found = self.session(session)
         if not self.layout.exists(self.disk, self.root, session):
-            raise self.no_session(session)
+            raise self.session_not_found(session)
         return found
 
-    def check_there(self, session: str) -> None:
+    def check_exists(self, session: str) -> None:
         """Raise if a session is not in its place. One that is just being put away and brought back is looked for again."""
         for look in range(_LOOKS):
             if self.layout.exists(self.disk, self.root, session):
                 return
-            error = self.no_session(session)
+            error = self.session_not_found(session)
             if look + 1 == _LOOKS or not isinstance(error, SessionNotFound) or isinstance(error, SessionArchived):
                 raise error
 
-    def place_of(self, session: str) -> tuple[int, int] | None:
+    def session_identity(self, session: str) -> tuple[int, int] | None:
         """Identity of the folder or file in a session's place: it differs after the session was put away and came back."""
         folder = self.layout.folder(self.root, session)
         found = self.disk.stat(folder if self.layout.info_file else os.path.join(folder, f"{session}.jsonl"))
         return None if found is None else (found.st_ino, found.st_ctime_ns)
 
-    def opened_ids(self) -> list[str]:
+    def opened_session_ids(self) -> list[str]:
         """The sessions that this process has looked at."""
         return list(self._sessions)
 
@@ -187,7 +187,7 @@ class FileStore:
         """Make a session appear whole: prepared aside, then given its name."""
         self.check_open()
         self.check_current()
-        self.check_in_place()
+        self.check_not_moved()
         self._check_name(info.id)
         info.uid = info.uid or new_uid()
         try:
@@ -197,7 +197,7 @@ class FileStore:
                 self._create_file(info)
         except OSError as error:
             raise from_os_error(error, self.layout.folder(self.root, info.id), "creating a session") from error
-        self.marks.set(info.id)
+        self.change_table.set(info.id)
         event_log.emit("session", event_log.INFO, "session_created", f"Session {info.id} was created.", info.id)
         try:
             self.check_current()  # a conversion that began meanwhile may not have seen it
@@ -208,7 +208,7 @@ class FileStore:
                 session=info.id,
             ) from error
 
-    def check_in_place(self) -> None:
+    def check_not_moved(self) -> None:
         if not self.disk.exists(os.path.join(self.root, CONFIG_FILE)):
             raise StoreNotFound(
                 f"The store in {self.root} was moved or removed while it was open. Nothing was written; open it again.",
@@ -271,9 +271,9 @@ class FileStore:
         has_archives = any(self.disk.exists(os.path.join(self.root, name)) for name in ARCHIVE_FOLDERS)
         if not has_archives and not (not self.layout.info_file and self.disk.exists(private)):
             return
-        from smp_memory.store.archive_index import free_name
+        from smp_memory.store.archive_index import check_name_is_free
 
-        free_name(self, session)
+        check_name_is_free(self, session)
 
     @staticmethod
     def _taken(session: str) -> SessionExists:
@@ -318,14 +318,14 @@ class FileStore:
             return False
         return True
 
-    def no_session(self, session: str) -> SMPError:
+    def session_not_found(self, session: str) -> SMPError:
         try:
             self.check_current()
         except SMPError as error:
             return error
-        from smp_memory.store.archive_index import why_not_here
+        from smp_memory.store.archive_index import missing_session_error
 
-        return why_not_here(self, session)
+        return missing_session_error(self, session)
 
     def report_unused_settings(self) -> None:
         """Log which settings of a design have no effect here; once for a store and the keys that it has."""
@@ -424,7 +424,7 @@ class FileStore:
             self._indexer.close()
         self.access.flush()
         self.session_uses.flush()
-        self.marks.close()
+        self.change_table.close()
         self.check_synced()
 
     def after_fork(self) -> None:
@@ -442,6 +442,6 @@ def last_written_ns(store: FileStore, session: str) -> int:
     return max((state.st_mtime_ns for state in found if state), default=0)
 
 
-def conversion_has_left_something(disk: Disk, root: str) -> bool:
+def has_unfinished_conversion(disk: Disk, root: str) -> bool:
     """Whether a conversion is under way, or died; a store that is opened looks for that first."""
     return disk.exists(os.path.join(root, STAGING)) or disk.exists(os.path.join(root, JOURNAL))

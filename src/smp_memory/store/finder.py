@@ -49,10 +49,10 @@ class Finder:
 
     def problems(self, sessions: Iterable[str] | None, allows: Callable[[str], bool] | None = None) -> list[Problem]:
         """Entries of these sessions (None: all) that cannot be read; `allows` says which sessions the answer is about."""
-        found = incomplete.kept(self._rows, sessions)
+        found = incomplete.load_problems(self._rows, sessions)
         if not found:
             return []
-        return incomplete.met(
+        return incomplete.report(
             [each for name, problems in found.items() if allows is None or allows(name) for each in problems]
         )
 

@@ -2,7 +2,7 @@
 
 They are there after a git merge of a clone that converted the store with one that added sessions in the old layout.
 So they are where programs of designs 000 and 003 wrote into one `.bmad/sessions`.
-`unread` finds them by their names, and of `{session}.jsonl` in the root by the line of a session's metadata or by a first line in the form
+`unread_sessions` finds them by their names, and of `{session}.jsonl` in the root by the line of a session's metadata or by a first line in the form
 of design 000; it reads no memories.
 """
 
@@ -59,7 +59,7 @@ def advice(current: str) -> str:
     return f"`smp convert --to {current}` takes them in."
 
 
-def unread(
+def unread_sessions(
     disk: Disk, root: str, current: Layout, session: str | None = None, opened: list[str] | None = None
 ) -> list[UnreadSession]:
     """What is there in other layouts; of one session, if it is named.
@@ -103,18 +103,18 @@ def _is_session(data: bytes) -> bool:
     return _METADATA in data or all(member.search(first) for member in _MEMBERS)
 
 
-def reports(store: FileStore, but: Collection[str] = ()) -> dict[str, Report]:
+def unread_reports(store: FileStore, but: Collection[str] = ()) -> dict[str, Report]:
     """What `validate` says of sessions that stand in other layouts only, by session."""
     found: dict[str, list[Problem]] = {}
-    for each in unread(store.disk, store.root, store.layout):
+    for each in unread_sessions(store.disk, store.root, store.layout):
         if each.session not in but:
             found.setdefault(each.session, []).append(each.problem(store.layout.name))
     return {session: Report(problems, 0) for session, problems in found.items()}
 
 
-def told(store: FileStore) -> str:
+def describe_unread(store: FileStore) -> str:
     """One line about them; empty if there are none. In a folder that two layouts share, only opened sessions are looked at."""
-    found = unread(store.disk, store.root, store.layout, opened=store.opened_ids())
+    found = unread_sessions(store.disk, store.root, store.layout, opened=store.opened_session_ids())
     if not found:
         return ""
     more = f" {len(found) - 1} more: `smp validate --all`." if len(found) > 1 else ""
@@ -124,11 +124,11 @@ def told(store: FileStore) -> str:
 # -- taking them in
 
 
-class TakenSession:
+class ForeignSession:
     """The entries and the metadata of a session from other layouts."""
 
     def __init__(self, disk: Disk, root: str, found: list[UnreadSession]) -> None:
-        from smp_memory.store.archive import info_of
+        from smp_memory.store.archive import read_info
 
         self.entries: list[Entry] = []
         self.infos: list[SessionInfo] = []
@@ -143,7 +143,7 @@ class TakenSession:
                 )
             self.entries += in_order(entry for state in reader.states.values() for entry in state.entries)
             if not layout.info_file or layout.info_file in each.files:
-                self.infos.append(info_of(disk, layout, reader))
+                self.infos.append(read_info(disk, layout, reader))
 
     def new(self, known: list[Entry]) -> list[Entry]:
         """The entries that the session does not have yet, numbered after those that it has."""
@@ -159,7 +159,7 @@ class TakenSession:
         return added
 
 
-def appended(old: dict[str, bytes], entries: list[Entry], layout: Layout, session: str) -> dict[str, bytes]:
+def append_entries(old: dict[str, bytes], entries: list[Entry], layout: Layout, session: str) -> dict[str, bytes]:
     """The files of a session with entries at their ends."""
     parts = {name: [data] for name, data in old.items()}
     for entry in entries:

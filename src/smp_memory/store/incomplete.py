@@ -41,14 +41,14 @@ _MOST = 100  # of one session, kept in the index
 
 _logged: set[tuple[str, int, str]] = set()
 _met: dict[tuple[str, int, str], Problem] = {}
-caller_tells = False  # the command line prints what `take_met` gives; logging's last resort would print it again
+caller_reports = False  # the command line prints what `take_reported` gives; logging's last resort would print it again
 
 
 def errors(problems: Iterable[Problem]) -> list[Problem]:
     return [problem for problem in problems if problem.severity == "error"]
 
 
-def met(problems: list[Problem]) -> list[Problem]:
+def report(problems: list[Problem]) -> list[Problem]:
     """Log what this process has not logged yet; returns the problems."""
     fresh = []
     for problem in problems:
@@ -62,7 +62,7 @@ def met(problems: list[Problem]) -> list[Problem]:
     return problems
 
 
-def take_met() -> list[Problem]:
+def take_reported() -> list[Problem]:
     """What was met since the last call."""
     found = list(_met.values())
     _met.clear()
@@ -73,7 +73,7 @@ def _log(problems: list[Problem]) -> None:
     import logging  # rare, and slow to load
 
     logger = logging.getLogger("smp_memory")
-    if not caller_tells or logger.hasHandlers():
+    if not caller_reports or logger.hasHandlers():
         more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
         is_archive = problems[0].code == ARCHIVE_CODE
         logger.warning(
@@ -87,7 +87,7 @@ def _log(problems: list[Problem]) -> None:
         )
 
 
-def told(problems: list[Problem], *, to_agent: bool = False) -> str:
+def describe(problems: list[Problem], *, to_agent: bool = False) -> str:
     """One line about them: where the first one is, and what to do. What an agent is told has no words from the files."""
     first = problems[0]
     path = (
@@ -115,7 +115,7 @@ def _advice(problem: Problem) -> str:
     return f"It is kept in the archive as it is. To correct it, bring the session back first: `smp session restore {problem.archived}`."
 
 
-def in_archive(problems: list[Problem], session: str, folder: str, archive: str) -> list[Problem]:
+def located_in_archive(problems: list[Problem], session: str, folder: str, archive: str) -> list[Problem]:
     """The problems of a session's files in `folder`, named by the archive that holds these files."""
     return [
         Problem(
@@ -126,24 +126,24 @@ def in_archive(problems: list[Problem], session: str, folder: str, archive: str)
     ]
 
 
-def archive(path: str, session: str, error: Exception) -> Problem:
+def archive_problem(path: str, session: str, error: Exception) -> Problem:
     """An archive of which no entry can be read."""
     return Problem(path, 0, ARCHIVE_CODE, str(error).removeprefix(f"{path} "), "error", None, session)
 
 
-def explained(error: MemoryNotFound, problems: list[Problem]) -> MemoryNotFound:
+def with_unreadable(error: MemoryNotFound, problems: list[Problem]) -> MemoryNotFound:
     """The error for a missing id with the session's unreadable entries, one of which may be it. No words from the files."""
     if not problems or "unreadable" in error.details:
         return error
     places = [f"{each.path}:{each.line}" for each in problems]
-    message = f"{error.message} It may be an entry that cannot be read. {told(problems, to_agent=True)}"
+    message = f"{error.message} It may be an entry that cannot be read. {describe(problems, to_agent=True)}"
     return MemoryNotFound(message, **error.details, unreadable=places)
 
 
 # -- in the index
 
 
-def keep(index: Index, session: str, problems: Iterable[Problem], *, grown: bool) -> None:
+def save_problems(index: Index, session: str, problems: Iterable[Problem], *, grown: bool) -> None:
     """Note a session's errors in the index; `grown`: those in what was appended, besides the ones noted before."""
     kept = [problem.to_dict() for problem in errors(problems)]
     if grown:
@@ -156,7 +156,7 @@ def keep(index: Index, session: str, problems: Iterable[Problem], *, grown: bool
         index.rows.do("DELETE FROM meta WHERE key = ?", (_KEY + session,))
 
 
-def kept(rows: Rows, sessions: Iterable[str] | None) -> dict[str, list[Problem]]:
+def load_problems(rows: Rows, sessions: Iterable[str] | None) -> dict[str, list[Problem]]:
     """The errors that the index knows of, by session; None: of all sessions."""
     found = rows.all("SELECT key, value FROM meta WHERE key BETWEEN ? AND ?", (_KEY, _KEY + "\x7f"))
     if not found:
@@ -175,7 +175,7 @@ def _problem(
     return Problem(path, line, code, message, severity, id, archived)
 
 
-PUT_AWAY = (SessionArchived, SessionNotFound)
+SESSION_GONE = (SessionArchived, SessionNotFound)
 
 
 def left_out(session: str, error: SMPError) -> LeftOut:
@@ -188,12 +188,12 @@ def left_out(session: str, error: SMPError) -> LeftOut:
     return LeftOut(session, reason)
 
 
-def each_there(names: Iterable[Name], work: Callable[[Name], Found]) -> Iterator[tuple[Name, Found]]:
+def each_existing(names: Iterable[Name], work: Callable[[Name], Found]) -> Iterator[tuple[Name, Found]]:
     """What comes of each session, by its id or with an attribute `id` or `session`; those put away meanwhile are left out."""
     for name in names:
         try:
             found = work(name)
-        except PUT_AWAY as error:
+        except SESSION_GONE as error:
             left_out(str(getattr(name, "id", None) or getattr(name, "session", None) or name), error)
             continue
         yield name, found

@@ -167,7 +167,7 @@ class Indexer:
         index = self.caught_up(None if with_others else sessions)
         for name in sessions or ():
             if not index.rows.has_session(name):
-                raise self._store.no_session(name)
+                raise self._store.session_not_found(name)
         return Finder(self, index)
 
     def _opened(self) -> Index:
@@ -286,7 +286,7 @@ class Indexer:
         deadline: float,
         progress: Callable[[str, int], None] | None,
     ) -> None:
-        marks = self._store.marks.read() if sessions is None else b""
+        marks = self._store.change_table.read() if sessions is None else b""
         stale = self._stale(index, sessions, marks)
         if stale:
             known = index.rows.sessions() if len(stale) > _FEW else {name: index.rows.session(name) for name in stale}
@@ -416,20 +416,20 @@ class Indexer:
         if not store.layout.exists(store.disk, store.root, name):
             if known is not None:
                 index.remove(known)
-                incomplete.keep(index, name, (), grown=False)
+                incomplete.save_problems(index, name, (), grown=False)
             self._looks.forget(name)
             self._indexed.discard(name)
             return 0
         self._indexed.add(name)
         if known is None:
             known = index.rows.new_session(name)
-        size, place = known.size, store.place_of(name)
+        size, place = known.size, store.session_identity(name)
         paths = self._looks.of(name)
         reader = self._read(name, known)
         if not self._grow(index, known, reader):
             if reader.reread or known.files:
                 reader = self._read(name, None)
-            if not reader.session_history.histories and store.place_of(name) != place:
+            if not reader.session_history.histories and store.session_identity(name) != place:
                 index.remove(known)  # it was put away while it was read; if it is back, the next question takes it in
                 self._looks.forget(name)
                 self._indexed.discard(name)
@@ -440,9 +440,9 @@ class Indexer:
             known.names = reader.session_history.names.to_list() if reader.session_history.names else []
             known.seq = 0
             size = 0
-            incomplete.keep(index, name, reader.problems(), grown=False)
+            incomplete.save_problems(index, name, reader.problems(), grown=False)
         else:
-            incomplete.keep(index, name, reader.problems(), grown=True)
+            incomplete.save_problems(index, name, reader.problems(), grown=True)
         known.seq = max(known.seq, reader.session_history.seq)
         known.files = dict(reader.cursors())
         index.rows.save_session(known)
@@ -470,7 +470,7 @@ class Indexer:
         time.sleep(0.002 * attempt)
         if attempt == 2:
             try:
-                self._store.session(name).exclusively("finishing a transaction", lambda: None)
+                self._store.session(name).run_locked("finishing a transaction", lambda: None)
             except (SMPError, OSError):
                 pass  # a disk that can only be read: records are then read through the plan
 

@@ -19,7 +19,7 @@ from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.files.lock import SessionLock
 from smp_memory.model.session_info import FORMAT
 from smp_memory.privacy.settings import check_settings
-from smp_memory.store.file_store import FLAG, FileStore, conversion_has_left_something
+from smp_memory.store.file_store import FLAG, FileStore, has_unfinished_conversion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def open_store(
     disk = Disk(system)
     try:
         stored = _read_config(disk, root)
-        if conversion_has_left_something(disk, root) or (stored and FLAG in stored):
+        if has_unfinished_conversion(disk, root) or (stored and FLAG in stored):
             from smp_memory.store.convert import finish_if_possible
 
             finish_if_possible(disk, root)
@@ -131,7 +131,7 @@ def write_setting(store: FileStore, name: str, value: Any) -> None:
     """Change one setting in config.json under the store's lock; None removes it."""
     disk, path = store.disk, os.path.join(store.root, CONFIG_FILE)
     store.check_open()
-    store.check_in_place()
+    store.check_not_moved()
     disk.make_folder(os.path.join(store.root, PRIVATE))
     lock = SessionLock(disk, os.path.join(store.root, PRIVATE), f"the store {store.root}")
     lock.acquire(store.config.lock_timeout_seconds)

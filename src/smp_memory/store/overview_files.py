@@ -103,7 +103,7 @@ def _clean_head(store: FileStore, session: str, dry_run: bool) -> bool:
         return False
     files = store.session(session)
     try:
-        info = files.info_to_change()
+        info = files.info_for_update()
     except (SessionCorrupt, StorageCorrupt):
         return False  # `validate` names it
     if FIGURES.isdisjoint(info.other) and layout.encode_info(info).count(_OF_AGENTS[0]) == data.count(_OF_AGENTS[0]):

@@ -1,14 +1,15 @@
-"""When do deleted memories go for good? Two looks at least a day apart after their time in the trash.
+"""Purge deleted memories after their time in the trash, by two checks at least a day apart.
 
-The first look that finds a memory due announces it, in `purge.json` of the session's private folder; a look at least a day
-later, by the wall clock and by the time that has really passed (`lifecycle.clock`), takes all its entries out of the
-files (`store.rewriting`). So a wrong clock leaves a day to notice.
+The first check that finds a memory due announces it in `purge.json` of the session's private folder. A check at least a
+day later, by the wall clock and by the time that has really passed (`policies.clock_trust`), removes all its entries
+from the files (`store.rewrite`). So a wrong clock leaves a day to notice.
 
-Guarantees: what was restored meanwhile stays and is announced anew if it is deleted again. Nothing goes, and nothing is
-announced, while the clock cannot be trusted (`lifecycle.clock`): the answer says why. A crash leaves all of a session's
-purge done or nothing of it. Numbers of purged memories are never given out again. Which ones went stands in
-`purge.json`, written in the same stroke, until it stands in the audit log: nothing goes without a word. The file is
-signed (`files.authentication`): announcements that came with a repository do not count.
+    {"announced": {"DEC-0001": [deleted at, announced at, passed seconds]}, "taken": ["DEC-0002"], "mac": "…"}
+
+Guarantees: a memory that was restored meanwhile stays, and is announced again if it is deleted again. While the clock
+cannot be trusted nothing is purged or announced, and the answer says why. A crash leaves all of a session's purge done
+or none of it. Numbers of purged memories are never reused. Purged ids stand in `taken`, written in the same plan, until the
+audit log has them. The file is authenticated (`files.user_state`): announcements that came with a repository do not count.
 """
 
 from __future__ import annotations
@@ -48,20 +49,20 @@ FILE = "purge.json"
 
 
 class AnnouncedPurge(NamedTuple):
-    """The look that found a deletion due."""
+    """The check that found a deletion due."""
 
-    deleted: str  # when it was deleted: one that was restored and deleted again is another case
+    deleted: str  # when it was deleted: a memory that was restored and deleted again is announced anew
     at: datetime
-    passed: timedelta | None = None  # what `Evidence.passed` was at that look
+    passed: timedelta | None = None  # `Evidence.passed` at that check
 
 
-def announced_in(session: FileSession) -> dict[str, AnnouncedPurge]:
-    """Which memories were announced, and when; empty if nobody knows."""
-    return announced_by(session.reader)
+def announced_purges(session: FileSession) -> dict[str, AnnouncedPurge]:
+    """The announced memories of a session, by id; empty if the file is missing or not authentic."""
+    return read_announcements(session.reader)
 
 
-def announced_by(reader: SessionReader) -> dict[str, AnnouncedPurge]:
-    """The same for a session that is read."""
+def read_announcements(reader: SessionReader) -> dict[str, AnnouncedPurge]:
+    """The same, from a reader."""
     try:
         return {
             name: AnnouncedPurge(str(deleted), to_moment(at), timedelta(seconds=passed[0]) if passed else None)
@@ -71,30 +72,30 @@ def announced_by(reader: SessionReader) -> dict[str, AnnouncedPurge]:
         return {}
 
 
-def taken_by(reader: SessionReader) -> list[str]:
-    """What went and is not in the audit log yet."""
-    taken = _stored(reader).get("taken")
-    return [str(name) for name in taken] if isinstance(taken, list) else []
+def purged_ids(reader: SessionReader) -> list[str]:
+    """Ids that were purged and are not in the audit log yet."""
+    purged = _stored(reader).get("taken")
+    return [str(name) for name in purged] if isinstance(purged, list) else []
 
 
 def _stored(reader: SessionReader, signed: Disk | None = None) -> dict[str, Any]:
-    """What the file says; nothing if it came with a repository: it would let a purge skip its day of waiting."""
+    """The fields of the file; empty if it is not authentic, because a forged one would let a purge skip its day of waiting."""
     path = os.path.join(reader.private, FILE)
     try:
         fields = json.loads(reader.disk.read(path))
         mac = fields.pop("mac", None)
-        is_ours = is_authentic(signed or reader.disk, _purpose(reader), json.dumps(fields).encode(), mac)
+        is_valid = is_authentic(signed or reader.disk, _purpose(reader), json.dumps(fields).encode(), mac)
     except (FileNotFoundError, Corrupt, ValueError, TypeError, AttributeError, RecursionError):
         return {}
-    return fields if is_ours else {}
+    return fields if is_valid else {}
 
 
 def _purpose(reader: SessionReader) -> str:
     return f"purge of {reader.session}"
 
 
-def sign_again(session: FileSession, old: Disk, new: Disk) -> None:
-    """Sign the file of a copy in RAM with the secret of another disk; one that `old` did not sign goes."""
+def sign_for(session: FileSession, old: Disk, new: Disk) -> None:
+    """Sign the file of a copy in RAM with the secret of another disk; remove one that `old` did not sign."""
     reader = session.reader
     path, fields = os.path.join(reader.private, FILE), _stored(reader, old)
     if fields:
@@ -103,14 +104,14 @@ def sign_again(session: FileSession, old: Disk, new: Disk) -> None:
         reader.disk.remove(path)
 
 
-def forget_taken(session: FileSession) -> None:
-    """What went stands in the audit log."""
-    session.exclusively("noting a purge", lambda: _write(session, announced_in(session), []))
+def clear_purged_ids(session: FileSession) -> None:
+    """Empty the list of purged ids, after they were written to the audit log."""
+    session.run_locked("noting a purge", lambda: _write(session, announced_purges(session), []))
 
 
-def encode(reader: SessionReader, announced: dict[str, AnnouncedPurge], taken: list[str]) -> bytes | None:
-    """The file, None for none."""
-    if not announced and not taken:
+def encode(reader: SessionReader, announced: dict[str, AnnouncedPurge], purged: list[str]) -> bytes | None:
+    """The content of the file; None if none is needed."""
+    if not announced and not purged:
         return None
     fields = {
         name: [
@@ -120,16 +121,16 @@ def encode(reader: SessionReader, announced: dict[str, AnnouncedPurge], taken: l
         ]
         for name, each in sorted(announced.items())
     }
-    return _signed(reader, {"announced": fields, **({"taken": taken} if taken else {})}, reader.disk)
+    return _signed(reader, {"announced": fields, **({"taken": purged} if purged else {})}, reader.disk)
 
 
-def _signed(reader: SessionReader, said: dict[str, Any], disk: Disk) -> bytes:
-    mac = code(disk.system.secret(), _purpose(reader), json.dumps(said).encode())
-    return (json.dumps({**said, "mac": mac}) + "\n").encode()
+def _signed(reader: SessionReader, fields: dict[str, Any], disk: Disk) -> bytes:
+    mac = code(disk.system.secret(), _purpose(reader), json.dumps(fields).encode())
+    return (json.dumps({**fields, "mac": mac}) + "\n").encode()
 
 
-def gone_from(deletion: Entry, kept: timedelta, announced: AnnouncedPurge | None) -> datetime:
-    """The first moment at which a purge may take a memory."""
+def due_at(deletion: Entry, kept: timedelta, announced: AnnouncedPurge | None) -> datetime:
+    """The first moment at which a memory may be purged."""
     due = later(to_moment(deletion.at), kept)
     if announced is not None and announced.deleted == deletion.at:
         return max(due, later(announced.at, CHECK_INTERVAL))
@@ -139,82 +140,84 @@ def gone_from(deletion: Entry, kept: timedelta, announced: AnnouncedPurge | None
 def trashed(
     history: RecordHistory, session: str, announced: AnnouncedPurge | None, kept: timedelta, auto: bool
 ) -> Trashed:
-    """A deleted memory, and from when on a purge may take it (None: none does by itself)."""
+    """A deleted memory, and when it may be purged (None: not automatically)."""
     deletion, record = history.deletion, history.record(session)
     assert deletion is not None
     assert record is not None
-    goes = gone_from(deletion, kept, announced) if auto else None
-    noted = announced.at if announced is not None and announced.deleted == deletion.at else None
-    return Trashed(record, to_moment(deletion.at), deletion.by, deletion.data.get("reason"), goes, noted)
+    due = due_at(deletion, kept, announced) if auto else None
+    announced_at = announced.at if announced is not None and announced.deleted == deletion.at else None
+    return Trashed(record, to_moment(deletion.at), deletion.by, deletion.data.get("reason"), due, announced_at)
 
 
-class _Look(NamedTuple):
-    gone: list[str]  # announced at least a day ago
-    new: list[str]  # announced by this look
-    announced: dict[str, AnnouncedPurge]  # those that are announced from now on
+class _Check(NamedTuple):
+    """The result of one check of a session's trash."""
+
+    due: list[str]  # announced at least a day ago
+    new: list[str]  # announced by this check
+    announced: dict[str, AnnouncedPurge]  # all that are announced from now on
     waiting: int
 
 
 def purge(
     session: FileSession, now: datetime, kept: timedelta, evidence: Evidence, note: Callable[[list[str]], bool]
 ) -> Purged:
-    """One look: announce what is due, take what was announced at least a day ago; `note` writes into the audit log."""
+    """Announce what is due, purge what was announced at least a day ago; `note` writes the audit record."""
     done = Purged()
     done.refused = distrust(now, evidence)
     if done.refused:
         return done
-    looked: list[_Look] = [
-        session.view(lambda session_history: _look(session_history, announced_in(session), now, kept, evidence))
+    checks: list[_Check] = [
+        session.view(lambda session_history: _check(session_history, announced_purges(session), now, kept, evidence))
     ]
 
     def edit(reader: SessionReader) -> SessionEdit | None:
-        looked[0] = look = _look(reader.session_history, announced_in(session), now, kept, evidence)
-        wanted = without(reader, look.gone)
-        taken = [*taken_by(reader), *look.gone]
-        wanted.files[private_name(reader, FILE)] = encode(reader, look.announced, taken)
-        return wanted if look.gone else None
+        checks[0] = check = _check(reader.session_history, announced_purges(session), now, kept, evidence)
+        removal = removal_edit(reader, check.due)
+        purged = [*purged_ids(reader), *check.due]
+        removal.files[private_name(reader, FILE)] = encode(reader, check.announced, purged)
+        return removal if check.due else None
 
     def announce() -> None:
-        looked[0] = look = _look(session.reader.session_history, announced_in(session), now, kept, evidence)
-        _write(session, look.announced, taken_by(session.reader))
+        checks[0] = check = _check(session.reader.session_history, announced_purges(session), now, kept, evidence)
+        _write(session, check.announced, purged_ids(session.reader))
 
-    if looked[0].gone:
+    if checks[0].due:
         rewrite(session, "purging", edit)
-    elif looked[0].announced != announced_in(session):
-        session.exclusively("announcing a purge", announce)
-    taken = taken_by(session.reader)
-    if taken and note(taken):
+    elif checks[0].announced != announced_purges(session):
+        session.run_locked("announcing a purge", announce)
+    purged = purged_ids(session.reader)
+    if purged and note(purged):
         try:
-            forget_taken(session)
+            clear_purged_ids(session)
         except SMPError:
-            pass  # they are gone and noted; the next look finds them still named here and notes them once more
-    done.ids = [f"{session.session}/{name}" for name in looked[0].gone]
-    done.announced = [f"{session.session}/{name}" for name in looked[0].new]
-    done.waiting = looked[0].waiting
+            pass  # the audit log has them; the next check writes them there once more
+    done.ids = [f"{session.session}/{name}" for name in checks[0].due]
+    done.announced = [f"{session.session}/{name}" for name in checks[0].new]
+    done.waiting = checks[0].waiting
     return done
 
 
-def without(reader: SessionReader, ids: list[str]) -> SessionEdit:
-    """All entries of these memories out of the session's files and its cold segment."""
-    wanted = SessionEdit()
+def removal_edit(reader: SessionReader, ids: list[str]) -> SessionEdit:
+    """An edit that removes all entries of these memories from the session's files and its cold segment."""
+    edit = SessionEdit()
     for entry in entries_of(reader, ids):
-        wanted.remove(entry)
+        edit.remove(entry)
     path = os.path.join(reader.private, COLD)
     if ids and reader.disk.exists(path):
-        gone, data = reduced(ColdSegment(reader.disk, path), lambda row: row.id in ids)
-        if gone:
-            wanted.files[private_name(reader, COLD)] = data
-    return wanted
+        removed, data = reduced(ColdSegment(reader.disk, path), lambda row: row.id in ids)
+        if removed:
+            edit.files[private_name(reader, COLD)] = data
+    return edit
 
 
-def _look(
+def _check(
     session_history: SessionHistory,
     before: dict[str, AnnouncedPurge],
     now: datetime,
     kept: timedelta,
     evidence: Evidence,
-) -> _Look:
-    look = _Look([], [], {}, 0)
+) -> _Check:
+    check = _Check([], [], {}, 0)
     trash = {
         name: history.deletion for name, history in session_history.histories.items() if history.deletion is not None
     }
@@ -229,17 +232,17 @@ def _look(
             or not is_announcement_valid(known.passed, evidence)
         ):
             known = AnnouncedPurge(deletion.at, now, evidence.passed)
-            look.new.append(name)
+            check.new.append(name)
         if second_check(known.at, now) <= now and has_interval_passed(known.passed, evidence):
-            look.gone.append(name)
+            check.due.append(name)
         else:
-            look.announced[name] = known
-    return look._replace(waiting=len(trash) - len(look.gone))
+            check.announced[name] = known
+    return check._replace(waiting=len(trash) - len(check.due))
 
 
-def _write(session: FileSession, announced: dict[str, AnnouncedPurge], taken: list[str]) -> None:
+def _write(session: FileSession, announced: dict[str, AnnouncedPurge], purged: list[str]) -> None:
     disk, path = session.store.disk, os.path.join(session.reader.private, FILE)
-    data = encode(session.reader, announced, taken)
+    data = encode(session.reader, announced, purged)
     if data is not None:
         disk.replace(path, data)
     else:

@@ -1,7 +1,7 @@
 """What was set aside in the sessions of a store: listed, shown, and put back.
 
 A torn end, an entry that `repair` could not read, and entries that another program took out of a file lie in the folder
-`quarantine` of their session, in the format of the layout that they were written in. `put_back` appends those of one file to the
+`quarantine` of their session, in the format of the layout that they were written in. `restore_quarantined` appends those of one file to the
 session by the usual write path, under its lock, and removes the file when they are stored.
 
 Guarantees: a file is put back whole or not at all. It is refused, with the reason, if its bytes cannot be read as entries, if a
@@ -97,7 +97,7 @@ class QuarantinedEntry:
         }
 
 
-def set_aside(store: FileStore) -> list[QuarantinedEntry]:
+def list_quarantined(store: FileStore) -> list[QuarantinedEntry]:
     """All files in quarantine, session by session."""
     found = []
     for name in store.session_ids():
@@ -107,10 +107,10 @@ def set_aside(store: FileStore) -> list[QuarantinedEntry]:
     return found
 
 
-def put_back(item: QuarantinedEntry, now: str) -> list[str]:
+def restore_quarantined(item: QuarantinedEntry, now: str) -> list[str]:
     """Append the entries of a file in quarantine to their session; the ids of their memories."""
     files = item._files
-    batch = _PutBack(item, now)
+    batch = _RestoreBatch(item, now)
     files.commit(batch)
     if batch.error is not None:
         raise batch.error
@@ -119,7 +119,7 @@ def put_back(item: QuarantinedEntry, now: str) -> list[str]:
     return batch.ids
 
 
-class _PutBack:
+class _RestoreBatch:
     """A batch of entries as they are, resolved under the session's lock."""
 
     atomic = needs_histories = True

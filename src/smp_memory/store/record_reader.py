@@ -14,7 +14,7 @@ from smp_memory.files.spans import Spans
 from smp_memory.index.rows import POSITION_BITS
 from smp_memory.model.clone_merge import ReadableIds
 from smp_memory.model.history import RecordHistory
-from smp_memory.store.incomplete import PUT_AWAY, left_out
+from smp_memory.store.incomplete import SESSION_GONE, left_out
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class RecordReader:
         self._distrust(session)
         try:
             history = self._store.session(session).view(lambda session_history: session_history.histories.get(id))
-        except PUT_AWAY as error:
+        except SESSION_GONE as error:
             if session not in gone:
                 gone[session] = left_out(session, error)
             return None

@@ -1,11 +1,11 @@
-"""Is a text still on the disk? Looking for pieces of it in every file below the store, also inside compressed ones.
+"""Scan files for pieces of an erased text, also inside compressed files.
 
-A *piece* is a stretch of the text that every codec writes as it is: letters, digits, blanks and a few signs on one line.
+A *piece* is a part of the text that every codec writes unchanged: letters, digits, blanks and a few signs on one line.
 Fields whose values many memories share (author, tags, status) give no pieces.
 
-Guarantees: every file is read, whatever it is called; what is compressed (gzip, also tar.gz and cold segments) is
-decompressed first, and looked at raw as well. What cannot be read or decompressed is said.
-Non-guarantees: text that is encoded in another way (base64, encrypted, a word per line) is not recognised.
+Guarantees: every file below a folder is read, whatever its name; compressed content (gzip, also tar.gz and cold segments) is
+decompressed and also scanned raw. Files that cannot be read or decompressed are reported.
+Non-guarantees: text in another encoding (base64, encrypted, one word per line) is not recognised.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ _SHARED = frozenset(  # fields whose values many memories have
         "user",
     ]
 )
-_LONGEST = 24  # characters of a piece: of a text that was cut off, some are still whole
-_MOST = 12  # pieces
-_WINDOW, _WINDOWED = 14, 20_000  # bytes of a window into the text; so many characters of a text have some
+_MAX_PIECE = 24  # characters: short enough that some pieces of a truncated text are still whole
+_MAX_PIECES = 12
+_WINDOW, _WINDOWED = 14, 20_000  # bytes of a window; characters of a text that windows are taken from
 _GZIP = b"\x1f\x8b"
 _CHUNK = 1 << 20
 LIMIT_BYTES = 1 << 30  # of decompressed content in one file
 
 
 class ScanResult(NamedTuple):
-    """What was looked through, and where a piece was found."""
+    """What was scanned, and where a piece was found."""
 
     files: int
     bytes: int
@@ -79,19 +79,19 @@ class ScanResult(NamedTuple):
 
 
 def pieces_of(values: Iterable[Any]) -> list[bytes]:
-    """Pieces of these fields' texts by which they can be recognised, the longest first; none if they are too short."""
+    """Pieces by which the texts of these fields can be recognised, longest first; empty if they are too short."""
     found: dict[str, None] = {}
     for value in values:
         for text in _texts(value):
             for stretch in _STRETCH.findall(text):
-                for piece in (stretch[:_LONGEST], stretch[-_LONGEST:]):
+                for piece in (stretch[:_MAX_PIECE], stretch[-_MAX_PIECE:]):
                     found[piece.strip()] = None
     longest = sorted(found, key=len, reverse=True)
-    return [piece.encode("utf-8", "replace") for piece in longest[:_MOST] if len(piece) >= 8]
+    return [piece.encode("utf-8", "replace") for piece in longest[:_MAX_PIECES] if len(piece) >= 8]
 
 
 def phrases_of(data: bytes) -> list[str]:
-    """Stretches of several words of a text that nobody can read as an entry; single words may be names of fields."""
+    """Phrases of several words in bytes that cannot be read as an entry; single words may be names of fields."""
     return [each for each in _STRETCH.findall(data.decode("utf-8", "replace")) if " " in each]
 
 
@@ -107,8 +107,8 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(inner)
 
 
-class RemnantScan:
-    """What tells a torn or damaged rest of a memory: its own id, or a short stretch of its text."""
+class RemnantMatcher:
+    """Recognises torn or damaged remnants of memories by their id or a short part of their text."""
 
     def __init__(self, ids: Iterable[str], values: Iterable[Any]) -> None:
         names = b"|".join(re.escape(name.encode()) for name in ids)
@@ -120,21 +120,21 @@ class RemnantScan:
                     data = stretch.encode("utf-8", "replace")
                     self._windows |= {data[at : at + _WINDOW] for at in range(0, max(len(data) - _WINDOW, 0) + 1, 4)}
 
-    def are_in(self, data: bytes) -> bool:
+    def matches(self, data: bytes) -> bool:
         return self._id.search(data) is not None or any(window in data for window in self._windows)
 
 
-def holds(data: bytes, pieces: list[bytes]) -> bool:
+def contains_any(data: bytes, pieces: list[bytes]) -> bool:
     return any(piece in data for piece in pieces)
 
 
-def look_for(disk: Disk, folder: str, pieces: list[bytes]) -> ScanResult:
-    """Look for the pieces in every file below a folder."""
-    return look_in(disk, _files_below(disk, folder), pieces)
+def scan_folder(disk: Disk, folder: str, pieces: list[bytes]) -> ScanResult:
+    """Scan every file below a folder."""
+    return scan_files(disk, _files_below(disk, folder), pieces)
 
 
-def look_in(disk: Disk, paths: Iterable[str], pieces: list[bytes]) -> ScanResult:
-    """Look for the pieces in these files."""
+def scan_files(disk: Disk, paths: Iterable[str], pieces: list[bytes]) -> ScanResult:
+    """Scan these files."""
     files, size = 0, 0
     found: list[str] = []
     unreadable: list[str] = []
@@ -144,10 +144,10 @@ def look_in(disk: Disk, paths: Iterable[str], pieces: list[bytes]) -> ScanResult
             files += 1
             size += len(data)
             packed = data.startswith(_GZIP) or ".gz" in os.path.basename(path)
-            if holds(data, pieces) or (packed and _is_inside(data, pieces)):
+            if contains_any(data, pieces) or (packed and _is_inside(data, pieces)):
                 found.append(path)
         except FileNotFoundError:
-            continue  # a file that others replace while we look: theirs holds only what is there now
+            continue  # replaced by another process meanwhile; the new file holds only current content
         except (OSError, SMPError, zlib.error):
             unreadable.append(path)
     return ScanResult(files, size, found, unreadable)
@@ -163,7 +163,7 @@ def _files_below(disk: Disk, folder: str) -> Iterator[str]:
 
 
 def _is_inside(data: bytes, pieces: list[bytes]) -> bool:
-    """Whether a compressed file of one or several gzip members holds a piece."""
+    """Whether a compressed file of one or several gzip members contains a piece."""
     longest = max(map(len, pieces), default=1)
     start, done = data.find(_GZIP), 0
     while start >= 0:
@@ -173,12 +173,12 @@ def _is_inside(data: bytes, pieces: list[bytes]) -> bool:
             while rest and not machine.eof:
                 part = machine.decompress(rest, _CHUNK)
                 rest = machine.unconsumed_tail
-                if holds(before + part, pieces):
+                if contains_any(before + part, pieces):
                     return True
                 before = part[-longest:]
                 done += len(part)
                 if done > LIMIT_BYTES:
-                    raise zlib.error("too large to be looked through")
+                    raise zlib.error("too large to be scanned")
                 if not part and not rest:
                     break
             start = len(data) - len(machine.unused_data) if machine.eof else -1
@@ -190,8 +190,8 @@ def _is_inside(data: bytes, pieces: list[bytes]) -> bool:
     return False
 
 
-def open_elsewhere(*folders: str) -> list[int]:
-    """Processes that still have a removed file below these folders open, where the system tells (Linux)."""
+def processes_with_removed_files(*folders: str) -> list[int]:
+    """Processes that still have a removed file below these folders open (Linux; elsewhere empty)."""
     found = set()
     below = tuple(folder + os.sep for folder in folders)
     own = os.getpid()
@@ -204,5 +204,5 @@ def open_elsewhere(*folders: str) -> list[int]:
                 if target.endswith(" (deleted)") and target.startswith(below):
                     found.add(int(name))
         except OSError:
-            continue  # another user's, or gone
+            continue  # of another user, or ended
     return sorted(found)

@@ -1,14 +1,14 @@
-"""How do entries leave a session, or change, for good? Its files are written anew without them, all of them together.
+"""Remove or replace entries of a session for good, by rewriting all its files together.
 
-Compaction, purge, erasure and the redaction of what is already stored say in an `Edit` what goes and what changes;
-this module does it under the session's lock.
+Compaction, purge, erasure, redaction and tidying describe in a `SessionEdit` what is removed and replaced; this module
+carries it out under the session's lock.
 
-Guarantees: all of an edit is done or nothing of it, also when the machine stops at any moment. What is not named in the
-edit stays byte for byte: headers, comments, people's own text, other entries; only the mark of a transaction that loses
-a part is taken off its other parts, or readers would wait for it. The new files are read back and compared before the
-old ones go. No id and no number is ever given out again: the session's head keeps them.
-Non-guarantees: the blocks of the old files are freed, not overwritten; what the file system or the disk does with them
-is beyond a program. A file with the marks of an unfinished merge is refused: nobody knows where its entries end.
+Guarantees: an edit is done completely or not at all, also when the machine stops at any moment. What the edit does not
+name stays byte for byte: headers, comments, people's own text, other entries. Only the mark of a transaction that loses
+an entry is removed from its other entries, because readers would wait for it. The new files are read back and compared
+before they replace the old ones. No id and no number is ever reused: the session's metadata keeps them.
+Non-guarantees: the blocks of the old files are freed, not overwritten. A file with markers of an unfinished merge is
+refused, because the ends of its entries are unknown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from smp_memory.errors import SessionCorrupt, StorageCorrupt, StorageError
 from smp_memory.files.quarantine import FileChangedUnderneath
 from smp_memory.files.reader import FileState
-from smp_memory.store.rewrite_verification import apart, joined, read_back
+from smp_memory.store.rewrite_verification import apply_spans, read_back, without_overlaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -34,34 +34,34 @@ if TYPE_CHECKING:
     from smp_memory.store.file_session import FileSession
 
 _TRIES = 3
-_HEAD_MARK = b'"type":"session"'
+_METADATA_MARK = b'"type":"session"'
 
-Place = tuple[str, int, int, "int | None"]  # file, first byte, byte behind the last, position in a folded entry
-Stretch = tuple[str, int, int]
+Position = tuple[str, int, int, "int | None"]  # file, first byte, end, index in a folded entry
+ByteRange = tuple[str, int, int]  # file, first byte, end
 
 
 class SessionEdit:
-    """What is to change. Entries are known by where they stand, so a copy of one will do."""
+    """Changes of a session's files. Entries are identified by position, so a copy of an entry will do."""
 
     def __init__(self) -> None:
-        self.removed: set[Place] = set()
-        self.replaced: dict[Place, Entry] = {}
-        self.added: list[Entry] = []  # at the end of their files; with numbers that are free, or were theirs before
-        self.folded: dict[Place, list[Entry]] = {}  # what stands in the place of an entry, as one folded entry
-        self.cuts: set[Stretch] = set()  # further stretches to take out: what nobody can read as an entry
-        self.files: dict[str, bytes | None] = {}  # further files of the session's folder; None takes one away
+        self.removed: set[Position] = set()
+        self.replaced: dict[Position, Entry] = {}
+        self.added: list[Entry] = []  # appended to their files; with free numbers, or those that they had before
+        self.folded: dict[Position, list[Entry]] = {}  # entries that replace one entry, as one folded entry
+        self.cuts: set[ByteRange] = set()  # further byte ranges to remove: what cannot be read as an entry
+        self.files: dict[str, bytes | None] = {}  # further files of the session's folder; None removes one
 
     def remove(self, entry: Entry) -> None:
-        self.removed.add(place_of(entry))
+        self.removed.add(position_of(entry))
 
     def replace(self, entry: Entry, new: Entry) -> None:
-        """Put another entry in its place; it keeps the id, the number and the file."""
-        self.replaced[place_of(entry)] = new
+        """Replace an entry; id, number and file stay those of the old one."""
+        self.replaced[position_of(entry)] = new
 
     def fold(self, entries: list[Entry]) -> None:
-        """Fold the entries of one memory into the first of them. Marks of transactions are taken off."""
+        """Fold the entries of one memory into the first of them. Transaction marks are removed."""
         first, *others = entries
-        self.folded[place_of(first)] = entries
+        self.folded[position_of(first)] = entries
         for entry in others:
             self.remove(entry)
 
@@ -70,7 +70,7 @@ class SessionEdit:
 
 
 class Rewritten:
-    """What was written anew: names within the session's folder."""
+    """The result of a rewrite; `names` are relative to the session's folder."""
 
     __slots__ = ("bytes_after", "bytes_before", "names", "removed", "replaced")
 
@@ -85,17 +85,17 @@ class Rewritten:
         return f"Rewritten({self.names}, {self.bytes_before} -> {self.bytes_after} bytes, {self.removed} entries less)"
 
 
-def place_of(entry: Entry) -> Place:
+def position_of(entry: Entry) -> Position:
     return (entry.file, *entry.place, entry.part)
 
 
 def copy_of(entry: Entry) -> Entry:
-    """An entry that may be changed; the reader's own may not."""
+    """A copy that may be changed; the reader's entries must not be."""
     return entry.copy()
 
 
 def entries_of(reader: SessionReader, ids: Iterable[str]) -> list[Entry]:
-    """All entries of these memories: also copies of them, and what happened to one that is not there."""
+    """All entries of these memories, including duplicates and orphaned changes."""
     wanted, names = set(ids), reader.session_history.names
     entries = (entry for state in reader.states.values() for entry in state.entries)
     if not names:
@@ -104,25 +104,25 @@ def entries_of(reader: SessionReader, ids: Iterable[str]) -> list[Entry]:
 
 
 def private_name(reader: SessionReader, name: str) -> str:
-    """The name of a file of the session's own private folder, as `Edit.files` wants it."""
+    """The name of a file of the session's private folder, as used in `SessionEdit.files`."""
     return os.path.relpath(os.path.join(reader.private, name), reader.folder).replace(os.sep, "/")
 
 
-def rewrite(session: FileSession, doing: str, edit: Callable[[SessionReader], SessionEdit | None]) -> Rewritten:
-    """Change a session's files for good. `edit` sees settled files under the lock; it may be asked again."""
-    done: Rewritten = session.exclusively(doing, lambda: rewrite_under_lock(session, edit))
+def rewrite(session: FileSession, operation: str, edit: Callable[[SessionReader], SessionEdit | None]) -> Rewritten:
+    """Rewrite a session's files. `edit` is called under the lock with settled files, and may be called again."""
+    done: Rewritten = session.run_locked(operation, lambda: rewrite_under_lock(session, edit))
     return done
 
 
 def rewrite_under_lock(session: FileSession, edit: Callable[[SessionReader], SessionEdit | None]) -> Rewritten:
-    """The same for a caller that is inside `FileSession.exclusively`."""
-    with without_collecting():
+    """The same for a caller that is inside `FileSession.run_locked`."""
+    with paused_gc():
         return _rewrite(session, edit)
 
 
 @contextmanager
-def without_collecting() -> Iterator[None]:
-    """While many entries are read. They hold no cycles; to look for some again and again costs most of the time."""
+def paused_gc() -> Iterator[None]:
+    """Pause the garbage collector while many entries are read: they hold no cycles, and collecting costs most of the time."""
     paused = gc.isenabled()
     gc.disable()
     try:
@@ -137,17 +137,19 @@ def _rewrite(session: FileSession, edit: Callable[[SessionReader], SessionEdit |
     for _ in range(_TRIES):
         with reader.mutex:
             reader.catch_up()
-            wanted = edit(reader)
-            if not wanted:
+            changes = edit(reader)
+            if not changes:
                 return Rewritten()
-            rewriting = _Rewriting(session, wanted)
+            rewriting = _Rewriting(session, changes)
             contents = rewriting.contents()
         if contents is not None:
             try:
                 return rewriting.carry_out(contents)
             except FileChangedUnderneath:
                 session.writer.settle()  # a person may have typed an entry
-    raise StorageError(f"The files of {reader.folder} are being changed by something else while SMP writes.")
+    raise StorageError(
+        f"{reader.folder}: another program keeps changing the files while SMP rewrites them. Nothing was changed."
+    )
 
 
 class _Rewriting:
@@ -163,16 +165,16 @@ class _Rewriting:
         self._added: dict[str, list[Entry]] = {}
         for entry in edit.added:
             self._added.setdefault(self._layout.file_of(entry, session.session), []).append(entry)
-        self._states: dict[str, FileState] = {}  # what the new files say
+        self._states: dict[str, FileState] = {}  # of the new files
 
     def contents(self) -> dict[str, bytes | None] | None:
-        """The new files; None if a person changed one since it was read."""
-        head = self._head()
+        """The new files; None if one was changed since it was read."""
+        metadata = self._metadata()
         unmarked = self._losing_transactions()
         contents: dict[str, bytes | None] = {}
         for name, state in self._reader.states.items():
             changes = self._changes(name, state, unmarked)
-            is_log = not self._layout.info_file  # its head is one of its lines
+            is_log = not self._layout.info_file  # its metadata is one of its lines
             if not changes and not is_log and name not in self._added:
                 continue
             old = self._disk.read(self._path(name))
@@ -181,8 +183,10 @@ class _Rewriting:
                 return None
             codec = self._layout.codec_of(name)
             spans = [(*codec.span(old, start, end), data) for start, end, data in changes]
-            spans += _head_spans(codec, old, head) if is_log else []
-            contents[name] = self._checked(name, state, old, apart([*spans, *self._added_span(name, old)]), unmarked)
+            spans += _metadata_spans(codec, old, metadata) if is_log else []
+            contents[name] = self._checked(
+                name, state, old, without_overlaps([*spans, *self._added_span(name, old)]), unmarked
+            )
             self._done.bytes_before += len(old)
             self._done.bytes_after += len(contents[name] or b"")
         for name in self._added.keys() - self._reader.states.keys():
@@ -191,11 +195,11 @@ class _Rewriting:
         self._add_files(contents)
         self._done.names = list(contents)
         if self._layout.info_file:
-            contents[self._layout.info_file] = head
+            contents[self._layout.info_file] = metadata
         return contents
 
     def _added_span(self, name: str, data: bytes) -> list[tuple[int, int, bytes]]:
-        """What comes to the end of a file."""
+        """The bytes appended to a file."""
         added = self._added.get(name)
         if not added:
             return []
@@ -205,55 +209,56 @@ class _Rewriting:
         parts = [codec.encode(self._layout.dialect.encode(entry, self._reader.session)) for entry in added]
         return [(len(data), len(data), b"".join([start, line_end, *parts]))]
 
-    def _head(self) -> bytes:
-        """What must never be given out again is remembered in the same stroke."""
-        info, writer = self._session.info_to_change(), self._session.writer
+    def _metadata(self) -> bytes:
+        """The new metadata, with the numbers that must never be reused."""
+        info, writer = self._session.info_for_update(), self._session.writer
         info.generation += 1
         info.seq = max(info.seq, writer.seq)
         info.numbers = {**info.numbers, **writer.numbers}
         return self._layout.encode_info(info)
 
     def _losing_transactions(self) -> set[str]:
+        """Transactions that lose an entry; the mark is removed from their other entries."""
         removed, folded = self._edit.removed, self._edit.folded
         entries = (entry for state in self._reader.states.values() for entry in state.entries if entry.tx)
-        return {entry.tx for entry in entries if place_of(entry) in removed or place_of(entry) in folded}
+        return {entry.tx for entry in entries if position_of(entry) in removed or position_of(entry) in folded}
 
-    def _stand_ins(self, state: FileState, unmarked: set[str]) -> Iterator[tuple[list[Entry], list[Entry]]]:
-        """The entries of each piece of a file, and those that stand there from now on: the same list if nothing changes."""
+    def _replacements(self, state: FileState, unmarked: set[str]) -> Iterator[tuple[list[Entry], list[Entry]]]:
+        """The entries of each piece of a file with those that replace them: the same list if nothing changes."""
         edit = self._edit
         for _, group in groupby(state.entries, key=lambda entry: entry.place):
             entries = list(group)
             new: list[Entry] = []
             for entry in entries:
-                place = place_of(entry)
+                place = position_of(entry)
                 if place in edit.folded:
-                    new += [self._after(each, place_of(each), unmarked) for each in edit.folded[place]]
+                    new += [self._after(each, position_of(each), unmarked) for each in edit.folded[place]]
                 elif place not in edit.removed:
                     new.append(self._after(entry, place, unmarked))
             is_same = len(new) == len(entries) and all(map(is_, new, entries))
             yield entries, entries if is_same else new
 
     def _changes(self, name: str, state: FileState, unmarked: set[str]) -> list[tuple[int, int, bytes]]:
-        """What to put in the place of which piece of a file."""
+        """The replaced byte ranges of a file."""
         edit, path = self._edit, self._path(name)
         changes: list[tuple[int, int, bytes]] = []
-        for entries, new in self._stand_ins(state, unmarked):
+        for entries, new in self._replacements(state, unmarked):
             if new is not entries:
                 changes.append((*entries[0].place, self._layout.encode_all(new, self._reader.session)))
                 self._done.removed += max(0, len(entries) - len(new))
-                self._done.replaced += sum(place_of(entry) in edit.replaced for entry in entries)
+                self._done.replaced += sum(position_of(entry) in edit.replaced for entry in entries)
         changes += [(start, end, b"") for file, start, end in edit.cuts if file == path]
         if changes and any(problem.code == "conflict" for problem in state.problems):
             raise SessionCorrupt(
-                f"{path} holds the marks of an unfinished merge. Nothing was changed; settle it by hand or with "
+                f"{path} holds the markers of an unfinished merge. Nothing was changed; resolve it by hand or with "
                 "`smp repair` first.",
                 session=self._reader.session,
                 path=path,
             )
         return changes
 
-    def _after(self, entry: Entry, place: Place, unmarked: set[str]) -> Entry:
-        """What stands in an entry's place from now on; itself if nothing changes."""
+    def _after(self, entry: Entry, place: Position, unmarked: set[str]) -> Entry:
+        """The entry that replaces an entry; the entry itself if nothing changes."""
         new = self._edit.replaced.get(place, entry)
         if new is entry and entry.tx not in unmarked:
             return entry
@@ -264,16 +269,16 @@ class _Rewriting:
     def _checked(
         self, name: str, state: FileState, old: bytes, spans: list[tuple[int, int, bytes]], unmarked: set[str]
     ) -> bytes | None:
-        """The new file, if it reads back as it should; None if only its header is left."""
+        """The new content, verified by reading it back; None if only its header is left."""
         path = self._path(name)
         expected: list[tuple[Entry | None, Entry]] = []
-        for entries, stand_ins in self._stand_ins(state, unmarked):
-            expected += [(entry if stand_ins is entries else None, entry) for entry in stand_ins]
+        for entries, new_entries in self._replacements(state, unmarked):
+            expected += [(entry if new_entries is entries else None, entry) for entry in new_entries]
         expected += [(None, entry) for entry in self._added.get(name, [])]
-        new = joined(old, spans)
+        new = apply_spans(old, spans)
         found = read_back(self._reader, name, state, old, spans, new, expected)
         if found is None:
-            raise StorageCorrupt(f"{path} did not read back as it should; nothing was changed.", path=path)
+            raise StorageCorrupt(f"{path} did not read back as expected; nothing was changed.", path=path)
         header = self._layout.codec_of(name).header(self._layout.title_of(name, self._reader.session))
         if not found.entries and new.strip() == header.strip():
             return None
@@ -295,21 +300,21 @@ class _Rewriting:
             self._reader.adopt(self._states, identities)
             self._session.writer.settle()
         except (OSError, StorageError):
-            pass  # it is done; the next writer looks
+            pass  # the files are replaced; the next writer reads them
         return self._done
 
     def _path(self, name: str) -> str:
         return os.path.join(self._reader.folder, name)
 
 
-def _head_spans(codec: Codec, data: bytes, head: bytes) -> list[tuple[int, int, bytes]]:
-    """A new head in the place of those that a log has."""
-    heads: list[tuple[int, int, bytes]] = []
-    mark = data.find(_HEAD_MARK)
+def _metadata_spans(codec: Codec, data: bytes, metadata: bytes) -> list[tuple[int, int, bytes]]:
+    """Byte ranges that replace the metadata lines of a log by one new line."""
+    spans: list[tuple[int, int, bytes]] = []
+    mark = data.find(_METADATA_MARK)
     while mark >= 0:
         start, end = data.rfind(b"\n", 0, mark) + 1, (data.find(b"\n", mark) + 1) or len(data)
         pieces = codec.decode(data[start:end], 1)
         if pieces and (pieces[0].fields or {}).get("type") == "session":
-            heads.append((start, end, b"" if heads else head))
-        mark = data.find(_HEAD_MARK, end)
-    return heads or [(0, 0, head)]
+            spans.append((start, end, b"" if spans else metadata))
+        mark = data.find(_METADATA_MARK, end)
+    return spans or [(0, 0, metadata)]

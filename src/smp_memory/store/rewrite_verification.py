@@ -1,11 +1,11 @@
-"""Does a file that was changed in places read as it should? Only the places are read again, with their neighbours.
+"""Verify a file that was changed in places, by reading the changed places and their neighbours.
 
-To read a large file costs more than to write it, and what lies between two changes was copied byte for byte. So an entry
-that is far from every change is taken over with its place moved; each change is read together with the entries before and
-behind it, and compared with what should stand there.
+Reading a large file costs more than writing it, and what lies between two changes was copied byte for byte. So an entry
+far from every change is taken over with its position moved; each change is read together with the entries before and
+after it, and compared with what is expected.
 
-Guarantees: a file with anything in it that SMP did not write itself is read as a whole, and so is one that does not read
-as it should at first sight. What comes out equals what a reader of the whole file would find.
+Guarantees: a file with anything in it that SMP did not write itself is read as a whole, and so is one whose windows do not
+read as expected. The result equals what a reader of the whole file would find.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from smp_memory.files.reader import SessionReader
     from smp_memory.model.entry import Entry
 
-    Span = tuple[int, int, bytes]  # from, to, and what stands there instead
+    Span = tuple[int, int, bytes]  # start, end, replacement
 
-_FEW = 4  # so many times as many entries as changes must there be
+_MIN_ENTRIES_PER_CHANGE = 4  # with fewer, the whole file is read
 
 
-def apart(spans: list[Span]) -> list[Span]:
-    """The spans in order; where two neighbours claim the same blank line, the first one has it."""
+def without_overlaps(spans: list[Span]) -> list[Span]:
+    """The spans in order; if two neighbours claim the same blank line, it belongs to the first."""
     found: list[Span] = []
     done = 0
     for start, end, new in sorted(spans, key=lambda span: span[:2]):
@@ -34,8 +34,8 @@ def apart(spans: list[Span]) -> list[Span]:
     return found
 
 
-def joined(old: bytes, spans: list[Span]) -> bytes:
-    """A file with other bytes in some of its stretches, which are apart."""
+def apply_spans(old: bytes, spans: list[Span]) -> bytes:
+    """A file with some of its byte ranges replaced; they must not overlap."""
     parts: list[bytes] = []
     done = 0
     for start, end, new in spans:
@@ -54,14 +54,14 @@ def read_back(
     new: bytes,
     expected: list[tuple[Entry | None, Entry]],
 ) -> FileState | None:
-    """The state of the new file; None if it does not read as it should.
+    """The state of the new file; None if it does not read as expected.
 
-    `expected` has for each entry of the new file the one that it was, None for a new one, and what it should be.
+    `expected` has a pair for each entry of the new file: the old entry (None for a new one) and the expected one.
     """
     found = None
-    few = len(spans) * _FEW < len(state.entries)
-    if few and not state.problems and all(entry.state == SIGNED for entry in state.entries):
-        found = _Places(reader, name, new, expected).read(state, old, spans)
+    is_sparse = len(spans) * _MIN_ENTRIES_PER_CHANGE < len(state.entries)
+    if is_sparse and not state.problems and all(entry.state == SIGNED for entry in state.entries):
+        found = _WindowedRead(reader, name, new, expected).read(state, old, spans)
     return found if found is not None else _whole(reader, name, new, expected)
 
 
@@ -70,29 +70,29 @@ def _whole(
 ) -> FileState | None:
     found = FileState()
     reader.decode(name, new, found)
-    return found if found.end == len(new) and _reads_as(found.entries, expected) else None
+    return found if found.end == len(new) and _are_equal(found.entries, expected) else None
 
 
-def _reads_as(found: list[Entry], expected: list[tuple[Entry | None, Entry]]) -> bool:
-    """Whether these are the entries that should be there.
+def _are_equal(found: list[Entry], expected: list[tuple[Entry | None, Entry]]) -> bool:
+    """Whether these are the expected entries.
 
-    What a person wrote and a rewrite left as it is may get its number from its neighbour. What was encoded anew has its own.
+    The number of an entry that a person wrote may depend on its neighbour; an entry that was encoded has its own.
     """
     if len(found) != len(expected):
         return False
     for entry, (was, wanted) in zip(found, expected, strict=True):
         has_number = was is None or wanted.state == SIGNED
-        if _told(entry) != _told(wanted) or (has_number and entry.seq != wanted.seq):
+        if _comparable(entry) != _comparable(wanted) or (has_number and entry.seq != wanted.seq):
             return False
     return True
 
 
-def _told(entry: Entry) -> tuple[object, ...]:
+def _comparable(entry: Entry) -> tuple[object, ...]:
     return entry.op, entry.id, entry.at, entry.by, entry.tx, entry.data
 
 
-class _Places:
-    """One file that was changed in a few places."""
+class _WindowedRead:
+    """Reads the windows around the changes of one file."""
 
     def __init__(
         self, reader: SessionReader, name: str, new: bytes, expected: list[tuple[Entry | None, Entry]]
@@ -101,9 +101,9 @@ class _Places:
         self._name = name
         self._new = new
         self._expected = expected
-        self._moved: list[Entry | None] = []  # what was copied, at its new place; None for what is new
-        self._changed: set[int] = set()  # before which entries something was changed
-        self._lines = 0  # how many there are more
+        self._moved: list[Entry | None] = []  # copied entries at their new positions; None for new ones
+        self._changed: set[int] = set()  # indexes of entries before which something was changed
+        self._lines = 0  # how many lines were added
 
     def read(self, state: FileState, old: bytes, spans: list[Span]) -> FileState | None:
         self._move(old, spans)
@@ -152,12 +152,12 @@ class _Places:
             self._changed.add(len(self._expected))
 
     def _is_near(self, number: int) -> bool:
-        """Whether it, or what is next to it, was changed."""
+        """Whether an entry or a neighbour of it was changed."""
         around = self._moved[max(number - 1, 0) : number + 2]
         return None in around or number in self._changed or number + 1 in self._changed
 
     def _read_window(self, first: int, behind: int, found: FileState) -> bool:
-        """Read the entries from one that was copied to another; they must be what they should."""
+        """Read the entries from one copied entry to another, and compare them with the expected ones."""
         window = FileState()
         stop = len(self._new)
         if first:
@@ -171,7 +171,7 @@ class _Places:
                 return False
             stop = self._reader.layout.codec_of(self._name).span(self._new, *last.place)[1]
         self._reader.decode(self._name, self._new[window.end : stop], window)
-        if window.end != stop or not _reads_as(window.entries, self._expected[first:behind]):
+        if window.end != stop or not _are_equal(window.entries, self._expected[first:behind]):
             return False
         twins = zip(window.entries, self._moved[first:behind], strict=True)
         if any(twin is not None and twin.place != entry.place for entry, twin in twins):

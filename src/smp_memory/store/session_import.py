@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from smp_memory.store.file_store import FileStore
 
 
-def place(store: FileStore, info: SessionInfo, entries: list[Entry], quota_bytes: int) -> FileSession:
+def import_session(store: FileStore, info: SessionInfo, entries: list[Entry], quota_bytes: int) -> FileSession:
     """Make a session of these entries, which are numbered in the order in which they stand."""
     store.check_open()
     store.check_current()
@@ -42,7 +42,7 @@ def place(store: FileStore, info: SessionInfo, entries: list[Entry], quota_bytes
     except OSError as error:
         raise from_os_error(error, store.layout.folder(store.root, info.id), "creating a session") from error
     store.check_current()  # a conversion that began meanwhile may not have seen it
-    store.marks.set(info.id)
+    store.change_table.set(info.id)
     return store.session(info.id)
 
 

@@ -34,10 +34,10 @@ from smp_memory.policies.session_states import (
 )
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.file_store import last_written_ns
-from smp_memory.store.incomplete import each_there
+from smp_memory.store.incomplete import each_existing
 
 if TYPE_CHECKING:
-    from smp_memory.store.archive_index import StoredAway
+    from smp_memory.store.archive_index import ArchivedSession
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.finder import Finder
 
@@ -132,7 +132,7 @@ class SessionState(NamedTuple):
     state: str
     last_used: datetime | None
     next: Transition
-    away: StoredAway | None = None  # of one that is archived or deleted
+    archived: ArchivedSession | None = None  # set if the session is archived or deleted
 
     def to_dict(self) -> dict[str, Any]:
         used, when = self.last_used, self.next.when
@@ -149,21 +149,21 @@ def session_states(store: FileStore, now: datetime, sessions: list[str] | None =
     used = usage(store, sessions)
     if sessions is not None:
         return [_live(store, name, used[name], now) for name in used]
-    return [standing for _, standing in each_there(used, lambda name: _live(store, name, used[name], now))]
+    return [standing for _, standing in each_existing(used, lambda name: _live(store, name, used[name], now))]
 
 
 def _live(store: FileStore, name: str, used: SessionUsage, now: datetime) -> SessionState:
-    times, marks = times_of(store, name), StateMarks(created=used.created)
+    times, marks = lifecycle_times(store, name), StateMarks(created=used.created)
     state = state_of(used.last_used, now, marks, times)
     return SessionState(name, state, used.last_used, next_transition(used.last_used, now, marks, times))
 
 
 def archived_session_states(store: FileStore, now: datetime) -> list[SessionState]:
     """Of those that are archived or deleted."""
-    shelf, times = ArchiveIndex(store), times_of(store)
+    archives, times = ArchiveIndex(store), lifecycle_times(store)
     return [
-        SessionState(away.session, away.state, None, next_transition(None, now, marks_of(away, now), times), away)
-        for away in (*shelf.archived(), *shelf.deleted())
+        SessionState(away.session, away.state, None, next_transition(None, now, state_marks(away, now), times), away)
+        for away in (*archives.archived(), *archives.deleted())
     ]
 
 
@@ -171,27 +171,29 @@ def due_to_archive(store: FileStore, now: datetime, evidence: Evidence = NO_EVID
     """The sessions that maintenance may archive now."""
     found = []
     times = usage(store)
-    for name, right in each_there(times, lambda name: store.session(name).settings_are_right()):
+    for name, right in each_existing(times, lambda name: store.session(name).has_valid_settings()):
         used = times[name]
         if not right:
             continue  # nobody knows whether it may be archived
-        step = due_transition(used.last_used, now, StateMarks(created=used.created), times_of(store, name), evidence)
+        step = due_transition(
+            used.last_used, now, StateMarks(created=used.created), lifecycle_times(store, name), evidence
+        )
         if step is not None and step.state == ARCHIVED:
             found.append(SessionState(name, ARCHIVED, used.last_used, step))
     return found
 
 
-def times_of(store: FileStore, session: str | None = None) -> SessionTimes:
+def lifecycle_times(store: FileStore, session: str | None = None) -> SessionTimes:
     config = store.config if session is None else store.session(session).usable_config()
     return SessionTimes.of(config.section("lifecycle"))
 
 
-def marks_of(away: StoredAway, now: datetime) -> StateMarks:
+def state_marks(away: ArchivedSession, now: datetime) -> StateMarks:
     """What was done to a session that is put away. If nobody knows when, it was now: nothing becomes due by that."""
     when = away.when or now
     if away.state == ARCHIVED:
         return StateMarks(archived=when)
-    announced, passed = away.said.get("purge_announced"), away.said.get("passed_seconds")
+    announced, passed = away.metadata.get("purge_announced"), away.metadata.get("passed_seconds")
     return StateMarks(
         deleted=when,
         purge_announced=to_moment(announced) if isinstance(announced, str) else None,

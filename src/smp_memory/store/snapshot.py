@@ -7,7 +7,7 @@ from smp_memory.errors import MemoryNotFound
 from smp_memory.model.record import Records
 from smp_memory.model.times import to_moment, to_text
 from smp_memory.model.types import kind_of
-from smp_memory.store.incomplete import explained
+from smp_memory.store.incomplete import with_unreadable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Snapshot:
         record = self._records.get(id)
         if record is None or record.deleted:
             error = MemoryNotFound(f"{id} was not there at {to_text(self.time)}.", id=id, session=self.session)
-            raise explained(error, self.problems)
+            raise with_unreadable(error, self.problems)
         return record
 
     def records(self, type: str | None = None, *, include_deleted: bool = False) -> Records:

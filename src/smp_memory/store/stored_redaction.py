@@ -1,12 +1,12 @@
-"""How do secrets leave what is already stored? Every entry that has one is written anew without it, its history too.
+"""Remove secrets from stored entries, including their history.
 
-    under the session's lock, in one plan   its files, what was set aside in quarantine, overviews made of them
-    before and after it, each repeatable    the head, the cold segment, the index as a whole
+    under the session's lock, in one plan   its files, its quarantine, overviews made of them
+    before and after it, each repeatable    the metadata, the cold segment, the whole index
 
-Guarantees: ids, numbers, times, authors and every other field stay; `[REDACTED:kind]` stands where a secret was. A look
-(`preview`) changes nothing. What is reported are ids, kinds and counts, never content. Doing it again changes nothing.
-Non-guarantees: archived and deleted sessions are not opened, and what cannot be read as an entry is not judged; both are
-said. Git, backups and the free blocks of the disk are beyond a program.
+Guarantees: ids, numbers, times, authors and every other field stay; `[REDACTED:kind]` replaces a secret.
+`preview_redaction` changes nothing. Reports hold ids, kinds and counts, never content. Repeating it changes nothing.
+Non-guarantees: archived and deleted sessions are not opened, and bytes that cannot be read as an entry are not checked; both are
+reported. Git, backups and free blocks of the disk are not reached.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from smp_memory.files.layouts.layout import OVERVIEWS
 from smp_memory.index.index import discard_all
 from smp_memory.model.entry import Entry
 from smp_memory.store.archive_index import ArchiveIndex
-from smp_memory.store.cold_storage import cold_path, decoded
+from smp_memory.store.cold_storage import cold_path, decode_cold_entry
 from smp_memory.store.erasure import INTENT
 from smp_memory.store.overview_files import FILES
 from smp_memory.store.rewrite import SessionEdit, copy_of, private_name, rewrite_under_lock
@@ -38,21 +38,21 @@ if TYPE_CHECKING:
     from smp_memory.store.file_session import FileSession
     from smp_memory.store.file_store import FileStore
 
-HEAD_MARK = b'"type":"session"'
-_PEOPLE = ("user_id", "agent_ids", "config")
-_NO_FILE = "redacting"  # a name that no file has: the log's heads are joined although no entry changes
+METADATA_MARK = b'"type":"session"'
+_UNREDACTED = ("user_id", "agent_ids", "config")
+_NO_FILE = "redacting"  # a name that no file has: makes an edit in which only old metadata lines are removed
 
 
 class RedactionReport:
-    """What was found in a session, or taken out of it: kinds and counts."""
+    """What was found in a session, or removed from it: kinds and counts."""
 
     def __init__(self, session: str) -> None:
         self.session = session
         self.memories: dict[str, dict[str, int]] = {}  # by id
         self.head: dict[str, int] = {}
         self.set_aside: dict[str, int] = {}  # in quarantine
-        self.pending: list[str] = []  # what could not be looked at
-        self.reason: dict[str, int] = {}  # taken out of the reason that was given for it; not part of `kinds`
+        self.pending: list[str] = []  # what could not be checked
+        self.reason: dict[str, int] = {}  # removed from the reason given for the redaction; not part of `kinds`
 
     @property
     def kinds(self) -> dict[str, int]:
@@ -81,49 +81,49 @@ class RedactionReport:
         return f"Redaction({self.session}: {len(self.memories)} memories, {self.kinds})"
 
 
-def look(session: FileSession, redactor: Redactor) -> RedactionReport:
-    """What would be taken out."""
+def preview_redaction(session: FileSession, redactor: Redactor) -> RedactionReport:
+    """Report what a redaction would remove."""
     work = _Cleaning(session, redactor)
-    work.clean_head()
+    work.clean_metadata()
     session.view(lambda session_history: work.edit(session.reader))
-    work.look_into_cold()
+    work.check_cold_segment()
     return work.found
 
 
-def clean(session: FileSession, redactor: Redactor) -> RedactionReport:
-    """Take it out. Under the store's lock: whoever finds `erasing.json` without it knows that somebody died."""
-    with ArchiveIndex(session.store).held("redacting"):
+def redact_stored(session: FileSession, redactor: Redactor) -> RedactionReport:
+    """Redact a session. Holds the store's lock, so that `erasing.json` without the lock means an interrupted process."""
+    with ArchiveIndex(session.store).locked_root("redacting"):
         return _clean(session, redactor)
 
 
 def _clean(session: FileSession, redactor: Redactor) -> RedactionReport:
     work, store = _Cleaning(session, redactor), session.store
 
-    def intended(edit: SessionEdit) -> SessionEdit:
+    def with_intent(edit: SessionEdit) -> SessionEdit:
         if edit:
             _intend(store, session.session)
         return edit
 
     def under_lock() -> None:
-        info = work.clean_head()
+        info = work.clean_metadata()
         if info is not None:
             _intend(store, session.session)
-            session.write_info(info)  # before the files: the log's old heads go with them
-        rewrite_under_lock(session, lambda reader: intended(work.edit(reader)))
-        if work.look_into_cold():
+            session.write_info(info)  # before the files: the rewrite removes older metadata lines of a log
+        rewrite_under_lock(session, lambda reader: with_intent(work.edit(reader)))
+        if work.check_cold_segment():
             _intend(store, session.session)
             path = cold_path(session)
             cold_segment.rewrite(store.disk, path, lambda row: row.id in work.found.memories, work.cleaned_cold)
 
-    session.exclusively("redacting", under_lock)
+    session.run_locked("redacting", under_lock)
     if work.found:
-        _take_index_away(store)
+        _remove_index(store)
         store.state.remove(INTENT)
     return work.found
 
 
-def _take_index_away(store: FileStore) -> None:
-    """Nobody can say what is in the free pages of one that is kept; the next question makes a new one."""
+def _remove_index(store: FileStore) -> None:
+    """Remove the index, because free pages of its files may hold the text; the next query builds a new one."""
     index = store.indexer.folder
     with store.indexer.mutex:
         store.indexer.close()
@@ -132,7 +132,7 @@ def _take_index_away(store: FileStore) -> None:
 
 
 def _intend(store: FileStore, session: str) -> None:
-    """If the process dies in between, whoever opens the store next takes the index away."""
+    """Write the intent, so that after a crash the next process that opens the store removes the index."""
     store.state.write(INTENT, json.dumps({"ids": {session: []}}).encode() + b"\n", durable=True)
 
 
@@ -141,30 +141,30 @@ class _Cleaning:
         self._session = session
         self._redactor = redactor
         self._disk = session.store.disk
-        self._heads_go = False  # a log is to lose heads that it had before
+        self._removes_old_metadata = False  # older metadata lines of a log must be removed
         self.found = RedactionReport(session.session)
 
     # -- entries
 
     def edit(self, reader: SessionReader) -> SessionEdit:
-        """May be asked again, so it begins anew."""
+        """The edit of the session's files. May be called again, so it resets the report."""
         self.found.memories, self.found.set_aside, self.found.pending = {}, {}, []
-        wanted = SessionEdit()
+        edit = SessionEdit()
         for name, state in reader.states.items():
             for entry in state.entries:
                 new, removals = self._cleaned(entry)
                 if removals:
-                    wanted.replace(entry, new)
+                    edit.replace(entry, new)
                     _count(self.found.memories.setdefault(entry.id, {}), removals)
             self.found.pending += [
                 f"{os.path.join(reader.folder, name)}:{problem.line} cannot be read as a memory; `smp repair` sets it aside"
                 for problem in state.problems
                 if problem.code in ("damaged", "invalid", "conflict")
             ]
-        self._edit_others(reader, wanted)
-        if self._heads_go and not wanted:
-            wanted.files[_NO_FILE] = None
-        return wanted
+        self._edit_others(reader, edit)
+        if self._removes_old_metadata and not edit:
+            edit.files[_NO_FILE] = None
+        return edit
 
     def _cleaned(self, entry: Entry) -> tuple[Entry, list[RedactedSpan]]:
         data, removals = self._redactor.redact_fields(entry.data)
@@ -174,25 +174,25 @@ class _Cleaning:
         twin.data = data
         return twin, removals
 
-    def _edit_others(self, reader: SessionReader, wanted: SessionEdit) -> None:
+    def _edit_others(self, reader: SessionReader, edit: SessionEdit) -> None:
         folder = os.path.join(reader.private, QUARANTINE)
         for name in self._disk.names(folder):
             text = self._disk.read(os.path.join(folder, name)).decode("utf-8", "surrogateescape")
             cleaned, removals = self._redactor.redact(text)
             if removals:
                 path = private_name(reader, os.path.join(QUARANTINE, name))
-                wanted.files[path] = cleaned.encode("utf-8", "surrogateescape")
+                edit.files[path] = cleaned.encode("utf-8", "surrogateescape")
                 _count(self.found.set_aside, removals)
-        if wanted and reader.layout.info_file:
-            wanted.files.update({f"{OVERVIEWS}/{name}": None for name in FILES})
+        if edit and reader.layout.info_file:
+            edit.files.update({f"{OVERVIEWS}/{name}": None for name in FILES})
 
-    # -- the head
+    # -- metadata
 
-    def clean_head(self) -> SessionInfo | None:
-        """The head without secrets; None if it has none."""
-        info = self._session.info_to_change()
+    def clean_metadata(self) -> SessionInfo | None:
+        """The metadata without secrets; None if it has none."""
+        info = self._session.info_for_update()
         self.found.head = {}
-        self._look_at_old_heads()
+        self._check_old_metadata()
         given = {"project": info.project, "tags": info.tags, "context": info.context, "other": info.other}
         cleaned, removals = self._redactor.redact_fields(given)
         _count(self.found.head, removals)
@@ -200,34 +200,34 @@ class _Cleaning:
             return None
         for name, value in cleaned.items():
             setattr(info, name, value)
-        self._heads_go = True
+        self._removes_old_metadata = True
         return info
 
-    def _look_at_old_heads(self) -> None:
-        """A log keeps the heads that a session had before."""
+    def _check_old_metadata(self) -> None:
+        """Check earlier metadata lines of a log."""
         layout, reader = self._session.store.layout, self._session.reader
         if layout.info_file:
             return
         heads: list[dict[str, Any]] = []
         for name in layout.files(self._disk, reader.folder, reader.session):
             lines = self._disk.read(os.path.join(reader.folder, name)).splitlines(keepends=True)
-            for piece in layout.codec_of(name).decode(b"".join([line for line in lines if HEAD_MARK in line])):
+            for piece in layout.codec_of(name).decode(b"".join([line for line in lines if METADATA_MARK in line])):
                 if piece.fields is not None and piece.fields.get("type") == "session":
                     heads.append(piece.fields)
         for head in heads[:-1]:
-            texts = {name: head.get(name) for name in head if name not in _PEOPLE}
+            texts = {name: head.get(name) for name in head if name not in _UNREDACTED}
             removals = self._redactor.redact_fields(texts)[1]
             _count(self.found.head, removals)
-            self._heads_go = self._heads_go or bool(removals)
+            self._removes_old_metadata = self._removes_old_metadata or bool(removals)
 
     # -- the cold segment
 
-    def look_into_cold(self) -> bool:
-        """Whether something is to be taken out of it."""
+    def check_cold_segment(self) -> bool:
+        """Whether the cold segment has something to redact."""
         segment = ColdSegment(self._disk, cold_path(self._session))
         touched: dict[str, dict[str, int]] = {}
         for found in segment.entries():
-            entry = decoded(found, self._session.store.layout.name)
+            entry = decode_cold_entry(found, self._session.store.layout.name)
             removals = self._cleaned(entry)[1] if entry is not None else []
             if removals:
                 _count(touched.setdefault(found.row.id, {}), removals)
@@ -237,9 +237,9 @@ class _Cleaning:
         return bool(touched)
 
     def cleaned_cold(self, found: ColdMatch) -> bytes:
-        """The bytes of an entry without its secrets, in the layout that it was written in."""
+        """The bytes of a cold entry without secrets, in its own layout."""
         own = self._session.store.layout.name
-        entry = decoded(found, own)
+        entry = decode_cold_entry(found, own)
         if entry is None:
             return found.data
         new, removals = self._cleaned(entry)

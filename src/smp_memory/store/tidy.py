@@ -1,14 +1,14 @@
-"""Fold changes into the entries that they change, so that a file of the `markdown` layout shows what holds today.
+"""Fold changes into the entries that they change, so that a file of the `markdown` layout shows the current state.
 
-    under the lock: the memories with changes → one folded entry each, in the place of the first → a rewrite
+    under the lock: the memories with changes → one folded entry each, at the position of the first → a rewrite
 
-Guarantees: those of a rewrite (`smp_memory.store.rewrite`). Records, histories, `as_of`, ids, revisions and numbers are the same
-as before; the new files are read back and compared before the old ones go. A session in which nothing is to fold is not
-written. The times of the files stay as they were.
-Of a memory that stands in a file twice, as a plain merge of folded entries leaves it, one entry with all its changes stays.
-Left as they are: memories that are deleted (a purge takes them, or a restoration makes them foldable), memories with
-entries in several files or under several identities, memories that were renamed because two clones gave out one id,
-and everything in layouts that keep one entry per line.
+Guarantees: those of `store.rewrite`. Records, histories, `as_of`, ids, revisions and numbers are the same
+as before; the new files are read back and compared before they replace the old ones. A session with nothing to fold is
+not written. The modification times of the files are preserved.
+If an entry stands in a file twice, as a text merge of folded entries leaves it, one entry with all its changes stays.
+Left as they are: deleted memories (they are purged, or can be folded after a restoration), memories with entries in
+several files or under several identities, memories that were renamed because two clones allocated the same id, and
+everything in layouts that keep one entry per line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from smp_memory.files.folded_entries import folded
 from smp_memory.model.record import same
-from smp_memory.store.rewrite import SessionEdit, entries_of, place_of, rewrite
+from smp_memory.store.rewrite import SessionEdit, entries_of, position_of, rewrite
 
 if TYPE_CHECKING:
     from typing import Any
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class TidyReport(NamedTuple):
-    """What was folded, or would be."""
+    """What was folded, or would be in a dry run."""
 
     session: str
     ids: list[str]  # of memories whose changes were folded into their entry
@@ -57,37 +57,37 @@ def tidy_session(session: FileSession, *, dry_run: bool = False) -> TidyReport:
 
 
 def _edit(session: FileSession, reader: SessionReader, ids: list[str]) -> SessionEdit:
-    """May be asked again, so `ids` begins anew."""
-    wanted = SessionEdit()
+    """The edit of the session's files. May be called again, so `ids` is reset."""
+    edit = SessionEdit()
     ids.clear()
     for history in _foldable(session, reader.session_history):
-        wanted.fold(history.entries)
+        edit.fold(history.entries)
         ids.append(history.first.id)
     doubled = set(_doubled(reader.session_history))
     for entry in entries_of(reader, doubled) if doubled else ():
         if _is_copy(reader.session_history.histories.get(reader.session_history.names.resolved(entry).id), entry):
-            wanted.remove(entry)
+            edit.remove(entry)
             ids += [entry.id] if entry.id not in ids else []
-    return wanted
+    return edit
 
 
 def _doubled(session_history: SessionHistory) -> list[str]:
-    """The ids of memories of which an entry stands in the files twice."""
+    """The ids of memories with an entry that stands in the files twice."""
     return [problem.id for problem in session_history.problems if problem.code == "duplicate_entry" and problem.id]
 
 
 def _is_copy(history: RecordHistory | None, entry: Entry) -> bool:
-    """Whether an entry counts at another place, word for word."""
-    if history is None or any(place_of(each) == place_of(entry) for each in history.entries):
+    """Whether an identical entry at another position is the one in the history."""
+    if history is None or any(position_of(each) == position_of(entry) for each in history.entries):
         return False
-    told = entry.op, entry.seq, entry.at, entry.uid
+    key = entry.op, entry.seq, entry.at, entry.uid
     return any(
-        (each.op, each.seq, each.at, each.uid) == told and same(each.data, entry.data) for each in history.entries
+        (each.op, each.seq, each.at, each.uid) == key and same(each.data, entry.data) for each in history.entries
     )
 
 
 def _foldable(session: FileSession, session_history: SessionHistory) -> list[RecordHistory]:
-    renamed = set(session_history.names.shown.values())  # their entries stand under other ids in the files
+    renamed = set(session_history.names.shown.values())  # in the files, their entries have other ids
     return [
         history
         for name, history in session_history.histories.items()

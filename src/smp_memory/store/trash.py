@@ -1,12 +1,12 @@
-"""How does a whole session go to the trash, come back, and go for good? It is moved, not copied, so size does not matter.
+"""Delete, undelete and purge whole sessions by moving them, so that their size does not matter.
 
-Deleting, under the root's lock and the session's: a deletion record is written, then the session is moved to it.
-Nothing of it is read. Undeleting moves it back, or into `archived/` if it was archived. Purging moves it out of sight,
-then removes it.
+Deleting, under the root's lock and the session's: a deletion record is written, then the session's files are moved
+beside it; they are not read. Undeleting moves them back, or into the archive folder if the session was archived.
+Purging moves them to a removal folder, then removes them.
 
-Guarantees: each of them happens at one rename. What is deleted can be brought back until it is purged, as it was, also
-if the store has changed its layout meanwhile. The name of a deleted session may be used again at once.
-Non-guarantees: purging frees the blocks, it does not overwrite them.
+Guarantees: each step takes effect at one rename. A deleted session can be undeleted until it is purged, unchanged, also
+if the store changed its layout meanwhile. The id of a deleted session may be used again at once.
+Non-guarantees: purging frees the blocks on disk, it does not overwrite them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 from smp_memory.errors import SessionExists, SessionNotFound
 from smp_memory.files.foreign_tar import read_archive
-from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.layouts.layout import ARCHIVED
 from smp_memory.files.lock import SessionLock
 from smp_memory.model.times import to_text
-from smp_memory.store.archive import in_this_layout
-from smp_memory.store.archive_index import CONTENT, DELETED, PACKED, ArchiveIndex, StoredAway
+from smp_memory.store.archive import in_store_layout
+from smp_memory.store.archive_copy import layout_or_default
+from smp_memory.store.archive_index import CONTENT, DELETED, PACKED, ArchivedSession, ArchiveIndex
 from smp_memory.store.archive_names import is_own_summary
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 def delete_session(
     store: FileStore, session: str, now: datetime, kept: timedelta, by: str | None, reason: str | None
-) -> StoredAway:
-    """Put a session, archived or not, into the trash."""
-    shelf = ArchiveIndex(store)
-    with shelf.shelved(session, "deleting a session"):
-        archived = shelf.is_archived(session)
-        if not archived and not shelf.is_live(session):
-            raise store.no_session(session)
-        folder = _free_folder(shelf, session)
+) -> ArchivedSession:
+    """Move a session, live or archived, to the trash."""
+    archives = ArchiveIndex(store)
+    with archives.locked(session, "deleting a session"):
+        archived = archives.is_archived(session)
+        if not archived and not archives.is_live(session):
+            raise store.session_not_found(session)
+        folder = _free_folder(archives, session)
         record = {
             "session_id": session,
             "deleted_at": to_text(now),
@@ -49,39 +49,39 @@ def delete_session(
             "recovery_deadline": to_text(now + kept),
             "state": ARCHIVED if archived else "active",
             "layout": store.layout.name,
-            "bytes": _bytes_of(shelf, session, archived),
+            "bytes": _bytes_of(archives, session, archived),
             "deleted_items": [{"type": "session", "id": session}],
             "backup_location": "/".join((DELETED, os.path.basename(folder), PACKED if archived else CONTENT)),
         }
-        shelf.write(shelf.record_of(folder), {"deletion": record})
-        shelf.disk.sync_folder(shelf.trash)
+        archives.write(archives.record_path(folder), {"deletion": record})
+        archives.disk.sync_folder(archives.trash)
         if archived:
-            pair = shelf.pair(session)
-            shelf.move(pair.archive, os.path.join(folder, PACKED))
-            shelf.forget_archive(pair)
+            pair = archives.pair(session)
+            archives.move(pair.archive, os.path.join(folder, PACKED))
+            archives.remove_archive(pair)
         else:
-            _take_out_live(shelf, session, os.path.join(folder, CONTENT))
-        return shelf.deleted(session)[-1]  # under the lock: nobody else can bring it back before
+            _move_out_live(archives, session, os.path.join(folder, CONTENT))
+        return archives.deleted(session)[-1]  # under the lock, before another process can undelete it
 
 
-def _free_folder(shelf: ArchiveIndex, session: str) -> str:
-    folder, number = os.path.join(shelf.trash, session), 1
-    while shelf.disk.exists(folder):
+def _free_folder(archives: ArchiveIndex, session: str) -> str:
+    folder, number = os.path.join(archives.trash, session), 1
+    while archives.disk.exists(folder):
         number += 1
-        folder = os.path.join(shelf.trash, f"{session}.{number}")
+        folder = os.path.join(archives.trash, f"{session}.{number}")
     return folder
 
 
-def _bytes_of(shelf: ArchiveIndex, session: str, archived: bool) -> int:
+def _bytes_of(archives: ArchiveIndex, session: str, archived: bool) -> int:
     if archived:
-        found = shelf.disk.stat(shelf.archive_of(session))
+        found = archives.disk.stat(archives.archive_path(session))
         return found.st_size if found else 0
-    return sum(shelf.store.session(session).sizes().values())
+    return sum(archives.store.session(session).sizes().values())
 
 
-def _take_out_live(shelf: ArchiveIndex, session: str, target: str) -> None:
-    """Writers under way are waited for; what one of them left unfinished goes along, to be finished if it comes back."""
-    store, disk = shelf.store, shelf.disk
+def _move_out_live(archives: ArchiveIndex, session: str, target: str) -> None:
+    """Wait for running writers, then move the files. An unfinished write is moved along, and finished after an undelete."""
+    store, disk = archives.store, archives.disk
     files = store.session(session)
     private = store.layout.private(store.root, session)
     disk.make_folder(private)
@@ -90,76 +90,77 @@ def _take_out_live(shelf: ArchiveIndex, session: str, target: str) -> None:
         lock.acquire(store.config.lock_timeout_seconds)
         lock.sign("deleting the session")
         files.writer.close_files()
-        files.writer.end_lineage(lock.descriptor)  # what is erased while it is away must not come back
-        shelf.take_out(session, target)
+        files.writer.end_lineage(
+            lock.descriptor
+        )  # entries erased while it is deleted must not be restored from this process's memory
+        archives.move_out(session, target)
     finally:
         lock.release()
         lock.close()
 
 
 def undelete_session(store: FileStore, session: str) -> str:
-    """Bring back the session of this name that was deleted last; in which state it is now."""
-    shelf = ArchiveIndex(store)
-    with shelf.shelved(session, "undeleting a session"):
-        found = _last_deleted(shelf, session)
-        if shelf.is_live(session) or shelf.is_archived(session):
+    """Restore the session of this name that was deleted last; returns its state."""
+    archives = ArchiveIndex(store)
+    with archives.locked(session, "undeleting a session"):
+        deleted = _last_deleted(archives, session)
+        if archives.is_live(session) or archives.is_archived(session):
             raise SessionExists(
                 f"There is a session {session} by now; delete or rename that one first. Nothing was changed.",
                 session=session,
             )
-        content, packed = os.path.join(found.path, CONTENT), shelf.packed_in(found.path)
-        if shelf.disk.exists(packed):
-            pair = shelf.pairs(session)[0]
-            summary = read_archive(shelf.disk, packed).summary
-            shelf.disk.make_folder(os.path.dirname(pair.archive))
+        content, packed = os.path.join(deleted.path, CONTENT), archives.trash_archive_path(deleted.path)
+        if archives.disk.exists(packed):
+            pair = archives.pairs(session)[0]
+            summary = read_archive(archives.disk, packed).summary
+            archives.disk.make_folder(os.path.dirname(pair.archive))
             if is_own_summary(summary):
-                shelf.write_summary(pair.summary, summary, packed)
-            shelf.move(packed, pair.archive)
+                archives.write_summary(pair.summary, summary, packed)
+            archives.move(packed, pair.archive)
             state = ARCHIVED
         else:
-            said = found.said.get("layout")
-            layout = layout_named(said) if said in NAMES else store.layout
-            shelf.put_in_place(in_this_layout(shelf, content, layout, session), session)
+            layout = layout_or_default(deleted.metadata.get("layout"), store.layout)
+            archives.move_in(in_store_layout(archives, content, layout, session), session)
             state = "active"
-        if not found.is_foreign:
-            shelf.remove(found.path)
-        shelf.tidy(session)
+        if not deleted.is_foreign:
+            archives.remove(deleted.path)
+        archives.recover(session)
     return state
 
 
-def announce_purge(store: FileStore, away: StoredAway, now: datetime, passed: timedelta | None = None) -> None:
-    """Note that a purge is due; the next look, at least a day later, may carry it out. `passed`: `Evidence.passed`."""
-    shelf = ArchiveIndex(store)
-    with shelf.shelved(away.session, "announcing a purge"):
-        if shelf.disk.exists(away.path):
-            said = {**away.said, "purge_announced": to_text(now)}
+def announce_purge(store: FileStore, deleted: ArchivedSession, now: datetime, passed: timedelta | None = None) -> None:
+    """Record that a purge is due; a check at least a day later may carry it out. `passed`: `Evidence.passed`."""
+    archives = ArchiveIndex(store)
+    with archives.locked(deleted.session, "announcing a purge"):
+        if archives.disk.exists(deleted.path):
+            record = {**deleted.metadata, "purge_announced": to_text(now)}
             if passed is not None:
-                said["passed_seconds"] = round(passed.total_seconds(), 3)
-            shelf.write(shelf.record_of(away.path), {"deletion": said})
+                record["passed_seconds"] = round(passed.total_seconds(), 3)
+            archives.write(archives.record_path(deleted.path), {"deletion": record})
 
 
 def purge_session(
-    store: FileStore, session: str, at: str, note: Callable[[StoredAway], object], path: str | None = None
-) -> StoredAway:
-    """Remove a deleted session for good; `path` says which, if several of this name were deleted.
+    store: FileStore, session: str, at: str, note: Callable[[ArchivedSession], object], path: str | None = None
+) -> ArchivedSession:
+    """Remove a deleted session for good; `path` selects one if several of this name were deleted.
 
-    `note` writes down that it was done, before the last byte goes: a session does not vanish without a word.
+    `note` writes the audit record. It is called before the files are removed, so no purge goes unrecorded.
     """
-    shelf = ArchiveIndex(store)
-    with shelf.shelved(session, "purging a session"):
-        matching = [away for away in shelf.deleted(session) if path in (None, away.path)]
-        found = matching[0] if matching else _last_deleted(shelf, session)
-        said = {**found.said, "session_id": session, "purged_at": at}
-        shelf.write(shelf.record_of(found.path), {"deletion": said})
-        waiting = shelf.put_out_of_sight(found.path)
+    archives = ArchiveIndex(store)
+    with archives.locked(session, "purging a session"):
+        matching = [each for each in archives.deleted(session) if path in (None, each.path)]
+        found = matching[0] if matching else _last_deleted(archives, session)
+        record = {**found.metadata, "session_id": session, "purged_at": at}
+        archives.write(archives.record_path(found.path), {"deletion": record})
+        waiting = archives.stage_removal(found.path)
         note(found)
-        shelf.disk.remove(shelf.record_of(waiting))  # it need not be noted again
-        shelf.disk.remove_tree(waiting)
+        archives.disk.remove(archives.record_path(waiting))  # `recover` must not write the audit record again
+        archives.disk.remove_tree(waiting)
     return found
 
 
-def _last_deleted(shelf: ArchiveIndex, session: str) -> StoredAway:
-    found = shelf.deleted(session)
+def _last_deleted(archives: ArchiveIndex, session: str) -> ArchivedSession:
+    found = archives.deleted(session)
     if not found:
         raise SessionNotFound(
             f"No session {session} was deleted. `smp session list --all` shows those that were.", session=session

@@ -24,8 +24,8 @@ from smp_memory.model.reports import Problem, Report
 from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.types import KINDS
 from smp_memory.store import foreign_layouts
-from smp_memory.store.archive import problems_beside
-from smp_memory.store.cold_storage import segment_of
+from smp_memory.store.archive_copy import archive_problems
+from smp_memory.store.cold_storage import cold_segment_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,19 +53,19 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
             problems.append(Problem(os.path.join(reader.folder, name), state.line, "torn", message, "warning"))
     if all(problem.code != "torn" for problem in problems):  # else it is known what is missing
         problems += _missing_problems(reader, max(session_history.seq, _seq_in_head(session)), stored_until)
-    segment = segment_of(session)
+    segment = cold_segment_of(session)
     problems += [each for history in session_history.histories.values() for each in hand_edits.problems_of(history)]
     problems += _reference_problems(session_history, {row.id for row in segment.rows()})
     problems += segment.verify()
     problems += _quarantine_problems(session)
     problems += _preference_problems(session_history)
     problems += _head_problems(reader)
-    unread = foreign_layouts.unread(store.disk, store.root, store.layout, session.session)
+    unread = foreign_layouts.unread_sessions(store.disk, store.root, store.layout, session.session)
     problems += [each.problem(store.layout.name) for each in unread]
     problems += _conflict_in_head(session)
-    problems += problems_beside(session)
+    problems += archive_problems(session)
     try:
-        session.settings_above(store.config, session.info().config)
+        session.override_settings(store.config, session.info().config)
     except SessionCorrupt as error:
         problems.append(Problem(str(error.details.get("path", "")), 0, "head", error.message))
     except InvalidConfig as error:
@@ -179,7 +179,7 @@ def _preference_problems(session_history: SessionHistory) -> list[Problem]:
 
 
 def _conflict_in_head(session: FileSession) -> list[Problem]:
-    found = session.head_conflict()
+    found = session.metadata_conflict()
     return [] if found is None else [Problem(session.info_path(), found.line, "head_conflict", found.told(), "warning")]
 
 
@@ -219,7 +219,7 @@ def repair(session: FileSession) -> Report:
     doubled = session.view(
         lambda session_history: {name: put.id for name, put in session_history.names.unsettled.items()}
     )
-    actions: list[str] = session.exclusively("repairing", lambda: _repaired(session))
+    actions: list[str] = session.run_locked("repairing", lambda: _repaired(session))
     actions = [f"{id} was taken twice; the later memory is {name} now" for name, id in doubled.items()] + actions
     actions = session.writer.completed + actions
     report = validate(session)
@@ -283,7 +283,7 @@ class _Repair:
 
     def _readable_info(self) -> SessionInfo:
         try:
-            info, conflict = self._session.info(), self._session.head_conflict()
+            info, conflict = self._session.info(), self._session.metadata_conflict()
             if conflict is not None:
                 path = self._session.info_path()
                 sides = self._store.disk.read(path) if self._layout.info_file else conflict.both()

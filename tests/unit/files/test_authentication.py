@@ -40,7 +40,7 @@ def pending(root: Path, layout: str, session: str = "s1") -> Journal:
         new.write_text("new content")
         reader.journal.commit(plan)
 
-    files.exclusively("testing", commit)
+    files.run_locked("testing", commit)
     return reader.journal
 
 
@@ -142,21 +142,21 @@ def test_signed_plan_that_leads_out_is_not_carried_out(tmp_path: Path, change: d
 def test_announcement_of_a_purge_counts_only_if_this_user_wrote_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from smp_memory.store.purge import announced_by
+    from smp_memory.store.purge import read_announcements
 
     session = smp_memory.open(tmp_path).create_session("s1")
     session.add_decision("Deleted by mistake")
     session.delete("DEC-0001")
     assert session.purge(older_than=0).announced == ["s1/DEC-0001"]
-    assert list(announced_by(session._files.reader)) == ["DEC-0001"]
+    assert list(read_announcements(session._files.reader)) == ["DEC-0001"]
     path = Path(session._files.reader.private, "purge.json")
     planted = json.loads(path.read_text())
     planted["announced"]["DEC-0001"][1] = "2001-01-01T00:00:00Z"
     path.write_text(json.dumps(planted))
-    assert announced_by(session._files.reader) == {}
+    assert read_announcements(session._files.reader) == {}
     assert session.purge(older_than=0).announced == ["s1/DEC-0001"]
     as_stranger(monkeypatch)
-    assert announced_by(session._files.reader) == {}
+    assert read_announcements(session._files.reader) == {}
 
 
 def test_code_is_hmac_sha256() -> None:

@@ -251,14 +251,14 @@ def test_a_session_that_is_put_away_stays_so(memory: Memory, session: SessionMem
     place = put_away(memory, how)
     assert needles_in(memory)
     standings = [(each.session, each.state) for each in memory.standings(away=True)]
-    said = [away.said.get("reason") for away in (*memory.archived_sessions(), *memory.deleted_sessions())]
+    said = [away.metadata.get("reason") for away in (*memory.archived_sessions(), *memory.deleted_sessions())]
     assert memory.erase([f"s/{name}" for name in MEANT], preview=True).count == len(MEANT)
     receipt = memory.erase([f"s/{name}" for name in (*MEANT, *fillers)], reason="asked to")
     assert receipt.verified, receipt.to_dict()
     assert needles_in(memory) == []
     assert any(path.startswith(place) for path in receipt.rewritten)
     assert [(each.session, each.state) for each in memory.standings(away=True)] == standings
-    assert [away.said.get("reason") for away in (*memory.archived_sessions(), *memory.deleted_sessions())] == said
+    assert [away.metadata.get("reason") for away in (*memory.archived_sessions(), *memory.deleted_sessions())] == said
     with pytest.raises(MemoryNotFound):
         memory.erase("s/DEC-0002")
     if "deleted" in how:

@@ -242,10 +242,10 @@ def test_redaction_reaches_into_the_history_of_a_folded_entry(memory: Memory, se
 def test_purge_takes_a_folded_entry_that_was_deleted_later(session: SessionMemory) -> None:
     session.tidy()
     session.delete("DEC-0001", "wrong")
-    from smp_memory.store.purge import without
+    from smp_memory.store.purge import removal_edit
     from smp_memory.store.rewrite import rewrite
 
-    rewrite(session._files, "purging", lambda reader: without(reader, ["DEC-0001"]))
+    rewrite(session._files, "purging", lambda reader: removal_edit(reader, ["DEC-0001"]))
     assert "needle" not in text_of(session)
     assert [record.id for record in session.records(include_deleted=True)] == ["DEC-0002"]
 

@@ -103,7 +103,7 @@ def run_session_delete(call: Call) -> None:
       smp session delete checkout-review --reason "no longer needed"
     """
     away = call.memory.delete_session(call.options.id, call.options.reason, by=call.author)
-    until = str(away.said.get("recovery_deadline", ""))
+    until = str(away.metadata.get("recovery_deadline", ""))
     call.answer(
         {**away.to_dict(), "until": until, "path": away.path},
         [f"Deleted {paint('bold', away.session)}. Until {time_text(until)}: smp session undelete {away.session}"],

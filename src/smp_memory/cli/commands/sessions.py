@@ -102,8 +102,10 @@ def run_session_list(call: Call) -> None:
     counts = call.memory.query(count_by="session", limit=1, track_access=False).counts["session"]
     rows = [{**_summary(session, counts, written), **standings.get(session.id, {})} for written, session in sessions]
     if call.options.all:
-        away = (standing for standing in call.memory.standings(away=True) if standing.away is not None)
-        rows += [{**standing.away.to_dict(), **standing.to_dict()} for standing in away if standing.away is not None]
+        away = (standing for standing in call.memory.standings(away=True) if standing.archived is not None)
+        rows += [
+            {**standing.archived.to_dict(), **standing.to_dict()} for standing in away if standing.archived is not None
+        ]
     call.answer(rows, _session_table(call, rows))
 
 

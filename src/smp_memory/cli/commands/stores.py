@@ -115,11 +115,11 @@ def run_convert(call: Call) -> None:
       smp convert --to markdown
       smp convert --to jsonl
     """
-    from smp_memory.store.foreign_layouts import unread
+    from smp_memory.store.foreign_layouts import unread_sessions
 
     memory = call.memory
     before, sessions = memory.layout, memory.sessions()
-    taken = {each.session for each in unread(memory.store.disk, memory.root, memory.store.layout)}
+    taken = {each.session for each in unread_sessions(memory.store.disk, memory.root, memory.store.layout)}
     count = sum(len(session.records(include_deleted=True)) for session in sessions)
     if call.screen.is_terminal and not call.options.json:
         call.remark(

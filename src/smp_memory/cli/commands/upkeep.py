@@ -218,10 +218,10 @@ def run_quarantine(call: Call) -> None:
       smp quarantine decisions.jsonl.repair.20260131T143000Z
       smp quarantine decisions.jsonl.repair.20260131T143000Z --put-back
     """
-    from smp_memory.store.quarantine import put_back, set_aside
+    from smp_memory.store.quarantine import list_quarantined, restore_quarantined
 
     options = call.options
-    items = set_aside(call.memory.store)
+    items = list_quarantined(call.memory.store)
     if options.session:
         items = [item for item in items if item.session == options.session]
     if not options.name:
@@ -231,7 +231,7 @@ def run_quarantine(call: Call) -> None:
         return
     item = _meant(items, options.name)
     if options.put_back:
-        found = put_back(item, to_text(call.memory.now()))
+        found = restore_quarantined(item, to_text(call.memory.now()))
         call.answer({**item.to_dict(), "ids": found}, [f"Put back into session {item.session}: {', '.join(found)}"])
         return
     text = item.data.decode(errors="replace")

@@ -60,7 +60,7 @@ class Reader:
         from smp_memory.store import incomplete
         from smp_memory.store.file_store import FileStore
 
-        incomplete.caller_tells = True  # in the note at the start of a session; a hook prints nothing else
+        incomplete.caller_reports = True  # in the note at the start of a session; a hook prints nothing else
         path, system = os.path.join(root, "config.json"), RealSystem(root)
         stored = json.loads(Disk(system).read(path).decode("utf-8-sig"))
         config = Config.build(stored, path, environ=environ, arguments={"track_access": False})
@@ -143,9 +143,9 @@ def _how_to_remember(session: str) -> str:
 
 
 def _what_cannot_be_read(found: Context) -> str:
-    from smp_memory.store.incomplete import told
+    from smp_memory.store.incomplete import describe
 
-    return f"SMP: {told(found.problems, to_agent=True)}"
+    return f"SMP: {describe(found.problems, to_agent=True)}"
 
 
 def _what_was_left(reader: Reader) -> str:

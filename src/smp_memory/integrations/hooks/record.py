@@ -71,7 +71,7 @@ def record(
 
     seconds = _BEHIND_SECONDS if is_behind else _AWAITED_SECONDS if is_awaited else _HERE_SECONDS
     settings = {"concurrency": {"lock_timeout_ms": int(seconds * 1000)}}
-    incomplete.caller_tells = True  # in the note at the start of a session; nothing else is printed
+    incomplete.caller_reports = True  # in the note at the start of a session; nothing else is printed
     with open_memory(root, config=settings, create=False, trust=False) as memory:
         with notes.SessionStates(memory.store.state, seconds) as kept:
             _Recording(event, memory, kept, given, notices).run()

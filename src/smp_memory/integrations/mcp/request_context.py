@@ -16,7 +16,7 @@ from smp_memory.current_session import current_session
 from smp_memory.errors import InvalidRecord, SessionNotFound
 from smp_memory.privacy.visibility import Viewer
 from smp_memory.scope import Scope
-from smp_memory.store.incomplete import told
+from smp_memory.store.incomplete import describe
 
 if TYPE_CHECKING:
     from smp_memory.memory import Memory
@@ -46,8 +46,8 @@ class RequestContext:
             return None, []
         fresh = [each for each in problems if (each.path, each.line) not in self._told]
         self._told.update((each.path, each.line) for each in fresh)
-        lines = [told([each], to_agent=True) for each in problems[:_MOST_PROBLEMS]]
-        return lines, [f"({told(fresh, to_agent=True)})"] if fresh else []
+        lines = [describe([each], to_agent=True) for each in problems[:_MOST_PROBLEMS]]
+        return lines, [f"({describe(fresh, to_agent=True)})"] if fresh else []
 
     def caller(self, client: str | None) -> Caller:
         """Whoever calls now; `client` is what the program at the other end calls itself."""
@@ -133,5 +133,5 @@ class Caller:
         place = self.session(name or session, writes=writes)
         record = place.find(memory_id)
         if record is None or not self.sees(record):
-            raise place.opened.files.no_memory(memory_id)
+            raise place.opened.files.memory_not_found(memory_id)
         return record if include_deleted else place.get(memory_id)

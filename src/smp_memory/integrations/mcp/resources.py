@@ -20,7 +20,7 @@ from smp_memory.integrations.mcp.arguments import read
 from smp_memory.integrations.mcp.write_tools import sessions
 from smp_memory.privacy.fence import fence
 from smp_memory.search import api
-from smp_memory.store.incomplete import told
+from smp_memory.store.incomplete import describe
 
 if TYPE_CHECKING:
     from smp_memory.integrations.mcp.request_context import Caller
@@ -67,7 +67,7 @@ def _session_text(caller: Caller, name: str) -> str:
     lines += [read_tools.line_of(hit.record) for hit in hits]
     chosen, cut = lines_fitting(lines, _MOST_TOKENS)
     chosen += ["(and more: recall)"] if cut or hits.more else []
-    chosen += [f"({told(hits.problems, to_agent=True)})"] if hits.problems else []
+    chosen += [f"({describe(hits.problems, to_agent=True)})"] if hits.problems else []
     return fence("\n".join(chosen))
 
 

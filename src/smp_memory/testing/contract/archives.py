@@ -80,7 +80,7 @@ class KeepingContract(ContractFixture):
             session.records()
         assert self.store().query("OAuth").ids == []
         [away] = self.store().deleted_sessions()
-        assert (away.session, away.reason, away.said["deleted_by"]) == ("s1", "wrong", "ada")
+        assert (away.session, away.reason, away.metadata["deleted_by"]) == ("s1", "wrong", "ada")
         assert self.store().undelete_session("s1") == "active"
         assert dumped(self.store().session("s1")) == before
         assert session.add_decision("And on we go").id == "DEC-0002"
