@@ -17,7 +17,7 @@ import smp_memory
 from smp_memory import config, errors
 from smp_memory.cli.commands import COMMANDS
 from smp_memory.files.layouts import NAMES
-from smp_memory.store.snapshot import Snapshot
+from smp_memory.store.history import Snapshot
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from smp_memory.policies.consolidation import Duplicates
     from smp_memory.search.options import QueryOptions, RelatedOptions, RelevantOptions, TopicOptions, WatchOptions
     from smp_memory.session import SessionMemory
-    from smp_memory.store.snapshot import Snapshot
+    from smp_memory.store.history import Snapshot
     from smp_memory.write.fields import (
         ArtifactFields,
         CommonFields,

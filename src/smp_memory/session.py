@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from smp_memory.search.options import Criteria, QueryOptions, RelatedOptions, TopicOptions, WatchOptions
     from smp_memory.store.cold_storage import ColdMemory
     from smp_memory.store.file_session import FileSession
+    from smp_memory.store.history import Snapshot
     from smp_memory.store.session_states import SessionState
-    from smp_memory.store.snapshot import Snapshot
     from smp_memory.store.stored_redaction import RedactionReport
     from smp_memory.store.tidy import TidyReport
     from smp_memory.write.fields import (

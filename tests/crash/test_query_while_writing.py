@@ -177,8 +177,8 @@ def test_edits_by_hand_are_seen_by_all(root: Path) -> None:
 @pytest.fixture
 def many_sessions(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """As if a look at all files took long: then only the marks tell what was written."""
-    monkeypatch.setattr("smp_memory.store.indexer._ALWAYS_LOOK_SECONDS", -1.0)
-    monkeypatch.setattr("smp_memory.store.indexer._SHORTEST_PAUSE_SECONDS", 1e9)
+    monkeypatch.setattr("smp_memory.store.change_detection._ALWAYS_SCAN_SECONDS", -1.0)
+    monkeypatch.setattr("smp_memory.store.change_detection._SHORTEST_PAUSE_SECONDS", 1e9)
     return root
 
 
@@ -290,8 +290,8 @@ def test_a_fork_while_a_thread_asks(root: Path) -> None:
 MARKS_AFTER_FORK = """
 import os, sys
 import smp_memory
-import smp_memory.store.indexer as indexer
-indexer._ALWAYS_LOOK_SECONDS, indexer._SHORTEST_PAUSE_SECONDS = -1.0, 1e9
+import smp_memory.store.change_detection as detection
+detection._ALWAYS_SCAN_SECONDS, detection._SHORTEST_PAUSE_SECONDS = -1.0, 1e9
 memory, reader = smp_memory.open(sys.argv[1]), smp_memory.open(sys.argv[1])
 session = memory.session("s1")
 session.query("older")

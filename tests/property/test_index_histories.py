@@ -269,7 +269,7 @@ def run(layout: str, tail: int, history: list[tuple[Any, ...]]) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         mock.patch("smp_memory.index.text.TAIL_LIMIT", tail),
-        mock.patch("smp_memory.store.indexer._ALWAYS_LOOK_SECONDS", 1e9),
+        mock.patch("smp_memory.store.change_detection._ALWAYS_SCAN_SECONDS", 1e9),
     ):
         place = Place(Path(folder, "store"), layout)
         try:

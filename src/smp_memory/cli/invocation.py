@@ -148,7 +148,7 @@ class Call:
 
     def history(self, session: SessionMemory, memory_id: str) -> RecordHistory | None:
         """All that happened to a memory; a large session is not read for it."""
-        from smp_memory.store.history_lookup import history_of
+        from smp_memory.store.history import history_of
 
         return history_of(self.memory.store.session(session.id), memory_id)
 

@@ -192,7 +192,7 @@ class CandidateSearch:
         states = [
             TYPE_NUMBERS["agent_state"]
         ]  # most are another agent's: told apart by their ids, without reading them
-        select = self._finder.select if conditions.types == states else self._finder.select_shown
+        select = self._finder.select if conditions.types == states else self._finder.select_visible
         return [row for row in select(conditions, NEWEST, limit) if self._is_in_reach(row)]
 
     def _is_in_reach(self, row: Row) -> bool:
@@ -217,7 +217,7 @@ class CandidateSearch:
     def _good(self, found: list[tuple[Row, float]], limit: int) -> list[tuple[Row, float]]:
         """The first ones that fit nearly as well as the best that the agent may see."""
         for place, (row, best) in enumerate(found):
-            if self._finder.shows(row):
+            if self._finder.is_visible(row):
                 return [each for each in found[place : place + limit] if each[1] >= _ENOUGH * best]
         return []
 

@@ -17,9 +17,9 @@ from smp_memory.health.report import NOTE, WARNING, Check, HealthIssue, counted,
 from smp_memory.index.documents import IndexDocument, microseconds
 from smp_memory.index.inspection import IndexInspection, inspect_index
 from smp_memory.index.rows import IndexUnusable
+from smp_memory.store.change_detection import StatCache
 from smp_memory.store.indexer import FOLDER
 from smp_memory.store.record_reader import MARK
-from smp_memory.store.stat_cache import StatCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -189,7 +189,7 @@ def _damage(index: IndexInspection | None) -> str:
 
 def _has_caught_up(session: SessionSubject, known: IndexedSession) -> bool:
     """Whether the files still look as they did when they were taken in."""
-    looks = StatCache(session.subject.store)
+    stats = StatCache(session.subject.store)
     cursors: dict[str, Any] = known.files
     if not cursors or any(not cursor[8] for cursor in cursors.values()) or session.reader.journal.exists():
         return False
@@ -200,7 +200,7 @@ def _has_caught_up(session: SessionSubject, known: IndexedSession) -> bool:
         state = states.get(name)
         if state is None or state.identity != cursor[:4] or state.end != cursor[5]:
             return False
-    return looks.agree(session.id, cursors, looks.of(session.id))
+    return stats.matches_cursors(session.id, cursors, stats.stat_session(session.id))
 
 
 def _bytes(path: str) -> int:

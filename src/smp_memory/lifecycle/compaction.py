@@ -182,7 +182,7 @@ def compact_later(session: OpenSession) -> None:
     worker = threading.Thread(
         target=_compact_in_background, args=(session,), name=f"smp-compact-{session.id}", daemon=True
     )
-    session.store.start(worker)
+    session.store.start_worker(worker)
 
 
 def _compact_in_background(session: OpenSession) -> None:

@@ -140,7 +140,7 @@ def maintain_in_background(scope: Scope) -> None:
 
     from smp_memory.lifecycle.maintenance import maintain_what_is_cheap
 
-    store.start(threading.Thread(target=maintain_what_is_cheap, args=(scope,), name="smp-maintain", daemon=True))
+    store.start_worker(threading.Thread(target=maintain_what_is_cheap, args=(scope,), name="smp-maintain", daemon=True))
 
 
 def _note(scope: Scope, action: str, session: str, by: str | None, reason: str | None = None) -> None:

@@ -115,7 +115,7 @@ class Ranking:
         if _is_sentence(text, conditions):
             beside = self._turns_beside(candidates, conditions, meanings)
             if vector is not None:
-                meanings.update(self._finder.meanings(vector, [each.doc for each in beside]))
+                meanings.update(self._finder.similarities(vector, [each.doc for each in beside]))
             candidates += beside
         signals = self._signals(candidates, text)
         scores = scoring.CandidateScores(candidates, signals, meanings)
@@ -233,7 +233,7 @@ class Ranking:
 
         Authors' names are left out: they are a signal of their own, and a name is near to every text that contains it.
         """
-        if not self._finder.knows_meaning:
+        if not self._finder.has_vectors:
             return None
         names = {_name(self._finder.author(number))[0] for number in self._named_authors(candidates, text.words)}
         words = self._query.text.split()
@@ -244,11 +244,11 @@ class Ranking:
         self, vector: Any, candidates: list[TextMatch], conditions: RowConditions, meanings: dict[int, float]
     ) -> list[TextMatch]:
         """The memories nearest to the query's embedding. `meanings` gets their similarity and that of the candidates."""
-        meanings.update(self._finder.meanings(vector, [each.doc for each in candidates]))
+        meanings.update(self._finder.similarities(vector, [each.doc for each in candidates]))
         known = {each.doc for each in candidates}
         rows = self._finder.nearest(vector, conditions, scoring.NEAREST)
         near = text_matches((doc, 0.0, row.created, row.facts) for doc, row in rows.items() if doc not in known)
-        meanings.update(self._finder.meanings(vector, [each.doc for each in near]))
+        meanings.update(self._finder.similarities(vector, [each.doc for each in near]))
         return [each for each in near if meanings.get(each.doc, 0.0) >= scoring.NEAR_ENOUGH]
 
     def _full_match(self, words: set[str]) -> float:

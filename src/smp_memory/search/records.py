@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from smp_memory.model.history import SessionHistory
     from smp_memory.model.record import Record
     from smp_memory.store.file_session import FileSession
-    from smp_memory.store.snapshot import Snapshot
+    from smp_memory.store.history import Snapshot
 
 
 def find(files: FileSession, id: Any) -> Record | None:
@@ -80,7 +80,7 @@ def history(files: FileSession, id: Any) -> list[dict[str, Any]] | None:
 def as_of(files: FileSession, time: datetime | str) -> Snapshot:
     """The session as it was at a time, from the files alone."""
     from smp_memory.model.times import parse
-    from smp_memory.store.snapshot import Snapshot
+    from smp_memory.store.history import Snapshot
 
     until = parse(time, "time")
 

@@ -1,1 +1,1 @@
-"""Where do records live? `port` says what every store must do; `file_store` does it with files a person can read."""
+"""Storage of records. `port` defines what every backend provides; `file_store` and the rest of the package provide it with files."""

@@ -1,19 +1,17 @@
-"""Uses of memories that stand in the access log and are not counted by the index yet.
+"""Access counts: accesses that are logged but not yet counted by the index, and their flush into the session files.
 
-The index counts the log now and then (`Indexer`); until it does, a reader adds what the log has behind the offset up to
-which the index has counted, and what this process has noted and not written yet. So a use counts at once.
+    access → `access.log` of the user's state → counted by the index → the field `access` {count, last} of the memory
+           → the log is truncated
 
-Guarantees: nothing is written; each use is added once, because offset and counts come from one state of the index. A question
-reads only what was added to the log since the last one. Hold the index's mutex.
-Non-guarantees: of a log that is not counted for very long only the last `MOST_BYTES` are read.
+The index counts the log now and then (`Indexer`). Until it does, a reader adds what the log has after the counted
+offset, and what this process has not written yet, so an access counts at once. The flush into the files happens at most
+daily for each memory; then a rebuilt index has the counts as well.
 
-How does it come into the files which memories were used? The access log is folded in, at most daily for each memory.
-
-    accesses in `.smp/access.log` → counted by the index → a change of the field `access` {count, last} → the log is emptied
-
-Guarantees: the files then know what the log knew, so an index made anew knows it too. Such a change is no change of the
-memory: `updated` stays as it was. Nothing fails because of it.
-Non-guarantees: the log is a hint; an access that is noted in the very moment in which it is emptied may be lost.
+Guarantees: each access is added once, because offset and counts come from one state of the index. A query reads only what
+was added to the log since the last one. A flush does not create a revision: `updated` stays as it was. No operation fails
+because of access counts. Hold the index's mutex.
+Non-guarantees: of a log that was not counted for very long only the last `MAX_BYTES` are read. The log is a hint: an
+access logged at the moment in which it is truncated may be lost.
 """
 
 from __future__ import annotations
@@ -29,59 +27,60 @@ if TYPE_CHECKING:
 
     from smp_memory.files.access_log import AccessLog
     from smp_memory.index.rows import Rows
-
-    Use = tuple[int, int]  # how often, and when last in microseconds
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.finder import Finder
 
+    AccessCount = tuple[int, int]  # count, and time of the last one in microseconds
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 _AT_ONCE = 500
 
 
 class PendingAccesses:
+    """Accesses in the log that the index has not counted yet."""
+
     def __init__(self, log: AccessLog) -> None:
         self._log = log
         self._rows: Rows | None = None
-        self._start = self._end = 0  # the part of the log that was read
-        self._read: dict[str, Use] = {}
+        self._start = self._end = 0  # the range of the log that was read
+        self._read: dict[str, AccessCount] = {}
         self._docs: dict[str, int | None] = {}
 
     def forget_numbers(self) -> None:
-        """The index has changed: its numbers of memories may be others."""
+        """Forget document numbers, because the index has changed."""
         self._docs.clear()
 
-    def by_name(self, rows: Rows) -> dict[str, Use]:
-        """Uses by `session/ID`."""
+    def by_name(self, rows: Rows) -> dict[str, AccessCount]:
+        """Access counts by `session/ID`."""
         offset, size = int(rows.meta("access_offset", 0)), self._log.size_bytes()
-        start = offset if offset <= size else 0  # a shorter log was made anew
+        start = offset if offset <= size else 0  # a shorter log was truncated
         if rows is not self._rows or start != self._start or size < self._end:
-            self._rows, self._start, self._end = rows, start, max(start, size - MOST_BYTES)
+            self._rows, self._start, self._end = rows, start, max(start, size - MAX_BYTES)
             self._read, self._docs = {}, {}
         if size > self._end:
-            noted, self._end = self._log.read(self._end)
-            _add(self._read, noted)
+            logged, self._end = self._log.read(self._end)
+            _add(self._read, logged)
         unwritten = self._log.unwritten()
         if not unwritten:
             return self._read
-        found = dict(self._read)
-        _add(found, unwritten)
-        return found
+        counts = dict(self._read)
+        _add(counts, unwritten)
+        return counts
 
-    def by_doc(self, rows: Rows) -> dict[int, Use]:
-        """Uses by the index's number of the memory; memories that the index does not know are left out."""
-        uses = self.by_name(rows)
-        if not uses:
+    def by_doc(self, rows: Rows) -> dict[int, AccessCount]:
+        """Access counts by document number; memories that are not in the index are left out."""
+        counts = self.by_name(rows)
+        if not counts:
             return {}
         docs = self._docs
-        unknown = [name for name in uses if name not in docs]
+        unknown = [name for name in counts if name not in docs]
         if unknown:
             docs.update(_docs(unknown, rows))
-        return {doc: use for name, use in uses.items() if (doc := docs[name]) is not None}
+        return {doc: count for name, count in counts.items() if (doc := docs[name]) is not None}
 
 
 def _docs(names: list[str], rows: Rows) -> dict[str, int | None]:
-    """The index's numbers of memories named `session/ID`; None for one that it does not know."""
+    """The document numbers of memories named `session/ID`; None for one that is not in the index."""
     found: dict[str, int | None] = dict.fromkeys(names)
     by_session: dict[str, list[str]] = {}
     for name in names:
@@ -97,19 +96,19 @@ def _docs(names: list[str], rows: Rows) -> dict[str, int | None]:
     return found
 
 
-def together(counted: Use | None, pending: Use) -> Use:
-    """What the index has counted and what it has not."""
+def add_counts(counted: AccessCount | None, pending: AccessCount) -> AccessCount:
+    """The sum of what the index has counted and what it has not."""
     count, last = counted or (0, 0)
     return count + pending[0], max(last, pending[1])
 
 
-def _add(uses: dict[str, Use], noted: Iterable[tuple[str, float]]) -> None:
-    for name, seconds in noted:
-        uses[name] = together(uses.get(name), (1, int(seconds * 1_000_000)))
+def _add(counts: dict[str, AccessCount], logged: Iterable[tuple[str, float]]) -> None:
+    for name, seconds in logged:
+        counts[name] = add_counts(counts.get(name), (1, int(seconds * 1_000_000)))
 
 
 class AccessFlush(NamedTuple):
-    """How often a memory was used, and when last."""
+    """The access count of a memory, as it is written into the files."""
 
     id: str
     times: int
@@ -117,32 +116,33 @@ class AccessFlush(NamedTuple):
 
 
 def logged_accesses(store: FileStore) -> tuple[dict[str, list[AccessFlush]], int]:
-    """What the log knows, by session, with the counts of the index; and up to where the log was read."""
+    """The memories in the log, by session, with their total counts; and the offset up to which the log was read."""
     store.access.flush()
-    noted, end = store.access.read(0)
+    logged, end = store.access.read(0)
     names: dict[str, set[str]] = {}
-    for name, _ in noted:
+    for name, _ in logged:
         session, _, id = name.rpartition("/")
         names.setdefault(session, set()).add(id)
     store.indexer.count_all_accesses()
 
-    def look(finder: Finder) -> dict[str, list[AccessFlush]]:
+    def read(finder: Finder) -> dict[str, list[AccessFlush]]:
         found: dict[str, list[AccessFlush]] = {}
         for session, ids in names.items():
             rows = [row for id in sorted(ids) if (row := finder.row(session, id)) is not None and not row.deleted]
             accesses = finder.accesses([row.doc for row in rows])
-            used = [AccessFlush(row.id, *_told(accesses[row.doc])) for row in rows if row.doc in accesses]
+            used = [AccessFlush(row.id, *_as_text(accesses[row.doc])) for row in rows if row.doc in accesses]
             if used:
                 found[session] = used
         return found
 
-    return store.indexer.answer(None, look), end
+    return store.indexer.answer(None, read), end
 
 
-def _told(access: tuple[int, int]) -> tuple[int, str]:
+def _as_text(access: tuple[int, int]) -> tuple[int, str]:
     return access[0], to_text(EPOCH + timedelta(microseconds=access[1]))
 
 
 def truncate_access_log(store: FileStore, until: int) -> None:
+    """Remove the log up to an offset, after its counts were written into the files."""
     store.access.forget(until)
     store.indexer.count_all_accesses(from_start=True)

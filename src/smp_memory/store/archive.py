@@ -12,7 +12,6 @@ Non-guarantees: those of `files.archive`; locks, and numbers that were allocated
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +29,7 @@ from smp_memory.store import incomplete
 from smp_memory.store.archive_copy import layout_or_default
 from smp_memory.store.archive_index import ArchivedSession, ArchiveIndex
 from smp_memory.store.convert import contents_of
-from smp_memory.store.session_start import UNKNOWN, first_time
+from smp_memory.store.session_metadata import read_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -167,21 +166,6 @@ def _reader_of(disk: Disk, layout: Layout, folder: str, session: str) -> Session
     reader.folder, reader.private = folder, os.path.join(folder, PRIVATE)
     reader.journal = Journal(disk, os.path.join(reader.private, PLAN), folder, reader.session)
     return reader
-
-
-def read_info(disk: Disk, layout: Layout, reader: SessionReader) -> SessionInfo:
-    """The metadata of a session that was just read."""
-    path = os.path.join(reader.folder, layout.info_file)
-    if layout.info_file and not disk.exists(path):
-        info = SessionInfo(reader.session, UNKNOWN)
-    elif layout.info_file:
-        info = layout.decode_info(disk.read(path), reader.session)
-    else:
-        heads = [head for state in reader.states.values() for head in state.heads]
-        info = layout.decode_info(json.dumps(heads[-1] if heads else {}).encode(), reader.session)
-    if info.created_text == UNKNOWN:
-        info.created_text = first_time(reader)
-    return info
 
 
 def _private_files(disk: Disk, private: str) -> Iterator[tuple[str, str]]:

@@ -1,14 +1,14 @@
-"""Notes of what the clocks said at the last look: evidence for `lifecycle.clock`, kept in the user's state.
+"""Readings of the clocks at the last check, kept in the user's state as evidence for `policies.clock_trust`.
 
     {"seen": "2026-01-31T14:30:05Z", "boot": "…", "uptime_seconds": 86400.5, "ahead_seconds": 0.2,
      "passed_seconds": 172800.0, "looked": {"boot": "…", "uptime_seconds": 86400.5},
      "doubted": {"seen": "2036-01-31T14:30:05Z", "boot": "…", "uptime_seconds": 86300.1, "since_seconds": 172699.6}}
 
-`seen` is the latest trusted time. `ahead_seconds` says how far the wall clock ran ahead of the time since boot since the
-first look in this boot, so that many small jumps count as one. `passed_seconds` is the time that has passed at least over
-all looks; `looked` is the last of them, trusted or not. `doubted` is a time that is not trusted yet.
+`seen` is the latest trusted time. `ahead_seconds` is how far the wall clock ran ahead of the time since boot since the
+first check in this boot, so that many small jumps count as one. `passed_seconds` is the time that has passed at least over
+all checks; `looked` is the last of them, trusted or not. `doubted` is a time that is not trusted yet.
 
-Guarantees: a missing or damaged note is no evidence, never an error. An untrusted time never replaces a trusted one.
+Guarantees: a missing or damaged file is no evidence, never an error. An untrusted time never replaces a trusted one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FILE = "clock.json"
 
 
 class _Boot(NamedTuple):
-    """A reading of the clock that nobody can set."""
+    """A reading of the time since boot, which cannot be set."""
 
     id: str
     uptime: float
@@ -48,7 +48,7 @@ class _Boot(NamedTuple):
 
 
 def uptime_seconds() -> float:
-    """By a clock that nobody can set; it goes on while the machine sleeps, where the system has such a one."""
+    """Time since boot, including sleep where the system has such a clock."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     if clock is None and sys.platform == "darwin":
         clock = time.CLOCK_MONOTONIC  # counts sleep there; time.monotonic() does not
@@ -56,7 +56,7 @@ def uptime_seconds() -> float:
 
 
 def _boot_of(store: FileStore) -> _Boot:
-    """From the clock that the store was opened with, if it knows of one, as `smp_memory.testing.MachineClock` does."""
+    """A reading, from the clock that the store was opened with if it has one (`smp_memory.testing.MachineClock`)."""
     clock: Any = store.clock
     if hasattr(clock, "uptime_seconds"):
         return _Boot(clock.boot_id(), clock.uptime_seconds())
@@ -64,20 +64,20 @@ def _boot_of(store: FileStore) -> _Boot:
 
 
 def evidence(store: FileStore) -> Evidence:
-    """What is known of the clock."""
+    """The evidence about the clock from earlier readings."""
     try:
-        return _evidence(_noted(store), _boot_of(store))
+        return _evidence(_load(store), _boot_of(store))
     except (Corrupt, UserError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return NO_EVIDENCE._replace(passed=timedelta(0))
 
 
-def _evidence(noted: dict[str, Any], boot: _Boot) -> Evidence:
-    elapsed = boot.since(noted["boot"], noted["uptime_seconds"])
+def _evidence(stored: dict[str, Any], boot: _Boot) -> Evidence:
+    elapsed = boot.since(stored["boot"], stored["uptime_seconds"])
     if elapsed is not None:
-        elapsed -= float(noted.get("ahead_seconds", 0))
-    passed = _passed(noted, boot)
-    found = Evidence(to_moment(noted["seen"]), _span(elapsed), _span(passed))
-    doubted = noted.get("doubted")
+        elapsed -= float(stored.get("ahead_seconds", 0))
+    passed = _passed(stored, boot)
+    found = Evidence(to_moment(stored["seen"]), _span(elapsed), _span(passed))
+    doubted = stored.get("doubted")
     if not doubted:
         return found
     return found._replace(
@@ -87,19 +87,19 @@ def _evidence(noted: dict[str, Any], boot: _Boot) -> Evidence:
     )
 
 
-def _passed(noted: dict[str, Any], boot: _Boot) -> float:
-    """Over a reboot only the time since then is known to have passed."""
-    looked = noted.get("looked") or noted
-    since = boot.since(looked["boot"], looked["uptime_seconds"])
-    return max(0.0, float(noted.get("passed_seconds", 0))) + (boot.uptime if since is None else since)
+def _passed(stored: dict[str, Any], boot: _Boot) -> float:
+    """The time that has passed at least; over a reboot, only the time since boot is known."""
+    last = stored.get("looked") or stored
+    since = boot.since(last["boot"], last["uptime_seconds"])
+    return max(0.0, float(stored.get("passed_seconds", 0))) + (boot.uptime if since is None else since)
 
 
 def record(store: FileStore, now: datetime) -> None:
-    """Remember what the clocks say now. A failure is no failure of what was done."""
+    """Record the clocks' readings. A failure to write is ignored."""
     boot = _boot_of(store)
     try:
-        noted = _noted(store)
-        fields = _next(noted, _evidence(noted, boot), now, boot)
+        stored = _load(store)
+        fields = _next(stored, _evidence(stored, boot), now, boot)
     except (SMPError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         fields = {**_trusted(now, boot), "passed_seconds": 0.0}
     fields["looked"] = {"boot": boot.id, "uptime_seconds": round(boot.uptime, 3)}
@@ -109,7 +109,7 @@ def record(store: FileStore, now: datetime) -> None:
         pass
 
 
-def _next(noted: dict[str, Any], known: Evidence, now: datetime, boot: _Boot) -> dict[str, Any]:
+def _next(stored: dict[str, Any], known: Evidence, now: datetime, boot: _Boot) -> dict[str, Any]:
     passed = known.passed.total_seconds() if known.passed is not None else 0.0
     if not distrust(now, known):
         ahead = timedelta(0)
@@ -117,9 +117,9 @@ def _next(noted: dict[str, Any], known: Evidence, now: datetime, boot: _Boot) ->
             ahead = now - known.last_seen - known.elapsed
         return {**_trusted(now, boot, ahead.total_seconds()), "passed_seconds": round(passed, 3)}
     kept: dict[str, Any] = {
-        name: noted[name] for name in ("seen", "boot", "uptime_seconds", "ahead_seconds") if name in noted
+        name: stored[name] for name in ("seen", "boot", "uptime_seconds", "ahead_seconds") if name in stored
     }
-    doubted = noted.get("doubted")
+    doubted = stored.get("doubted")
     if not doubted or not continues_doubted_time(now, known):
         doubted = {**_reading(now, boot), "since_seconds": round(passed, 3)}
     elif known.doubted_elapsed is None:  # kept over a reboot
@@ -139,14 +139,14 @@ def _span(seconds: float | None) -> timedelta | None:
     return timedelta(seconds=seconds) if seconds is not None else None
 
 
-def _noted(store: FileStore) -> dict[str, Any]:
+def _load(store: FileStore) -> dict[str, Any]:
     try:
-        noted = json.loads(store.state.read(FILE))
+        stored = json.loads(store.state.read(FILE))
     except (
         FileNotFoundError,
         RecursionError,
-    ):  # one that cannot be read is an error: what cannot be undone rests on it
-        noted = {}
-    if not isinstance(noted, dict):
+    ):  # an unreadable file is an error: irreversible steps depend on it
+        stored = {}
+    if not isinstance(stored, dict):
         raise TypeError(FILE)
-    return noted
+    return stored

@@ -1,10 +1,10 @@
-"""Which memories of a session are in its cold segment, and what do they say? Reading it, and decoding what lies there.
+"""Read a session's cold segment: which memories it holds, and their content.
 
-Entries lie in the segment as they stood in the files of the layout that the session had then; each says which.
+Each entry in the segment has the bytes of the layout that the session had when it was moved there, and names that layout.
 
-Guarantees: what stands in the session's files is the truth: an entry that is there as well, because a restore of an
-older version was interrupted, is not counted here. Entries are unique by id and number; of several copies that older
-versions have left, one counts (`_unique`). What cannot be read is left out, and reported with the answer and by `validate`.
+Guarantees: the session's files are the truth: an entry that is in both, because a restore by an older version was
+interrupted, is not counted here. Entries are unique by id and number; of several copies that older versions left, one
+counts (`_unique`). Unreadable entries are left out, and reported with the answer and by `validate`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
     from smp_memory.store.file_session import FileSession
 
-KEY = "key"  # in `about`: of an idempotency key
-HISTORY = "history"  # in `about`: the memory stays; these are earlier steps of it
+KEY = "key"  # in `about`: digest of an idempotency key
+HISTORY = "history"  # in `about`: an earlier step of a memory that is in the files
 
 
 class ColdMemory(NamedTuple):
@@ -38,11 +38,11 @@ class ColdMemory(NamedTuple):
     id: str
     type: str
     created: str
-    moved: str  # when it went there
+    moved: str  # when it was moved there
     why: str
     bytes: int
     entries: int
-    is_history: bool  # the memory itself stayed; these are earlier states of it
+    is_history: bool  # earlier states of a memory that is in the files
 
     def to_dict(self) -> dict[str, Any]:
         return self._asdict()
@@ -53,17 +53,17 @@ def cold_path(session: FileSession) -> str:
 
 
 def current_cold_path(session: FileSession) -> str:
-    """Where the segment is now: a committed plan that still waits to be carried out is read as if it had been."""
+    """The path of the current segment: a committed plan is read as if it had been carried out already."""
     reader, path = session.reader, cold_path(session)
     plan = reader.journal.load() if reader.journal.exists() else None
     if plan is None:
         return path
     for source, target in plan.moves:
-        waiting = os.path.join(reader.folder, source)
-        if os.path.join(reader.folder, target) == path and session.store.disk.exists(waiting):
-            return waiting
+        staged = os.path.join(reader.folder, source)
+        if os.path.join(reader.folder, target) == path and session.store.disk.exists(staged):
+            return staged
     is_removed = any(os.path.join(reader.folder, name) == path for name in plan.removes)
-    return path + TEMPORARY if is_removed else path  # under the first name there is no file
+    return path + TEMPORARY if is_removed else path  # the first is a name without a file
 
 
 def cold_segment_of(session: FileSession) -> ColdSegment:
@@ -75,7 +75,7 @@ def cold_segment_of(session: FileSession) -> ColdSegment:
 
 
 def cold_memories(session: FileSession) -> list[ColdMemory]:
-    """All that was moved there and has not come back, in the order in which it went."""
+    """The memories in the segment that are not in the files, in the order in which they were moved."""
     found: dict[str, list[ColdRow]] = {}
     segment = cold_segment_of(session)
     for row in cold_rows(session, segment):
@@ -87,13 +87,13 @@ def cold_memories(session: FileSession) -> list[ColdMemory]:
 def cold_rows(session: FileSession, segment: ColdSegment | None = None) -> list[ColdRow]:
     """The entries that are in the segment and not in the files, unique by id and number.
 
-    The rows of a memory say `HISTORY` exactly if the memory itself is in the files.
+    The rows of a memory have `HISTORY` exactly if the memory itself is in the files.
     """
     segment = segment or cold_segment_of(session)
     rows = segment.rows()
     if not rows:
         return []
-    there = session.view(
+    in_files = session.view(
         lambda session_history: {
             (entry.id, entry.seq) for history in session_history.histories.values() for entry in history.entries
         }
@@ -101,25 +101,25 @@ def cold_rows(session: FileSession, segment: ColdSegment | None = None) -> list[
     by_id: dict[str, list[ColdRow]] = {}
     for row in rows:
         by_id.setdefault(row.id, []).append(row)
-    return [row for those in by_id.values() for row in _counted(those, there)]
+    return [row for those in by_id.values() for row in _counted(those, in_files)]
 
 
-def _counted(rows: list[ColdRow], there: set[tuple[str, int]]) -> list[ColdRow]:
+def _counted(rows: list[ColdRow], in_files: set[tuple[str, int]]) -> list[ColdRow]:
     """Of the rows of one memory, those that are not in the files."""
-    away = _unique([row for row in rows if (row.id, row.seq) not in there or row.about.get(HISTORY) == "last"])
-    if not away or all(HISTORY in row.about for row in away):
-        return away
+    moved = _unique([row for row in rows if (row.id, row.seq) not in in_files or row.about.get(HISTORY) == "last"])
+    if not moved or all(HISTORY in row.about for row in moved):
+        return moved
     first = min((row for row in rows if HISTORY not in row.about), key=lambda row: row.seq)
     if (
         first.id,
         first.seq,
-    ) in there:  # the memory is in the files; a restore was interrupted, and its history moved again
-        return [_marked(row, row.about.get(HISTORY, "step")) for row in away]
-    return [_marked(row, None) for row in away]
+    ) in in_files:  # a restore of the memory was interrupted, and its history moved again
+        return [_marked(row, row.about.get(HISTORY, "step")) for row in moved]
+    return [_marked(row, None) for row in moved]
 
 
 def _unique(rows: list[ColdRow]) -> list[ColdRow]:
-    """One row for each number. What a change was before the steps up to it were joined counts, else the newest copy."""
+    """One row per number: the change as it was before the steps up to it were joined, else the newest copy."""
     chosen: dict[int, ColdRow] = {}
     for row in rows:
         known = chosen.get(row.seq)
@@ -134,19 +134,19 @@ def _marked(row: ColdRow, history: str | None) -> ColdRow:
 
 
 def key_digest(key: str) -> str:
-    """Of an idempotency key, as it stands in `about`: lists have no content."""
+    """The digest of an idempotency key as stored in `about`, because row lists hold no content."""
     return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def find_by_idempotency_key(session: FileSession, key: str) -> Record | None:
-    """The memory with this idempotency key that is in the segment; reads the list, and one block if it is there."""
+    """The memory with this idempotency key in the segment. Reads the row list, and a block only on a match."""
     if not session.store.disk.exists(current_cold_path(session)):
         return None
-    segment, wanted = cold_segment_of(session), key_digest(key)
-    if not any(row.about.get(KEY) == wanted for row in segment.rows()):
+    segment, digest = cold_segment_of(session), key_digest(key)
+    if not any(row.about.get(KEY) == digest for row in segment.rows()):
         return None
     rows = [row for row in cold_rows(session, segment) if HISTORY not in row.about]
-    for id in dict.fromkeys(row.id for row in rows if row.about.get(KEY) == wanted):
+    for id in dict.fromkeys(row.id for row in rows if row.about.get(KEY) == digest):
         session_history = SessionHistory()
         found = (ColdMatch(row, segment.read(row)) for row in rows if row.id == id)
         entries = (decode_cold_entry(each, session.store.layout.name) for each in found)
@@ -165,7 +165,7 @@ def _memory(id: str, rows: list[ColdRow]) -> ColdMemory:
 
 
 def decode_cold_entry(found: ColdMatch, layout_name: str) -> Entry | None:
-    """The entry that lies there; None if it cannot be read as one."""
+    """The entry of a row; None if it cannot be decoded."""
     row = found.row
     name = row.about.get("layout", layout_name)
     layout = layout_named(name if name in NAMES else layout_name)
@@ -177,25 +177,25 @@ def decode_cold_entry(found: ColdMatch, layout_name: str) -> Entry | None:
         entry = layout.dialect.decode(piece.fields, layout.kind_of(row.file), piece.state, row.file, 0, row.seq)
     except SMPError:
         return None
-    entry.seq, entry.tx, entry.state = row.seq, "", SIGNED  # it is written anew if it comes back
+    entry.seq, entry.tx, entry.state = row.seq, "", SIGNED  # it is encoded again when it is restored
     entry.id = row.id
     return entry
 
 
 def cold_history(session: FileSession, problems: list[Problem] | None = None) -> SessionHistory:
-    """The memories in the segment as records; histories of memories that stayed are left out.
+    """The history of the memories in the segment, without earlier steps of memories that are in the files.
 
-    `problems` gets what cannot be read.
+    `problems` gets unreadable entries.
     """
     segment = cold_segment_of(session)
-    wanted = {key_of(row): row for row in cold_rows(session, segment) if HISTORY not in row.about}
-    lost = dict(wanted)
+    rows = {key_of(row): row for row in cold_rows(session, segment) if HISTORY not in row.about}
+    lost = dict(rows)
     session_history = SessionHistory()
-    if wanted:
+    if rows:
         name = session.store.layout.name
         entries = []
         for found in segment.entries():
-            if key_of(found.row) in wanted and (entry := decode_cold_entry(found, name)) is not None:
+            if key_of(found.row) in rows and (entry := decode_cold_entry(found, name)) is not None:
                 entries.append(entry)
                 lost.pop(key_of(found.row), None)
         session_history.add(entries)

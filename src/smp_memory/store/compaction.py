@@ -1,24 +1,23 @@
-"""How do memories go to the cold segment, and come back? In one rewrite of the session's files.
+"""Move memories to the cold segment and restore them, each in one rewrite of the session's files.
 
-    plan (`lifecycle.compaction`) → under the lock: what has changed since is left out → the new cold segment, the files
-    without what goes, and the summaries that stand for it: one plan, carried out whole or not at all
+    plan (`policies.compaction_plan`) → under the lock: memories that changed since are left out → the new cold segment,
+    the files without the moved entries, and their summaries: one plan, carried out completely or not at all
 
-Guarantees: at every moment each memory is in the files or in the segment, durably; a crash or an error leaves the state
-before or after, for a return as well. Nothing is destroyed. In the segment an entry is unique by id and number. What somebody changed, pinned or deleted after the plan was made stays. A memory comes back
-with its id, number and history, to its place in the order of writing. A write that is repeated with the same idempotency
-key is still the first one's: it gets the memory in the segment.
+Guarantees: at every moment each memory is durably in the files or in the segment; a crash or an error leaves the state
+before or after. Nothing is destroyed. In the segment an entry is unique by id and number. A memory that was changed,
+pinned or deleted after the plan was made stays. A memory is restored with its id, number and history, at its position in
+the order of writing. A write that is repeated with the same idempotency key still gets the first memory, from the segment.
 
-When may a session be compacted by itself again? A note in the user's state tells all processes.
+Backoff of automatic compaction: a session that is nearly full stays so if nothing in it may be moved yet, and each new
+process, also each command, would read all of it at its first write to find that out again. So a file in the user's
+state tells all processes when to try again; what may not be moved now may not be for hours, often for days, so each
+attempt that frees nothing doubles the pause.
 
     {"again": "2026-01-31T14:30:05Z", "pause_seconds": 600}
 
-A session that is nearly full stays so if nothing in it may go yet. Without the note every new process, and a command is
-one, would read all of it with its first write to find that out again. What may not go now may not for hours, often for
-days, so each try that frees nothing doubles the pause.
-
-Guarantees: a missing or damaged note means now, and so does a time further away than any pause, because a clock was set
-back; never an error. Non-guarantees: two processes that look in the same moment may both begin; the second finds
-nothing to do.
+Guarantees: a missing or damaged file means now, and so does a time further away than the longest pause, because a clock
+was set back; never an error. Non-guarantees: two processes that check at the same moment may both begin; the second
+finds nothing to do.
 """
 
 from __future__ import annotations
@@ -52,22 +51,22 @@ if TYPE_CHECKING:
     from smp_memory.policies.compaction_plan import CompactionPlan
     from smp_memory.store.file_session import FileSession
 
-    Figures = dict[str, tuple[float, float, "datetime | None"]]  # priority, the same without a floor, last access
+    Figures = dict[str, tuple[float, float, "datetime | None"]]  # priority, priority without floor, last access
     Summaries = Callable[[IdAllocator, set[str]], list[Entry]]
 
 
 class MovedEntries(NamedTuple):
-    """What a compaction did."""
+    """The result of a compaction."""
 
     removed: list[str]
     histories: list[str]
     summaries: list[str]
-    freed_bytes: int  # what the session's files lost
-    cold_bytes: int  # how large the segment is now
+    freed_bytes: int  # by which the session's files shrank
+    cold_bytes: int  # size of the segment
 
 
 def weighed(session_history: SessionHistory, session: str, figures: Figures) -> list[WeighedMemory]:
-    """All memories with the figures that planning needs; one that nobody has figures for is taken to be fresh."""
+    """All memories with the figures that planning needs; one without figures counts as new."""
     found = []
     for id, history in session_history.histories.items():
         record = history.record(session)
@@ -79,38 +78,38 @@ def weighed(session_history: SessionHistory, session: str, figures: Figures) -> 
 
 
 def earlier(history: RecordHistory) -> list[Entry]:
-    """The changes that a later one has made history. The first entry stays: it says since when, and by whom."""
+    """The changes that a later change supersedes. The first entry stays, because it has the creation time and the author."""
     later = history.entries[1:]
     changes = [entry for entry in later if is_revision(entry)]
     return changes[:-1] if all(entry.op == CHANGE for entry in later) and not has_equal_numbers(history) else []
 
 
 def has_equal_numbers(history: RecordHistory) -> bool:
-    """Whether two clones gave one number to two entries of a memory. The cold segment knows entries by number: it stays."""
+    """Whether two clones gave one number to two entries. Such a memory stays, because the cold segment identifies entries by number."""
     return len({entry.seq for entry in history.entries}) < len(history.entries)
 
 
 def _size(entries: list[Entry]) -> int:
     size = 0
-    for _, start, end in {(entry.file, *entry.place) for entry in entries}:  # folded entries share a place
+    for _, start, end in {(entry.file, *entry.place) for entry in entries}:  # folded entries share a position
         size += end - start
     return size
 
 
-# -- going
+# -- moving to the cold segment
 
 
 def move(
     session: FileSession, plan: CompactionPlan, seen: dict[str, int], summaries: Summaries, at: str
 ) -> MovedEntries:
-    """Carry a plan out; `seen` has the revision of each memory when the plan was made."""
+    """Carry out a plan; `seen` has the revision of each memory when the plan was made."""
     done: dict[str, Any] = {}
 
     def edit(reader: SessionReader) -> SessionEdit | None:
-        wanted = _Moving(session, reader, plan, seen, at)
-        found = wanted.edit(summaries)
-        done.update(removed=wanted.removed, histories=wanted.histories, summaries=wanted.summaries, cold=wanted.cold)
-        return found
+        moving = _Moving(session, reader, plan, seen, at)
+        session_edit = moving.edit(summaries)
+        done.update(removed=moving.removed, histories=moving.histories, summaries=moving.summaries, cold=moving.cold)
+        return session_edit
 
     before = sum(session.sizes().values())
     rewrite(session, "compacting", edit)
@@ -129,74 +128,74 @@ class _Moving:
         self._plan = plan
         self._at = at
         self._layout = session.store.layout.name
-        self._contents: dict[str, tuple[str, bytes]] = {}  # by path: the name within the session, and the file
+        self._contents: dict[str, tuple[str, bytes]] = {}  # by path: name within the session, content
         histories = reader.session_history.histories
-        still = {
+        unchanged = {
             id
             for id, history in histories.items()
             if history.deletion is None and history.revision == seen.get(id) and not has_equal_numbers(history)
         }
         self._why = {removal.id: removal.why for removal in (*plan.removed, *plan.histories)}
-        self.removed = [removal.id for removal in plan.removed if removal.id in still]
-        self.histories = [removal.id for removal in plan.histories if removal.id in still]
+        self.removed = [removal.id for removal in plan.removed if removal.id in unchanged]
+        self.histories = [removal.id for removal in plan.histories if removal.id in unchanged]
         self.summaries: list[str] = []
         self.cold = 0
 
     def edit(self, summaries: Summaries) -> SessionEdit | None:
         edit = SessionEdit()
-        going: list[ColdEntry] = []
+        moved: list[ColdEntry] = []
         histories = self._reader.session_history.histories
         for id in self.removed:
             history = histories[id]
             for entry in history.entries:
                 edit.remove(entry)
-                going.append(self._cold(id, history, entry))
+                moved.append(self._cold(id, history, entry))
         for id in self.histories:
-            going += self._history(id, histories[id], edit)
-        if not going:
+            moved += self._history(id, histories[id], edit)
+        if not moved:
             return None
-        self._add_to_segment(edit, going)
+        self._add_to_segment(edit, moved)
         writer, gone = self._session.writer, set(self.removed)
         edit.added = summaries(IdAllocator(writer.seq, writer.numbers, self._reader.session_history), gone)
         self.summaries = [entry.id for entry in edit.added]
         return edit
 
-    def _add_to_segment(self, edit: SessionEdit, going: list[ColdEntry]) -> None:
+    def _add_to_segment(self, edit: SessionEdit, moved: list[ColdEntry]) -> None:
         segment = cold_segment_of(self._session)
-        ids = {entry.id for entry in going}
+        ids = {entry.id for entry in moved}
         known = [row for row in segment.rows() if row.id in ids]
-        goes, kept = self._superseded(segment, known)
-        there = {(row.id, row.seq) for row in known if key_of(row) not in goes}
-        there |= {(entry.id, entry.seq) for entry in kept}
-        new = [*kept, *(entry for entry in going if (entry.id, entry.seq) not in there)]
-        for name, data in cold_segment.set_aside(segment, lambda row: key_of(row) in goes).items():
+        replaced, kept = self._superseded(segment, known)
+        present = {(row.id, row.seq) for row in known if key_of(row) not in replaced}
+        present |= {(entry.id, entry.seq) for entry in kept}
+        new = [*kept, *(entry for entry in moved if (entry.id, entry.seq) not in present)]
+        for name, data in cold_segment.set_aside(segment, lambda row: key_of(row) in replaced).items():
             edit.files[private_name(self._reader, name)] = data
-        changed = cold_segment.extended(segment, new, lambda row: key_of(row) in goes)
+        changed = cold_segment.extended(segment, new, lambda row: key_of(row) in replaced)
         if changed is not None:
             edit.files[private_name(self._reader, cold_segment.FILE)] = changed
             self.cold = len(changed)
 
     def _superseded(self, segment: ColdSegment, known: list[ColdRow]) -> tuple[set[Key], list[ColdEntry]]:
-        """Of the rows of memories that go: those to take out, and what comes in their place.
+        """Of the rows of moved memories: those to remove, and the entries that replace them.
 
-        A copy of an entry that is still in the files goes, because the files are the truth. Earlier steps of a memory
-        that now goes as a whole become a part of it, and count instead of the one change that stood for them.
+        A copy of an entry that is still in the files is removed, because the files are the truth. Earlier steps of a memory
+        that is now moved as a whole become a part of it, and replace the one change that summed them up.
         """
-        goes: set[Key] = set()
+        replaced: set[Key] = set()
         kept: list[ColdEntry] = []
         histories, removed = self._reader.session_history.histories, set(self.removed)
-        there = {(row.id, entry.seq) for row in known for entry in histories[row.id].entries}
+        in_files = {(row.id, entry.seq) for row in known for entry in histories[row.id].entries}
         counted = {key_of(row) for row in cold_rows(self._session, segment) if HISTORY in row.about} if known else set()
         for row in known:
-            if key_of(row) not in counted and (HISTORY in row.about or (row.id, row.seq) in there):
-                goes.add(key_of(row))
+            if key_of(row) not in counted and (HISTORY in row.about or (row.id, row.seq) in in_files):
+                replaced.add(key_of(row))
             elif key_of(row) in counted and row.id in removed:
-                goes.add(key_of(row))
+                replaced.add(key_of(row))
                 kept += _without_mark(segment, row)
-        return goes, kept
+        return replaced, kept
 
     def _history(self, id: str, history: RecordHistory, edit: SessionEdit) -> list[ColdEntry]:
-        """The steps between the first and the last state; the last one then says all that changed since the first."""
+        """Move the steps between the first and the last state; the last change then has all that changed since the first."""
         steps = earlier(history)
         last = history.last
         whole = copy_of(last)
@@ -224,7 +223,7 @@ class _Moving:
         if isinstance(key, str):
             about[KEY] = key_digest(key)
         data = content[start:end]
-        if entry.part is not None:  # each entry lies there alone
+        if entry.part is not None:  # a folded entry is stored alone
             data = self._session.store.layout.encode(entry, self._session.session)[1]
         return ColdEntry(id, entry.seq, file, data, about)
 
@@ -234,29 +233,29 @@ class _Moving:
         return found
 
 
-# -- coming back
+# -- restoring
 
 
 def restore_from_cold(session: FileSession, ids: list[str], admit: Callable[[int, int], None]) -> None:
-    """Move memories from the segment into the files, in one plan; `admit` says whether there is room."""
-    rewrite(session, "restoring from the cold segment", lambda reader: _returning(session, reader, ids, admit))
+    """Move memories from the segment into the files, in one plan; `admit` raises if the quota is exceeded."""
+    rewrite(session, "restoring from the cold segment", lambda reader: _restoration(session, reader, ids, admit))
 
 
-def _returning(
+def _restoration(
     session: FileSession, reader: SessionReader, ids: list[str], admit: Callable[[int, int], None]
 ) -> SessionEdit | None:
     segment = cold_segment_of(session)
-    wanted = set(ids)
+    restored = set(ids)
     rows = _rows_of(session, segment, ids)
     edit = SessionEdit()
     edit.added = [entry for entry, _ in _decode_rows(session, segment, rows)]
     admit(reader.size_bytes(), sum(row.length for row in rows))
     for id in dict.fromkeys(ids):
         _check_free(session, reader, id, edit)
-    for name, data in cold_segment.set_aside(segment, lambda row: row.id in wanted).items():
+    for name, data in cold_segment.set_aside(segment, lambda row: row.id in restored).items():
         edit.files[private_name(reader, name)] = data
-    gone, left = cold_segment.reduced(segment, lambda row: row.id in wanted)
-    if gone:
+    removed, left = cold_segment.reduced(segment, lambda row: row.id in restored)
+    if removed:
         edit.files[private_name(reader, cold_segment.FILE)] = left
     return edit
 
@@ -288,7 +287,7 @@ def _decode_rows(session: FileSession, segment: ColdSegment, rows: list[ColdRow]
 
 
 def _without_mark(segment: ColdSegment, row: ColdRow) -> Iterator[ColdEntry]:
-    """An earlier step as a part of the whole memory; nothing if it cannot be read."""
+    """An earlier step as a part of the whole memory; none if it cannot be read."""
     about = {name: value for name, value in row.about.items() if name != HISTORY}
     try:
         yield ColdEntry(row.id, row.seq, row.file, segment.read(row), about)
@@ -297,68 +296,70 @@ def _without_mark(segment: ColdSegment, row: ColdRow) -> Iterator[ColdEntry]:
 
 
 def _check_free(session: FileSession, reader: SessionReader, id: str, edit: SessionEdit) -> None:
-    """A memory that is there gets its earlier states back; another one that has taken the id is a conflict."""
+    """Renumber revisions of a memory in the files that gets earlier states back; raise DuplicateId for another one with the id."""
     history = reader.session_history.histories.get(id)
-    mine = [entry for entry in edit.added if entry.id == id]
-    if not mine:
+    restored = [entry for entry in edit.added if entry.id == id]
+    if not restored:
         return
-    there = history.entries if history is not None else []
-    if history is not None and any(entry.op == "put" for entry in mine):
+    present = history.entries if history is not None else []
+    if history is not None and any(entry.op == "put" for entry in restored):
         raise DuplicateId(
             f"There is another memory {id} in session {session.session} by now. Nothing was changed.", id=id
         )
-    again = {entry.seq for entry in mine}
+    numbers = {entry.seq for entry in restored}
     revision = 1
-    for entry in sorted([*(each for each in there if each.seq not in again), *mine], key=lambda each: each.seq):
+    for entry in sorted([*(each for each in present if each.seq not in numbers), *restored], key=lambda each: each.seq):
         if entry.op == CHANGE and is_revision(entry):
             revision += 1
-            if entry in mine:
+            if entry in restored:
                 entry.revision = revision
             elif entry.revision != revision:
                 twin = copy_of(entry)
                 twin.revision = revision
                 edit.replace(entry, twin)
-    for entry in there:
-        if entry.seq in again:
-            edit.remove(entry)  # it says what these say one by one
+    for entry in present:
+        if entry.seq in numbers:
+            edit.remove(entry)  # it sums up the restored ones
 
+
+# -- backoff of automatic compaction
 
 FOLDER = "compaction"
-SHORT_BACKOFF_SECONDS = 60.0  # after one that freed something, or has just begun
-_FIRST_SECONDS, _LONGEST_SECONDS = 600.0, 6 * 3600.0  # after those that did not
+SHORT_BACKOFF_SECONDS = 60.0  # after an attempt that freed something, or has just begun
+_FIRST_SECONDS, _LONGEST_SECONDS = 600.0, 6 * 3600.0  # after attempts that freed nothing
 
 
 def backoff_seconds(session: FileSession, now: datetime) -> float:
-    """How long to wait still; 0 if not at all."""
-    again, _ = _noted(session)
+    """Seconds until the next attempt; 0: now."""
+    again, _ = _load_backoff(session)
     left = (again - now).total_seconds()
     return left if 0 < left <= _LONGEST_SECONDS else 0.0
 
 
 def note_attempt(session: FileSession, now: datetime) -> None:
-    """One begins. It keeps in mind how long the last pause was."""
-    _note(session, now + timedelta(seconds=SHORT_BACKOFF_SECONDS), _noted(session)[1])
+    """Record that an attempt begins; the last pause is kept."""
+    _save_backoff(session, now + timedelta(seconds=SHORT_BACKOFF_SECONDS), _load_backoff(session)[1])
 
 
 def note_result(session: FileSession, now: datetime, freed: bool) -> float:
-    """How long to wait after one that has ended."""
-    before = _noted(session)[1]
+    """Record the result of an attempt; returns the seconds until the next one."""
+    before = _load_backoff(session)[1]
     seconds = SHORT_BACKOFF_SECONDS if freed else min(max(2 * before, _FIRST_SECONDS), _LONGEST_SECONDS)
-    _note(session, now + timedelta(seconds=seconds), 0.0 if freed else seconds)
+    _save_backoff(session, now + timedelta(seconds=seconds), 0.0 if freed else seconds)
     return seconds
 
 
-def _noted(session: FileSession) -> tuple[datetime, float]:
+def _load_backoff(session: FileSession) -> tuple[datetime, float]:
     try:
-        noted = json.loads(session.store.state.read(_name(session)))
-        again, seconds = to_moment(noted["again"]), float(noted["pause_seconds"])
+        stored = json.loads(session.store.state.read(_name(session)))
+        again, seconds = to_moment(stored["again"]), float(stored["pause_seconds"])
         return again, seconds if 0 <= seconds <= _LONGEST_SECONDS else 0.0
     except (OSError, SMPError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return EPOCH, 0.0
 
 
-def _note(session: FileSession, again: datetime, seconds: float) -> None:
-    """Tell the others. A failure is no failure of what was done."""
+def _save_backoff(session: FileSession, again: datetime, seconds: float) -> None:
+    """Write the backoff for all processes. A failure to write is ignored."""
     fields = {"again": to_text(again), "pause_seconds": seconds}
     try:
         session.store.state.write(_name(session), (json.dumps(fields) + "\n").encode())

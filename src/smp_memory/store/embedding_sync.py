@@ -1,7 +1,7 @@
-"""Does the index know what the memories mean? Vectors for those that have none yet, made from the files.
+"""Compute the embeddings that the index lacks, from the files.
 
-Called before a question by meaning is answered, never for others. Whatever goes wrong, and while another process is at
-work on the index, the question is answered by words and by the vectors that are there.
+Called before a semantic query, never for others. If the model fails, or while another process writes to the index, the
+query is answered by terms and by the vectors that exist.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from smp_memory.index.index import Embedder, Index
     from smp_memory.store.record_reader import RecordReader
 
-_AT_ONCE = 2000  # memories between two commits: others may write to the index, and what is done is not lost
+_BATCH = 2000  # memories between two commits, so that other processes can write and finished work is not lost
 
 
 def embedder(config: Config) -> Embedder | None:
-    """The model, if it is there and wanted."""
+    """The embedding model, if it is installed and enabled."""
     from smp_memory.index import embeddings
 
     return embeddings if config["search.semantic"] == "auto" and embeddings.available() else None
 
 
 def catch_up(index: Index, reader: RecordReader, progress: Callable[[str, int], None] | None = None) -> None:
-    """Make the vectors that are missing."""
+    """Add the missing vectors to the index."""
     vectors = index.vectors
     if vectors is None or vectors.is_caught_up:
         return
@@ -37,8 +37,8 @@ def catch_up(index: Index, reader: RecordReader, progress: Callable[[str, int], 
         index.rows.begin()
         done = 0
         while missing := vectors.missing():
-            for start in range(0, len(missing), _AT_ONCE):
-                done += _take_in(index, reader, missing[start : start + _AT_ONCE])
+            for start in range(0, len(missing), _BATCH):
+                done += _add_vectors(index, reader, missing[start : start + _BATCH])
                 if progress is not None:
                     progress("meaning", done)
                 index.rows.commit()
@@ -48,20 +48,20 @@ def catch_up(index: Index, reader: RecordReader, progress: Callable[[str, int], 
     except IndexBusy:
         pass
     except FALL_BACK:
-        _give_up(index)
+        _roll_back(index)
         index.vectors = None  # until the index is opened again
     except BaseException:
-        _give_up(index)
+        _roll_back(index)
         raise
 
 
-def _give_up(index: Index) -> None:
+def _roll_back(index: Index) -> None:
     index.rows.roll_back()
     if index.vectors is not None:
         index.vectors.forget()
 
 
-def _take_in(index: Index, reader: RecordReader, missing: Sequence[tuple[int, int]]) -> int:
+def _add_vectors(index: Index, reader: RecordReader, missing: Sequence[tuple[int, int]]) -> int:
     texts = _texts(index, reader, [doc for doc, _ in missing])
     if index.embedder is not None and index.vectors is not None:
         index.vectors.add(missing, index.embedder.embed(texts))
@@ -69,7 +69,7 @@ def _take_in(index: Index, reader: RecordReader, missing: Sequence[tuple[int, in
 
 
 def _texts(index: Index, reader: RecordReader, docs: Sequence[int]) -> list[str]:
-    """What these memories say; nothing for one that is not there any more."""
+    """The texts to embed; empty for a memory that no longer exists."""
     records = reader.records(index, index.rows.by_docs(docs).values())
     texts = []
     for doc in docs:

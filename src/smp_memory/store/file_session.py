@@ -1,4 +1,4 @@
-"""Where do the records of one session live? In its files. Joins reading, writing, locking and the threads' shared sync.
+"""One session of a store in files: joins reader, writer, lock and group commit.
 
 Guarantees: those of `smp_memory.store.port`. Threads may share a session. A child made by `fork` starts with locks of its own
 and holds none of its parent's.
@@ -34,7 +34,7 @@ from smp_memory.git.metadata_conflicts import conflict_in, head_of, last_head
 from smp_memory.model.session_info import FORMAT, SessionInfo
 from smp_memory.store import incomplete
 from smp_memory.store.group_commit import GroupCommit
-from smp_memory.store.session_start import UNKNOWN, first_time
+from smp_memory.store.session_metadata import UNKNOWN, first_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.port import BatchPort
 
-_HEAD_LIMIT_BYTES = 1 << 20
-_LOOKS = 20
-_FORMAT_IN_HEAD = re.compile(rb'format"?: ?([0-9]{1,9})')
+_METADATA_LIMIT_BYTES = 1 << 20
+_TRIES = 20
+_FORMAT_IN_METADATA = re.compile(rb'format"?: ?([0-9]{1,9})')
 
-_told_of_conflict: set[str] = set()
+_reported_conflicts: set[str] = set()
 _open_sessions: weakref.WeakSet[FileSession] = weakref.WeakSet()
 
 
@@ -67,24 +67,24 @@ class FileSession:
         self.reader = SessionReader(store.disk, store.layout, store.root, session)
         self._lock = SessionLock(store.disk, self.reader.private, f"session {session}", session)
         self.writer = SessionWriter(self.reader, self._lock, self._info_or_none, store.check_current)
-        self._writing = threading.Lock()  # the kernel's lock tells processes apart, not the threads of one
+        self._writing = threading.Lock()  # the kernel's lock separates processes, not threads of one process
         self._group = GroupCommit(self._commit_group)
         self._config: Config | None = None
-        self._sync_always, self._sync_later = True, False  # these until the session's own settings are read
+        self._sync_always, self._sync_later = True, False  # until the session's settings are read
         self._timeout_seconds = 5.0
-        self._suspects: set[str] = set()  # files whose sync failed, as long as other processes were not told
+        self._suspects: set[str] = set()  # files whose fsync failed, until that is recorded for other processes
         self._admit = partial(store.admit, session, quota_bytes=0)
-        self.filling_bytes = float("inf")  # from this size on it is compacted by itself
-        self.warning_bytes = float("inf")  # from this size on a write says how full it is
-        self.warned_percent = 0  # the share of the quota that the log was told of
+        self.filling_bytes = float("inf")  # from this size on the session is compacted automatically
+        self.warning_bytes = float("inf")  # from this size on a write warns about the quota
+        self.warned_percent = 0  # the share of the quota that was logged last
         self.compacted_at, self.compaction_pause_seconds = -1e9, 60.0
-        self.holders: weakref.WeakSet[Any] = weakref.WeakSet()  # what callers hold of it: `SessionMemory`
+        self.holders: weakref.WeakSet[Any] = weakref.WeakSet()  # `SessionMemory` objects of callers
         _open_sessions.add(self)
         while store.dropped:
             store.dropped.pop().close()
 
     def after_fork(self) -> None:
-        """In the child. What another thread was in the middle of when the process forked is only half there: forget it."""
+        """In the child: discard state that another thread may have been changing when the process forked."""
         self._lock.close()
         self.writer.close_files()
         self.writer = SessionWriter(self.reader, self._lock, self._info_or_none, self._store.check_current)
@@ -101,21 +101,21 @@ class FileSession:
             self._store.check_open()
         if self._sync_later:
             self._store.check_synced()
-            self._tell_of_suspects()
+            self._mark_suspects()
         if batch.needs_histories:
             batch.read_version = self.writer.changes
-            self.reader.catch_up()  # before the lock is taken; under it only if somebody has written meanwhile
+            self.reader.catch_up()  # before the lock is taken; under it only if another process wrote meanwhile
         try:
             self._group.commit(batch)
         except MemoryNotFound as error:
             known = (
                 error.details.get("id") in self.reader.session_history.histories
-            )  # hidden or deleted: the error says all
+            )  # hidden or deleted, so no unreadable entry is the reason
             raise error if known else incomplete.with_unreadable(error, self.unreadable()) from None
 
     @property
     def config(self) -> Config:
-        """The store's settings with those of the session above them, as they were when it was first written to."""
+        """The store's settings overridden by the session's own, as they were at its first write."""
         if self._config is None:
             config = self._store.config
             info = self._info_or_none() if self._may_have_settings() else None
@@ -133,11 +133,11 @@ class FileSession:
         return self._config
 
     def override_settings(self, config: Config, own: dict[str, Any]) -> Config:
-        """The settings with the session's own above them; a wrong one is named with the file that it stands in."""
+        """The settings overridden by the session's own; the error for an invalid one names the file."""
         try:
             return config.override_session(own, self.session)
         except InvalidConfig as error:
-            where = f"It stands in {self.info_path()}; correct it there. Until then the session can only be read."
+            where = f"It is set in {self.info_path()}; correct it there. Until then the session is read-only."
             raise InvalidConfig(f"{error.message} {where}", **{**error.details, "path": self.info_path()}) from None
 
     def has_valid_settings(self) -> bool:
@@ -147,17 +147,17 @@ class FileSession:
             return False
 
     def usable_config(self) -> Config:
-        """The settings for what must also work when the session's own are wrong; nothing is taken away by these."""
+        """The session's settings, or the store's if they are invalid. Nothing is removed on the ground of the latter."""
         return self.config if self.has_valid_settings() else self._store.config
 
     def _may_have_settings(self) -> bool:
-        """Whether the head is worth a proper look: reading a YAML head costs 50 ms."""
+        """Whether the metadata must be decoded for settings: decoding YAML costs 50 ms."""
         try:
-            head = self._store.disk.read(self.info_path(), 0, _HEAD_LIMIT_BYTES)
+            data = self._store.disk.read(self.info_path(), 0, _METADATA_LIMIT_BYTES)
         except (FileNotFoundError, StorageCorrupt):
             return False
-        found = _FORMAT_IN_HEAD.search(head)
-        return b"config" in head or found is None or int(found[1]) != FORMAT
+        found = _FORMAT_IN_METADATA.search(data)
+        return b"config" in data or found is None or int(found[1]) != FORMAT
 
     def _commit_group(self, batches: list[BatchPort]) -> None:
         if self._config is None:
@@ -176,14 +176,14 @@ class FileSession:
             self._store.sync_later(self, names)
 
     def distrust(self, name: str) -> None:
-        """The disk did not confirm what was written to a file: the next writer copies it to a new one first."""
+        """Mark a file whose fsync failed: the next writer copies it to a new one first."""
         self._suspects.add(name)
         try:
-            self._tell_of_suspects()
+            self._mark_suspects()
         except (SMPError, OSError):
-            pass  # the lock is held, or the disk refuses; the next write of this process tries it again
+            pass  # locked or not writable; the next write of this process tries it again
 
-    def _tell_of_suspects(self) -> None:
+    def _mark_suspects(self) -> None:
         if self._suspects:
             with self._writing:
                 names = list(self._suspects)
@@ -191,76 +191,80 @@ class FileSession:
                 self._suspects.difference_update(names)
 
     def _make_private(self) -> None:
-        """A session that a person or another tool made has no private folder yet."""
+        """Create the private folder of a session that a person or another tool made."""
         if not self._store.disk.exists(self.reader.private):
             if not self._store.layout.exists(self._store.disk, self._store.root, self.session):
                 raise self._store.session_not_found(self.session)
             self._store.make_folder(self.reader.private)
 
-    def run_locked(self, doing: str, work: Callable[[], Any], *, while_converting: bool = False) -> Any:
-        """Do something under the session's lock, on settled files."""
+    def run_locked(self, operation: str, work: Callable[[], Any], *, while_converting: bool = False) -> Any:
+        """Call `work` under the session's lock, with settled files; `operation` is shown to processes that wait."""
         self._store.check_open()
         with self._writing:
             try:
                 self._make_private()
                 timeout = self.usable_config().lock_timeout_seconds
-                return self.writer.locked(doing, timeout, work, check=not while_converting)
+                return self.writer.locked(operation, timeout, work, check=not while_converting)
             except FileNotFoundError:
                 raise self._store.session_not_found(self.session) from None
             except StorageCorrupt:
                 if not self._store.layout.exists(self._store.disk, self._store.root, self.session):
-                    raise self._store.session_not_found(self.session) from None  # put away while its lock was taken
+                    raise self._store.session_not_found(
+                        self.session
+                    ) from None  # archived or deleted while the lock was acquired
                 raise
             except OSError as error:
-                raise from_os_error(error, self.reader.folder, doing) from error
+                raise from_os_error(error, self.reader.folder, operation) from error
             finally:
                 self._store.change_table.set(self.session)
 
     # -- reading
 
-    def view(self, look: Callable[[SessionHistory], Any]) -> Any:
-        """Look at the session's memories as they stand."""
+    def view(self, read: Callable[[SessionHistory], Any]) -> Any:
+        """Call `read` with the session's current history."""
         self._store.check_open()
         with self.reader.mutex:
             session_history = self.reader.catch_up()
             self.unreadable()
-            return look(session_history if session_history.histories else self._fold_in_place())
+            return read(session_history if session_history.histories else self._reread_if_moved())
 
     def unreadable(self) -> list[Problem]:
-        """Entries that cannot be read, as of the last read of this process; each is logged once."""
+        """Unreadable entries at the last read of this process; each is logged once."""
         found = [problem for state in list(self.reader.states.values()) if state.problems for problem in state.problems]
         return incomplete.report(self._named(incomplete.errors(found))) if found else []
 
     def _named(self, problems: list[Problem]) -> list[Problem]:
-        """Problems of a copy in RAM, named by the archive that it was made from."""
+        """The problems, with paths in the archive if this is a copy of one."""
         if not self.archive_path:
             return problems
         return incomplete.located_in_archive(problems, self.session, self.reader.folder, self.archive_path)
 
     def memory_not_found(self, id: str) -> MemoryNotFound:
-        """The error for an id that is not in the session, with the entries that cannot be read."""
+        """The error for an id that is not in the session; it mentions unreadable entries."""
         error = MemoryNotFound(f"{id} does not exist in session {self.session}.", id=id, session=self.session)
         return incomplete.with_unreadable(error, self.unreadable())
 
-    def _fold_in_place(self) -> SessionHistory:
-        """The memories of a session that seems to have none: it may be put away and brought back just now."""
-        for _ in range(_LOOKS):
-            place = self._store.session_identity(self.session)
+    def _reread_if_moved(self) -> SessionHistory:
+        """The history of a session that seems to be empty: it may be archived and restored at this moment."""
+        for _ in range(_TRIES):
+            identity = self._store.session_identity(self.session)
             session_history = self.reader.catch_up()
-            if session_history.histories or (place is not None and place == self._store.session_identity(self.session)):
+            if session_history.histories or (
+                identity is not None and identity == self._store.session_identity(self.session)
+            ):
                 return session_history
             self._store.check_exists(self.session)
         return session_history
 
-    def view_tail(self, kind: str, count: int, look: Callable[[SessionHistory], Any]) -> Any:
-        """The same, but only the last memories of a type need to be there."""
+    def view_tail(self, kind: str, count: int, read: Callable[[SessionHistory], Any]) -> Any:
+        """Like `view`, but the history needs to hold only the last memories of a type."""
         self._store.check_open()
         with self.reader.mutex:
             session_history = self.reader.tail(kind, count)
-            return look(session_history) if session_history is not None else self.view(look)
+            return read(session_history) if session_history is not None else self.view(read)
 
     def refresh_overviews(self, records: Records, users: dict[str, str]) -> None:
-        """Write the overview files of the session again, where the layout has some."""
+        """Rewrite the session's overview files, in a layout that has them."""
         if self._store.layout.name == "markdown":
             from smp_memory.store.overview_files import write_overviews
 
@@ -276,7 +280,7 @@ class FileSession:
             self._store.check_exists(self.session)
         return sizes
 
-    # -- the head
+    # -- metadata
 
     def info(self) -> SessionInfo:
         layout, disk = self._store.layout, self._store.disk
@@ -310,14 +314,14 @@ class FileSession:
             StorageCorrupt,
         ) as error:
             raise SessionCorrupt(
-                f"The head of session {self.session} cannot be read: {self.info_path()}: {error}. Its memories are fine; "
-                "correct the file, or let `smp repair` set it aside.",
+                f"The metadata of session {self.session} cannot be read: {self.info_path()}: {error}. Its memories are not affected; "
+                "correct the file, or let `smp repair` quarantine it.",
                 session=self.session,
                 path=self.info_path(),
             ) from error
 
     def info_path(self) -> str:
-        """The file that holds the session's head."""
+        """The file with the session's metadata."""
         layout = self._store.layout
         return os.path.join(self.reader.folder, layout.info_file or f"{self.session}.jsonl")
 
@@ -325,7 +329,7 @@ class FileSession:
         layout, data = self._store.layout, self._store.disk.read(self.info_path())
         conflict = conflict_in(layout, data)
         if conflict is not None and conflict.is_open:
-            self._tell_of_conflict(conflict.line)
+            self._report_conflict(conflict.line)
         if layout.info_file:
             return head_of(layout, data, self.session, conflict)
         fields = conflict.fields if conflict is not None else last_head(layout, data)
@@ -333,16 +337,16 @@ class FileSession:
             raise FileNotFoundError(self.info_path())
         return layout.decode_info(json.dumps(fields).encode(), self.session)
 
-    def _tell_of_conflict(self, line: int) -> None:
-        """Once in a process."""
+    def _report_conflict(self, line: int) -> None:
+        """Log a merge conflict, once per process."""
         path = self.info_path()
-        if path not in _told_of_conflict:
-            _told_of_conflict.add(path)
+        if path not in _reported_conflicts:
+            _reported_conflicts.add(path)
             text = f"{path}:{line}: git left a merge conflict in the session's metadata; `smp validate` says what differs and what to do"
             event_log.emit("corruption", event_log.WARNING, "head_conflict", text, self.session, path=path, line=line)
 
     def metadata_conflict(self) -> HeadConflict | None:
-        """What git left in the head for a person to decide."""
+        """The merge conflict that git left in the metadata for a person to resolve."""
         try:
             found = conflict_in(self._store.layout, self._store.disk.read(self.info_path()))
         except (FileNotFoundError, StorageCorrupt):
@@ -350,7 +354,7 @@ class FileSession:
         return found if found is not None and (found.is_open or self._store.layout.info_file) else None
 
     def info_for_update(self) -> SessionInfo:
-        """The head for whoever writes it anew. Raises SessionCorrupt if that would settle a conflict that git left."""
+        """The metadata, to be changed and written. Raises SessionCorrupt if it has a merge conflict that git left."""
         info, conflict = self.info(), self.metadata_conflict()
         if conflict is not None:
             path = self.info_path()
@@ -365,17 +369,17 @@ class FileSession:
             return None
 
     def change_info(self, info: SessionInfo) -> None:
-        self.run_locked("changing the session's head", lambda: self.write_info(info))
+        self.run_locked("changing the session's metadata", lambda: self.write_info(info))
 
     def write_info(self, info: SessionInfo) -> None:
-        """Replace the head; the lock is held."""
+        """Replace the metadata. Hold the lock."""
         data = self._store.layout.encode_info(info)
         if self._store.layout.info_file:
             self._store.disk.replace(self.info_path(), data)
         else:
             self.writer.append_head(f"{self.session}.jsonl", data)
 
-    # -- checking
+    # -- verification
 
     def validate(self) -> Report:
         from smp_memory.store.verification import validate
@@ -396,7 +400,7 @@ class FileSession:
         self._close_files()
 
     def compare_known(self) -> None:
-        """Before this process forgets its entries: those that another program took out of the files go to quarantine."""
+        """Quarantine stored entries that another program removed from the files, before this process forgets them."""
         try:
             with self._writing:
                 self.writer.keep_missing(self._timeout_seconds)
@@ -413,7 +417,7 @@ class FileSession:
         self._lock.close()
 
     def __del__(self) -> None:
-        """Called at any moment, maybe while this thread holds the lock: the comparison is left to the store, if it lives on."""
+        """May run while this thread holds the lock, so `compare_known` is left to the store."""
         self._close_files()
         if self.writer.knows_entries:
             _open_sessions.add(self)

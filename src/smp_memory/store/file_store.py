@@ -1,4 +1,4 @@
-"""Where do sessions live? Below one folder: opened, made and found here; what is in one is `file_session`'s business.
+"""A store in files: finds, creates and opens sessions below one folder (`file_session` is one of them).
 
 Guarantees: those of `smp_memory.store.port`. Threads may share everything here. A child made by `fork` starts with locks of
 its own and holds none of its parent's.
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
     from smp_memory.store.indexer import Indexer
 
 CONFIG_FILE = "config.json"
-_UNUSED_SETTINGS, _OTHER_STORES = "unused-settings", "other-stores"  # in the user's state: what was reported last
-_LOOKS = 5
+_UNUSED_SETTINGS, _OTHER_STORES = "unused-settings", "other-stores"  # files in the user's state: what was reported last
+_TRIES = 5
 FLAG = "converting"
-STAGING = os.path.join(PRIVATE, FLAG)  # where a conversion puts the new files
-JOURNAL = os.path.join(PRIVATE, "journal.json")  # its plan
+STAGING = os.path.join(PRIVATE, FLAG)  # new files of a conversion
+JOURNAL = os.path.join(PRIVATE, "journal.json")  # plan of a conversion
 
 
 class FileStore:
@@ -76,15 +76,15 @@ class FileStore:
         self.config = config
         self.admit = admit
         self._sessions: weakref.WeakValueDictionary[str, FileSession] = weakref.WeakValueDictionary()
-        self.dropped: list[FileSession] = []  # objects that nobody uses, whose entries were not compared with the files
+        self.dropped: list[FileSession] = []  # unused objects whose entries were not compared with the files yet
         self._mutex = threading.Lock()
-        self._unsynced: dict[str, tuple[FileSession, str]] = {}  # by path: the session, and the file's name in it
+        self._unsynced: dict[str, tuple[FileSession, str]] = {}  # by path: the session, and the file's relative name
         self._sync_failure: DurabilityUnknown | None = None
         self._syncer: threading.Timer | None = None
         self.closed = False
-        self._config_seen: list[int] = []
-        self._archives_seen: tuple[object, int] = (None, 0)
-        self._shared_seen: tuple[object, list[Record]] = (None, [])
+        self._config_identity: list[int] = []
+        self._archived_count: tuple[object, int] = (None, 0)
+        self._shared_records: tuple[object, list[Record]] = (None, [])
         self.change_table = ChangeTable(system, os.path.join(root, PRIVATE))
         self.state = state or state_of(root, self.disk)
         self.access = AccessLog(self.state)
@@ -92,11 +92,11 @@ class FileStore:
         self._indexer: Indexer | None = None
         self._audit: Audit | None = None
         self._workers: list[threading.Thread] = []
-        self.clock: object = None  # what the store was opened with, for `clock_notes`
+        self.clock: object = None  # the clock that the store was opened with, for `clock_state`
 
     @property
     def indexer(self) -> Indexer:
-        """What finds memories; loaded when somebody asks for it."""
+        """The index; loaded at first use."""
         if self._indexer is None:
             from smp_memory.store.indexer import Indexer
 
@@ -116,31 +116,31 @@ class FileStore:
         return self.layout.session_ids(self.disk, self.root)
 
     def archived_count(self) -> int:
-        """How many sessions are archived. Listed again only when a folder has changed that archiving and restoring change."""
+        """The number of archived sessions; listed again only when one of the folders has changed."""
         from smp_memory.store.archive_names import ARCHIVE_FOLDERS
 
         found = [self.disk.stat(os.path.join(self.root, name)) for name in ARCHIVE_FOLDERS]
         if not any(found):
             return 0
         found += [self.disk.stat(os.path.join(self.root, name)) for name in (self.layout.sessions, "deleted")]
-        look = [(state.st_mtime_ns, state.st_ino) if state is not None else None for state in found]
-        if look != self._archives_seen[0]:
+        stats = [(state.st_mtime_ns, state.st_ino) if state is not None else None for state in found]
+        if stats != self._archived_count[0]:
             from smp_memory.store.archive_index import ArchiveIndex
 
-            self._archives_seen = (look, len(ArchiveIndex(self).archived_ids()))
-        return self._archives_seen[1]
+            self._archived_count = (stats, len(ArchiveIndex(self).archived_ids()))
+        return self._archived_count[1]
 
     def shared_count(self, sees: Callable[[Record], bool] | None = None) -> int:
-        """How many memories are in files of the designs for all sessions. Read again only when a file has changed."""
+        """The number of memories in the designs' shared files (`design_shared_files`); read again only when a file has changed."""
         from smp_memory.store.design_shared_files import FILES, FOLDERS, all_shared
 
         if not any(self.disk.is_folder(os.path.join(self.root, name)) for name in FOLDERS):
             return 0
         found = [self.disk.stat(os.path.join(self.root, *name.split("/"))) for name in FILES]
-        look = [identity(state) if state is not None else None for state in found]
-        if look != self._shared_seen[0]:
-            self._shared_seen = (look, all_shared(self))
-        return sum(1 for record in self._shared_seen[1] if sees is None or sees(record))
+        stats = [identity(state) if state is not None else None for state in found]
+        if stats != self._shared_records[0]:
+            self._shared_records = (stats, all_shared(self))
+        return sum(1 for record in self._shared_records[1] if sees is None or sees(record))
 
     def session(self, session: str) -> FileSession:
         self.check_open()
@@ -153,38 +153,38 @@ class FileStore:
             return known
 
     def existing_session(self, session: str) -> FileSession:
-        """The same; raises also if the session was archived or deleted since it was first opened here."""
+        """Like `session`, but raises also if it was archived or deleted since this process opened it."""
         found = self.session(session)
         if not self.layout.exists(self.disk, self.root, session):
             raise self.session_not_found(session)
         return found
 
     def check_exists(self, session: str) -> None:
-        """Raise if a session is not in its place. One that is just being put away and brought back is looked for again."""
-        for look in range(_LOOKS):
+        """Raise if a session is not live. Tried again, because it may be archived and restored at this moment."""
+        for attempt in range(_TRIES):
             if self.layout.exists(self.disk, self.root, session):
                 return
             error = self.session_not_found(session)
-            if look + 1 == _LOOKS or not isinstance(error, SessionNotFound) or isinstance(error, SessionArchived):
+            if attempt + 1 == _TRIES or not isinstance(error, SessionNotFound) or isinstance(error, SessionArchived):
                 raise error
 
     def session_identity(self, session: str) -> tuple[int, int] | None:
-        """Identity of the folder or file in a session's place: it differs after the session was put away and came back."""
+        """Identity of a live session's folder or file; it changes when the session is archived or deleted and restored."""
         folder = self.layout.folder(self.root, session)
         found = self.disk.stat(folder if self.layout.info_file else os.path.join(folder, f"{session}.jsonl"))
         return None if found is None else (found.st_ino, found.st_ctime_ns)
 
     def opened_session_ids(self) -> list[str]:
-        """The sessions that this process has looked at."""
+        """The sessions that this process has opened."""
         return list(self._sessions)
 
     def is_in_use(self, session: str) -> bool:
-        """Whether a caller in this process holds the session open. Looking at its files or settings is not use."""
+        """Whether a caller in this process holds the session open. Reading its files or settings is not use."""
         known = self._sessions.get(session)
         return known is not None and bool(known.holders)
 
     def create(self, info: SessionInfo) -> FileSession:
-        """Make a session appear whole: prepared aside, then given its name."""
+        """Create a session at once: its files are prepared elsewhere, then renamed."""
         self.check_open()
         self.check_current()
         self.check_not_moved()
@@ -204,7 +204,7 @@ class FileStore:
             return self.session(info.id)
         except StorageError as error:
             raise DurabilityUnknown(
-                f"Session {info.id} was created, but could not be looked at ({error}). Do not count on it.",
+                f"Session {info.id} was created, but could not be read ({error}). It may be lost after a crash.",
                 session=info.id,
             ) from error
 
@@ -246,28 +246,28 @@ class FileStore:
         self._confirm(info.id, os.path.dirname(waiting))
 
     def _confirm(self, session: str, *folders: str) -> None:
-        """Make the names of a new session durable, and those above it: who made them may have died before their sync."""
+        """Fsync the folders of a new session and those above: the process that made them may have died before its fsync."""
         try:
             for folder in (*folders, self.root, os.path.dirname(self.root)):
                 self.disk.sync_folder(folder)
         except OSError as error:
             raise DurabilityUnknown(
-                f"Session {session} was created, but the disk did not confirm it ({error.strerror}). Do not count on it.",
+                f"Session {session} was created, but the disk did not confirm it ({error.strerror}). It may be lost after a crash.",
                 session=session,
                 errno=error.errno,
             ) from error
 
     def make_folder(self, path: str) -> None:
-        """Create a folder below the root; no part of the way may be a link."""
+        """Create a folder below the root; no part of the path may be a link."""
         self.disk.make_folder(path)
 
     def _check_name(self, session: str) -> None:
-        """An archived session keeps its name; what an interrupted deletion left under it is put right first."""
+        """Raise SessionExists if a live or archived session has this name; recover an interrupted deletion under it."""
         from smp_memory.store.archive_names import ARCHIVE_FOLDERS
 
         private = self.layout.private(self.root, session)
         if self.layout.exists(self.disk, self.root, session):
-            raise self._taken(session)  # before the look for an archive: one that is being archived is in both places
+            raise self._taken(session)  # before the check for an archive: a session that is being archived has both
         has_archives = any(self.disk.exists(os.path.join(self.root, name)) for name in ARCHIVE_FOLDERS)
         if not has_archives and not (not self.layout.info_file and self.disk.exists(private)):
             return
@@ -280,10 +280,10 @@ class FileStore:
         return SessionExists(f"There is already a session {session}.", session=session)
 
     def check_current(self) -> None:
-        """Called under a session's lock: is this still the store we opened? Another process may have converted it."""
+        """Raise if another process has converted the store since it was opened. Called under a session's lock."""
         found = self.disk.stat(os.path.join(self.root, CONFIG_FILE))
         now = identity(found) if found is not None else []
-        if now == self._config_seen:
+        if now == self._config_identity:
             return
         stored = self._stored_config()
         if stored.get(FLAG) and self._finish_conversion():
@@ -299,7 +299,7 @@ class FileStore:
                 f"{self.root} is being converted to another layout; try again in a moment. Nothing was written.",
                 path=self.root,
             )
-        self._config_seen = now
+        self._config_identity = now
 
     def _stored_config(self) -> dict[str, Any]:
         try:
@@ -309,7 +309,7 @@ class FileStore:
         return with_store_facts_at_top(stored) if isinstance(stored, dict) else {}
 
     def _finish_conversion(self) -> bool:
-        """Put right what a conversion has left that died while this store was open; False if one is under way."""
+        """Finish a conversion that died while this store was open; False if one is running."""
         from smp_memory.store.convert import finish_conversion
 
         try:
@@ -328,13 +328,13 @@ class FileStore:
         return missing_session_error(self, session)
 
     def report_unused_settings(self) -> None:
-        """Log which settings of a design have no effect here; once for a store and the keys that it has."""
+        """Log which settings of a design have no effect; once per store and set of keys."""
         from smp_memory.design_settings import report
 
         self._report_once(_UNUSED_SETTINGS, report(self.config.unused))
 
     def report_other_stores(self, line: str) -> None:
-        """Log that the project has other stores, which are not read; once for a store and those beside it."""
+        """Log that the project has other stores, which are not read; once per store and set of others."""
         self._report_once(_OTHER_STORES, line)
 
     def _report_once(self, name: str, line: str) -> None:
@@ -343,7 +343,7 @@ class FileStore:
                 return
             self.state.write(name, line.encode())
         except (OSError, SMPError):
-            pass  # no place for the user's state: it is said again
+            pass  # the user's state cannot be written: it is logged again
         import logging  # rare, and slow to load
 
         logging.getLogger("smp_memory").warning(line)
@@ -360,9 +360,9 @@ class FileStore:
                 self._syncer.start()
 
     def sync_now(self) -> None:
-        """Sync what the setting `interval` left unsynced; a failure is told to whoever asks next.
+        """Fsync what durability `interval` left unsynced; `check_synced` raises a failure.
 
-        A file whose sync failed is not synced again: the next write copies it to a new one first.
+        A file whose fsync failed is not synced again: the next write copies it to a new one first.
         """
         with self._mutex:
             files, self._unsynced, self._syncer = self._unsynced, {}, None
@@ -373,7 +373,7 @@ class FileStore:
             except DurabilityUnknown as error:
                 self._sync_failure = self._not_confirmed(path, error.__cause__ or error)
                 session.distrust(name)
-            except OSError as error:  # it could not be opened, so it can be tried again
+            except OSError as error:  # it could not be opened, so trying again is safe
                 self._sync_failure = self._not_confirmed(path, error)
                 with self._mutex:
                     self._unsynced.setdefault(path, (session, name))
@@ -393,15 +393,15 @@ class FileStore:
         self.check_synced()
 
     def check_synced(self) -> None:
-        """Raise, once, what went wrong with a sync in the background."""
+        """Raise the failure of a background sync, once."""
         failure, self._sync_failure = self._sync_failure, None
         if failure is not None:
             raise failure
 
-    # -- the end
+    # -- closing
 
-    def start(self, worker: threading.Thread) -> None:
-        """Let something work in the background that `close` waits for: it may hold a lock."""
+    def start_worker(self, worker: threading.Thread) -> None:
+        """Start a background thread that `close` waits for, because it may hold a lock."""
         self._workers = [each for each in self._workers if each.is_alive()] + [worker]
         worker.start()
 
@@ -435,7 +435,7 @@ class FileStore:
 
 
 def last_written_ns(store: FileStore, session: str) -> int:
-    """When a session's files were last written, by their own times; upkeep leaves these as they were."""
+    """When a session's files were last written, by modification time; maintenance preserves it."""
     folder = store.layout.folder(store.root, session)
     names = [*store.layout.files(store.disk, folder, session), store.layout.info_file]
     found = [store.disk.stat(os.path.join(folder, name)) for name in names if name]
@@ -443,5 +443,5 @@ def last_written_ns(store: FileStore, session: str) -> int:
 
 
 def has_unfinished_conversion(disk: Disk, root: str) -> bool:
-    """Whether a conversion is under way, or died; a store that is opened looks for that first."""
+    """Whether a conversion is running or died. Checked first when a store is opened."""
     return disk.exists(os.path.join(root, STAGING)) or disk.exists(os.path.join(root, JOURNAL))

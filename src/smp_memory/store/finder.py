@@ -1,6 +1,6 @@
-"""What do the files hold that meets a question? The index's answers, in the terms of the query path.
+"""Queries against one state of the index, in the terms of the search path.
 
-One finder serves one question: it stands for the index as it was when the question was asked.
+A finder serves one query: it represents the index as it was when the query began.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from smp_memory.index.rows import POSITION_BITS, TYPE_NUMBERS, Row
 from smp_memory.index.selection import RowConditions, RowSelection, count_by
 from smp_memory.index.text_query import TextMatch, TextQuery, is_loose, text_matches
 from smp_memory.store import incomplete
-from smp_memory.store.access_counts import together
+from smp_memory.store.access_counts import add_counts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,12 +23,17 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
     from smp_memory.search.query import Query
-    from smp_memory.store.access_counts import Use
+    from smp_memory.store.access_counts import AccessCount
     from smp_memory.store.indexer import Indexer
 
-FALL_BACK = (ModelUnavailable, ImportError, OSError, ValueError)  # what meaning may fail with; then words must do
-_FEW = 5000  # up to so many memories are compared one by one with what is asked for
-_SPARE = 4  # so many times as many are looked at where some may not meet the conditions
+FALL_BACK = (
+    ModelUnavailable,
+    ImportError,
+    OSError,
+    ValueError,
+)  # errors of the embedding model; the search then goes by terms alone
+_MAX_COMPARED = 5000  # up to so many memories are compared with the query vector one by one
+_SPARE = 4  # factor of candidates fetched where some may not meet the conditions
 _TURN, _FINDING = TYPE_NUMBERS["conversation"], TYPE_NUMBERS["finding"]
 _TURNS = f"SELECT doc, 0.0, created, facts FROM wanted CROSS JOIN memory ON doc = wanted.no WHERE type = {_TURN}"
 _LAST_WRITTEN = "SELECT wanted.no, last FROM wanted CROSS JOIN session ON session.no = wanted.no"
@@ -39,16 +44,18 @@ _ORDERS = {"newest": "created DESC, doc DESC", "oldest": "created, doc"}
 
 
 class Finder:
-    _pending: dict[int, Use] | None = None  # uses that the index has not counted yet, by doc
+    """Search operations over rows, text, vectors, relations and access counts."""
+
+    _pending: dict[int, AccessCount] | None = None  # accesses that the index has not counted yet, by doc
 
     def __init__(self, indexer: Indexer, index: Index) -> None:
         self._indexer = indexer
         self._index = self.index = index
         self._rows = index.rows
-        self.left_out: dict[str, LeftOut] = {}  # sessions that were put away while this answers
+        self.left_out: dict[str, LeftOut] = {}  # sessions that were archived or deleted during the query
 
     def problems(self, sessions: Iterable[str] | None, allows: Callable[[str], bool] | None = None) -> list[Problem]:
-        """Entries of these sessions (None: all) that cannot be read; `allows` says which sessions the answer is about."""
+        """Unreadable entries of these sessions (None: all); `allows` restricts them to the sessions of the answer."""
         found = incomplete.load_problems(self._rows, sessions)
         if not found:
             return []
@@ -56,43 +63,43 @@ class Finder:
             [each for name, problems in found.items() if allows is None or allows(name) for each in problems]
         )
 
-    # -- what is asked for, in the index's numbers
+    # -- conditions, in the index's numbers
 
-    def conditions(self, question: Query) -> RowConditions:
-        asked = RowConditions()
-        asked.sessions = None if question.sessions is None else self._session_numbers(question.sessions)
-        asked.types = [TYPE_NUMBERS[name] for name in question.types]
-        if question.agents:
-            found = [self._rows.known_number(name) for name in question.agents]
-            asked.agents = [number for number in found if number is not None]
-        asked.tags, asked.all_tags, asked.not_tags = question.tags, question.all_tags, question.not_tags
-        asked.topics = [] if question.topic_in_text else question.topics
-        if question.time is not None:
-            asked.since, asked.until = question.time.start, question.time.end
-        asked.min_importance, asked.min_confidence = question.min_importance, question.min_confidence
-        asked.confidence, asked.pinned = question.confidence, question.pinned
-        asked.include_deleted = bool(question.include_deleted)
-        if question.references:
-            asked.docs = self._referring(question.references, question.scope, question.depth)
-        if question.related_to:
-            related = set(self.related(question.related_to, question.scope, question.depth, question.kinds))
-            asked.docs = related if asked.docs is None else asked.docs & related
-        return asked
+    def conditions(self, query: Query) -> RowConditions:
+        conditions = RowConditions()
+        conditions.sessions = None if query.sessions is None else self._session_numbers(query.sessions)
+        conditions.types = [TYPE_NUMBERS[name] for name in query.types]
+        if query.agents:
+            found = [self._rows.known_number(name) for name in query.agents]
+            conditions.agents = [number for number in found if number is not None]
+        conditions.tags, conditions.all_tags, conditions.not_tags = query.tags, query.all_tags, query.not_tags
+        conditions.topics = [] if query.topic_in_text else query.topics
+        if query.time is not None:
+            conditions.since, conditions.until = query.time.start, query.time.end
+        conditions.min_importance, conditions.min_confidence = query.min_importance, query.min_confidence
+        conditions.confidence, conditions.pinned = query.confidence, query.pinned
+        conditions.include_deleted = bool(query.include_deleted)
+        if query.references:
+            conditions.docs = self._referring(query.references, query.scope, query.depth)
+        if query.related_to:
+            related = set(self.related(query.related_to, query.scope, query.depth, query.kinds))
+            conditions.docs = related if conditions.docs is None else conditions.docs & related
+        return conditions
 
     def _session_numbers(self, names: Iterable[str]) -> list[int]:
         found = [self._rows.one("SELECT no FROM session WHERE id = ?", (name,)) for name in names]
         return [number for number in found if number is not None]
 
-    # -- text_matches
+    # -- text
 
     def search(self, text: ParsedText, conditions: RowConditions, limit: int, rarity: float) -> list[TextMatch]:
-        """The best matches of a text that meet all that labels can state, best first."""
-        wanted = TextQuery(
+        """The best matches of a text that meet the conditions that are labels, best first."""
+        text_query = TextQuery(
             text.words,
             text.phrases,
             text.patterns,
             text.excluded,
-            [each for each in text.excluded_patterns if not is_loose(each)],  # endings are looked at in the records
+            [each for each in text.excluded_patterns if not is_loose(each)],  # endings are checked in the records
             conditions.labels(),
             conditions.without(),
             conditions.since,
@@ -100,16 +107,16 @@ class Finder:
             rarity,
             text.characters,
         )
-        return self._index.text.search(wanted, limit)
+        return self._index.text.search(text_query, limit)
 
-    # -- meaning, if there is a model
+    # -- vectors, if there is an embedding model
 
     @property
-    def knows_meaning(self) -> bool:
+    def has_vectors(self) -> bool:
         return self._index.vectors is not None
 
     def vector(self, text: str) -> Any:
-        """What a text means; None: nobody knows, words must do."""
+        """The embedding of a text; None without a model."""
         embedder, vectors = self._index.embedder, self._index.vectors
         if embedder is None or vectors is None:
             return None
@@ -120,29 +127,31 @@ class Finder:
             return None
 
     def nearest(self, vector: Any, conditions: RowConditions, limit: int) -> dict[int, Row]:
-        """Memories that mean much the same and meet all conditions, best first."""
+        """The memories nearest to a vector that meet all conditions, best first."""
         vectors = self._index.vectors
         if vectors is None or conditions.is_impossible:
             return {}
-        docs = self._few(conditions) if conditions.is_narrow else None
+        docs = self._docs_if_few(conditions) if conditions.is_narrow else None
         if conditions.is_narrow and docs is None and conditions.has_label_conditions:
             return {}
         spare = 1 if docs is not None else _SPARE if conditions.is_narrow else 1.2
         found = [doc for doc, _ in vectors.nearest(vector, int(spare * limit), docs)]
         rows = self.rows(found)
-        wanted = [rows[doc] for doc in found if doc in rows]
+        near = [rows[doc] for doc in found if doc in rows]
         if docs is None:
-            wanted = [row for row in wanted if conditions.admits(row) and conditions.meets_bounds(row)]
-        return {row.doc: row for row in wanted[:limit]}
+            near = [row for row in near if conditions.admits(row) and conditions.meets_bounds(row)]
+        return {row.doc: row for row in near[:limit]}
 
-    def _few(self, conditions: RowConditions) -> list[int] | None:
-        """All that meet the conditions, if they are few."""
+    def _docs_if_few(self, conditions: RowConditions) -> list[int] | None:
+        """All documents that meet the conditions, if they are few; else None."""
         selection = RowSelection(self._rows, conditions)
-        found = self._rows.all(f"SELECT doc FROM memory WHERE {selection.where} LIMIT {_FEW + 1}", selection.values)
-        return [doc for (doc,) in found] if len(found) <= _FEW else None
+        found = self._rows.all(
+            f"SELECT doc FROM memory WHERE {selection.where} LIMIT {_MAX_COMPARED + 1}", selection.values
+        )
+        return [doc for (doc,) in found] if len(found) <= _MAX_COMPARED else None
 
-    def meanings(self, vector: Any, docs: Sequence[int]) -> dict[int, float]:
-        """How near each of these is to a vector, 0 to 1."""
+    def similarities(self, vector: Any, docs: Sequence[int]) -> dict[int, float]:
+        """Cosine similarity of these documents to a vector, 0 to 1."""
         return self._index.vectors.cosines(vector, docs) if self._index.vectors is not None else {}
 
     # -- rows
@@ -158,7 +167,7 @@ class Finder:
         return self._rows.by_docs(docs)
 
     def turns(self, docs: Sequence[int], conditions: RowConditions) -> list[TextMatch]:
-        """Those of these memories that are turns and wanted, as text_matches that have none of the words."""
+        """Those of these memories that are turns and meet the conditions, as text matches without any term."""
         found = self._rows.of(_TURNS if conditions.include_deleted else f"{_TURNS} AND deleted IS NULL", docs)
         turns = text_matches(found)
         if conditions.is_narrow:
@@ -186,25 +195,25 @@ class Finder:
         return {name: number for name, number in found.items() if number is not None}
 
     def accesses(self, docs: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """How often memories were used, and when last; uses that the index has not counted yet are included."""
+        """Access counts of memories, including accesses that the index has not counted yet."""
         found = self._rows.of("SELECT doc, count, last FROM wanted CROSS JOIN access ON doc = wanted.no", docs)
         accesses = {doc: (count, last) for doc, count, last in found}
         if self._pending is None:
             self._pending = self._indexer.pending.by_doc(self._rows)
         if self._pending:
             for doc in self._pending.keys() & set(docs):
-                accesses[doc] = together(accesses.get(doc), self._pending[doc])
+                accesses[doc] = add_counts(accesses.get(doc), self._pending[doc])
         return accesses
 
-    def all_accesses(self) -> dict[str, Use]:
-        """The same of all memories that were ever used, by `session/ID`."""
+    def all_accesses(self) -> dict[str, AccessCount]:
+        """Access counts of all memories that were ever accessed, by `session/ID`."""
         found = {f"{session}/{id}": (count, last) for session, id, count, last in self._rows.each(_ALL_ACCESSES)}
-        for name, use in self.pending_uses().items():
-            found[name] = together(found.get(name), use)
+        for name, count in self.pending_accesses().items():
+            found[name] = add_counts(found.get(name), count)
         return found
 
-    def pending_uses(self) -> dict[str, Use]:
-        """Uses that the index has not counted yet, by `session/ID`."""
+    def pending_accesses(self) -> dict[str, AccessCount]:
+        """Accesses that the index has not counted yet, by `session/ID`."""
         return self._indexer.pending.by_name(self._rows)
 
     def last_written(self, docs: Iterable[int]) -> dict[int, int]:
@@ -213,7 +222,7 @@ class Finder:
         return dict(self._rows.of(_LAST_WRITTEN, list(numbers)))
 
     def ends(self) -> dict[str, tuple[int, str | None]]:
-        """How many positions each session has given out, and the id of the memory at the last one."""
+        """By session: the number of allocated positions, and the id of the memory at the last one."""
         return {name: (size, last) for name, size, last in self._rows.each(_ENDS)}
 
     def ids_from(self, session: str, position: int = 0) -> dict[int, str]:
@@ -250,7 +259,7 @@ class Finder:
     def related(
         self, names: Iterable[str], scope: str, depth: int, kinds: Sequence[str] = ()
     ) -> dict[int, tuple[int, str, int]]:
-        """All memories up to so many steps away, either way: doc -> (steps, kind, the doc it was reached from)."""
+        """All memories up to `depth` steps away in either direction: doc -> (steps, kind, the doc it was reached from)."""
         edge: list[int] = []
         for name in names:
             row = self.row(*_split(name, scope))
@@ -283,7 +292,7 @@ class Finder:
         return found + self._of_same_turn(doc)
 
     def _referring(self, names: Iterable[str], scope: str, depth: int) -> set[int]:
-        """Memories that point to one of these, and up to so many steps further those that point to them."""
+        """Memories that refer to one of these, directly or over up to `depth` steps."""
         found: set[int] = set()
         edge = [_split(name, scope) for name in names]
         for _ in range(depth):
@@ -293,7 +302,7 @@ class Finder:
         return found
 
     def _of_same_turn(self, doc: int) -> list[tuple[str, int]]:
-        """The other findings of the turn to which a finding belongs (003 §4.2)."""
+        """The other findings of the turn to which a finding belongs (design 003)."""
         own = self._rows.all("SELECT session, target FROM relation WHERE source = ? AND kind = 'turn'", (doc,))
         if not own or self._rows.one("SELECT type FROM memory WHERE doc = ?", (doc,)) != _FINDING:
             return []
@@ -305,7 +314,7 @@ class Finder:
         return [("same_turn", other) for (other,) in found]
 
     def _sources(self, session: str, id: str) -> list[tuple[str, int]]:
-        """Who points to a memory."""
+        """Kind and doc of the memories that refer to a memory."""
         found = self._rows.all("SELECT kind, source FROM relation WHERE session = ? AND target = ?", (session, id))
         return [(kind, doc) for kind, doc in found]
 
@@ -313,14 +322,14 @@ class Finder:
         return self._rows.session_name(doc >> POSITION_BITS) or ""
 
     def ref(self, doc: int) -> str:
-        """The name of a memory across sessions."""
+        """The name of a memory as `session/ID`."""
         row = self.rows([doc]).get(doc)
         return f"{self.session_of(doc)}/{row.id if row is not None else ''}"
 
     # -- records
 
     def records(self, rows: Iterable[Row]) -> dict[int, Record | None]:
-        """The memories themselves, from the files."""
+        """The records of these rows, read from the files."""
         return self._indexer.reader.records(self._index, rows, self.left_out)
 
 

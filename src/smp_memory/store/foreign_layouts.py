@@ -1,9 +1,9 @@
-"""Session files of a layout that the store does not have: nobody reads them, and `smp convert` takes them in.
+"""Session files in another layout than the store's. They are not read; `smp convert` imports them.
 
-They are there after a git merge of a clone that converted the store with one that added sessions in the old layout.
-So they are where programs of designs 000 and 003 wrote into one `.bmad/sessions`.
-`unread_sessions` finds them by their names, and of `{session}.jsonl` in the root by the line of a session's metadata or by a first line in the form
-of design 000; it reads no memories.
+They exist after a git merge of a clone that converted the store with one that added sessions in the old layout, and where
+programs of designs 000 and 003 wrote into one `.bmad/sessions`.
+`unread_sessions` recognises them by name, and `{session}.jsonl` in the root by a metadata line or by a first line in the
+form of design 000; it reads no memories.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.reader import SessionReader
 from smp_memory.model.clone_merge import in_order
 from smp_memory.model.reports import Problem, Report
+from smp_memory.store.session_metadata import read_info
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _FOLDERS = {"jsonl": "sessions", "log": "sessions", "markdown": "active", "singl
 
 
 class UnreadSession(NamedTuple):
-    """The files of one session in a layout that the store does not have."""
+    """The files of one session in another layout than the store's."""
 
     layout: str
     session: str
@@ -56,15 +57,15 @@ class UnreadSession(NamedTuple):
 
 
 def advice(current: str) -> str:
-    return f"`smp convert --to {current}` takes them in."
+    return f"`smp convert --to {current}` imports them."
 
 
 def unread_sessions(
     disk: Disk, root: str, current: Layout, session: str | None = None, opened: list[str] | None = None
 ) -> list[UnreadSession]:
-    """What is there in other layouts; of one session, if it is named.
+    """Session files in other layouts; of one session, if it is named.
 
-    With `opened`, a layout that has the folder of the current one is looked for in these sessions only: a look at each costs time.
+    With `opened`, a layout that shares the folder of the current one is searched in these sessions only, to save time.
     """
     found = []
     for name in NAMES:
@@ -72,8 +73,8 @@ def unread_sessions(
             continue  # before the layout's module is loaded
         layout = layout_named(name)
         is_shared = opened is not None and layout.sessions == current.sessions
-        wanted = [session] if session is not None else opened if is_shared else _sessions(disk, root, layout)
-        for each in wanted or ():
+        names = [session] if session is not None else opened if is_shared else _sessions(disk, root, layout)
+        for each in names or ():
             folder = layout.folder(root, each)
             files = _files(disk, folder, layout, each)
             if files and folder == current.folder(root, each):
@@ -104,7 +105,7 @@ def _is_session(data: bytes) -> bool:
 
 
 def unread_reports(store: FileStore, but: Collection[str] = ()) -> dict[str, Report]:
-    """What `validate` says of sessions that stand in other layouts only, by session."""
+    """Validation reports of sessions that exist in other layouts only, by session."""
     found: dict[str, list[Problem]] = {}
     for each in unread_sessions(store.disk, store.root, store.layout):
         if each.session not in but:
@@ -113,7 +114,7 @@ def unread_reports(store: FileStore, but: Collection[str] = ()) -> dict[str, Rep
 
 
 def describe_unread(store: FileStore) -> str:
-    """One line about them; empty if there are none. In a folder that two layouts share, only opened sessions are looked at."""
+    """One line about unread sessions; empty if there are none. In a folder that two layouts share, only opened sessions are checked."""
     found = unread_sessions(store.disk, store.root, store.layout, opened=store.opened_session_ids())
     if not found:
         return ""
@@ -121,15 +122,13 @@ def describe_unread(store: FileStore) -> str:
     return f"{found[0].text(store.layout.name)}{more} {advice(store.layout.name)}"
 
 
-# -- taking them in
+# -- importing
 
 
 class ForeignSession:
-    """The entries and the metadata of a session from other layouts."""
+    """The entries and metadata of a session in other layouts."""
 
     def __init__(self, disk: Disk, root: str, found: list[UnreadSession]) -> None:
-        from smp_memory.store.archive import read_info
-
         self.entries: list[Entry] = []
         self.infos: list[SessionInfo] = []
         for each in found:
@@ -139,28 +138,28 @@ class ForeignSession:
             broken = next((problem for problem in reader.problems() if problem.severity == "error"), None)
             if broken is not None:
                 raise SessionCorrupt(
-                    f"{broken}. Correct it first; nothing was taken in.", session=each.session, path=broken.path
+                    f"{broken}. Correct it first; nothing was imported.", session=each.session, path=broken.path
                 )
             self.entries += in_order(entry for state in reader.states.values() for entry in state.entries)
             if not layout.info_file or layout.info_file in each.files:
                 self.infos.append(read_info(disk, layout, reader))
 
     def new(self, known: list[Entry]) -> list[Entry]:
-        """The entries that the session does not have yet, numbered after those that it has."""
+        """The entries that the session does not have yet, renumbered to follow those that it has."""
         keys = {entry.key for entry in known}
         last = max((entry.seq for entry in known), default=0)
         added = []
         for entry in self.entries:
             if entry.key not in keys:
                 keys.add(entry.key)
-                entry.tx = ""  # all transactions are whole here
+                entry.tx = ""  # all transactions are complete here
                 entry.seq = last = max(entry.seq, last + 1)
                 added.append(entry)
         return added
 
 
 def append_entries(old: dict[str, bytes], entries: list[Entry], layout: Layout, session: str) -> dict[str, bytes]:
-    """The files of a session with entries at their ends."""
+    """The files of a session with entries appended."""
     parts = {name: [data] for name, data in old.items()}
     for entry in entries:
         name, data = layout.encode(entry, session)

@@ -1,10 +1,10 @@
-"""How do threads share a sync? One of them, the leader, writes for all who wait; each gets its own answer.
+"""Group commit: one thread, the leader, writes the batches of all waiting threads with one fsync.
 
-Guarantees: batches are stored in the order in which they came; a waiting thread is woken when its batch is done, or to
-lead the next group. An error that hits the whole group (no lock, no such session) is raised in each of its threads.
+Guarantees: batches are stored in the order in which they arrive; a waiting thread is woken when its batch is done, or to
+lead the next group. An error that concerns the whole group (no lock, no such session) is raised in each of its threads.
 
-Threads that wrote together come again together, as soon as they are woken. So a leader waits until all of them are
-here, but not for long: what this saves is a sync, which takes longer. A thread that writes alone never waits.
+Threads that wrote together arrive together again as soon as they are woken. So a leader waits until all of them have
+arrived, but only for a short time: it saves a sync, which takes longer. A thread that writes alone never waits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _Ticket:
-    """A batch in the queue. Its thread sleeps until `wake` is released."""
+    """A batch in the queue. Its thread waits until `wake` is released."""
 
     __slots__ = ("batch", "failure", "leads", "wake")
 
@@ -32,18 +32,20 @@ class _Ticket:
 
 
 class GroupCommit:
+    """The queue of batches of one session."""
+
     def __init__(self, commit: Callable[[list[BatchPort]], None], patience_seconds: float = 0.0005) -> None:
         self.patience_seconds = patience_seconds
         self._commit = commit
         self._mutex = Lock()
         self._queue: list[_Ticket] = []
-        self._led = False
-        self._expected = 1  # how many threads wrote or waited when the last group was done
+        self._has_leader = False
+        self._expected = 1  # threads that wrote or waited when the last group was done
         self._gathering: _Ticket | None = None  # the leader, while it waits for the others
 
     def commit(self, batch: BatchPort) -> None:
         with self._mutex:
-            leads, self._led = not self._led, True
+            leads, self._has_leader = not self._has_leader, True
             alone = leads and self._expected == 1
             if not alone:
                 ticket = self._enqueue(batch)
@@ -53,9 +55,9 @@ class GroupCommit:
             finally:
                 with self._mutex:
                     if self._queue:
-                        self._pass_on(1)
+                        self._pass_lead(1)
                     else:
-                        self._led = False
+                        self._has_leader = False
         else:
             if not leads:
                 self._sleep(ticket)
@@ -77,12 +79,12 @@ class GroupCommit:
     def _sleep(self, ticket: _Ticket) -> None:
         try:
             ticket.wake.acquire()
-        except BaseException:  # a person pressed Ctrl-C
+        except BaseException:  # KeyboardInterrupt
             with self._mutex:
                 if ticket in self._queue:
                     self._queue.remove(ticket)
                 if ticket.leads:
-                    self._pass_on(0)
+                    self._pass_lead(0)
             raise
 
     def _lead(self, ticket: _Ticket) -> None:
@@ -96,12 +98,12 @@ class GroupCommit:
             for each in group:
                 each.failure = error
         with self._mutex:
-            if ticket in self._queue:  # interrupted before it took the others along
+            if ticket in self._queue:  # interrupted before it collected the group
                 self._queue.remove(ticket)
             for each in group:
                 if each is not ticket:
                     each.wake.release()
-            self._pass_on(len(group))
+            self._pass_lead(len(group))
 
     def _wait_for_others(self, ticket: _Ticket) -> None:
         with self._mutex:
@@ -114,11 +116,11 @@ class GroupCommit:
             with self._mutex:
                 self._gathering = None
 
-    def _pass_on(self, done: int) -> None:
-        """The first who waits leads the next group. The mutex is held."""
+    def _pass_lead(self, done: int) -> None:
+        """Make the first waiting thread lead the next group. Hold the mutex."""
         self._expected = done + len(self._queue)
         if self._queue:
             self._queue[0].leads = True
             self._queue[0].wake.release()
         else:
-            self._led = False
+            self._has_leader = False

@@ -1,13 +1,12 @@
-"""Entries that cannot be read, so that answers can say that they are incomplete.
+"""Report entries and sessions that are missing from an answer.
 
-Every read of a session and every answer of the index passes the errors it met to `met`. They are logged once per process, with
-file, line and code and without content. The index keeps the errors of each session in its table `meta`, because a query
-that finds the index up to date does not read the files.
+Unreadable entries: every read of a session and every answer of the index passes the errors it met to `report`. They are
+logged once per process, with file, line and code and without content. The index keeps the errors of each session in its
+table `meta`, because a query that finds the index up to date does not read the files.
 
-Sessions that another process archives or deletes while an operation looks at all of them: left out, and this is said.
-
-Guarantees: an operation over all sessions does not fail because one of them was put away meanwhile; its log record
-names the session and the reason, never content. A session that was asked for by name is not left out but an error.
+Sessions that another process archives or deletes during an operation over all sessions are left out (`each_existing`).
+Guarantees: the operation does not fail; a log record names the session and the reason, never content. A session that was
+requested by name is not left out but raises an error.
 """
 
 from __future__ import annotations
@@ -35,13 +34,15 @@ if TYPE_CHECKING:
 
 
 _KEY = "unreadable/"
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,160}")  # of a file; any other could hold words that are meant for an agent
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,160}")  # of a file; any other could hold instructions to an agent
 ARCHIVE_CODE = "archive_unreadable"
-_MOST = 100  # of one session, kept in the index
+_MAX_KEPT = 100  # problems of one session in the index
 
 _logged: set[tuple[str, int, str]] = set()
-_met: dict[tuple[str, int, str], Problem] = {}
-caller_reports = False  # the command line prints what `take_reported` gives; logging's last resort would print it again
+_reported: dict[tuple[str, int, str], Problem] = {}
+caller_reports = (
+    False  # the command line prints what `take_reported` returns; logging's last-resort handler would print it again
+)
 
 
 def errors(problems: Iterable[Problem]) -> list[Problem]:
@@ -49,11 +50,11 @@ def errors(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def report(problems: list[Problem]) -> list[Problem]:
-    """Log what this process has not logged yet; returns the problems."""
+    """Log problems that this process has not logged yet; returns all of them."""
     fresh = []
     for problem in problems:
         key = (problem.path, problem.line, problem.code)
-        _met.setdefault(key, problem)
+        _reported.setdefault(key, problem)
         if key not in _logged:
             _logged.add(key)
             fresh.append(problem)
@@ -63,9 +64,9 @@ def report(problems: list[Problem]) -> list[Problem]:
 
 
 def take_reported() -> list[Problem]:
-    """What was met since the last call."""
-    found = list(_met.values())
-    _met.clear()
+    """The problems reported since the last call."""
+    found = list(_reported.values())
+    _reported.clear()
     return found
 
 
@@ -88,7 +89,7 @@ def _log(problems: list[Problem]) -> None:
 
 
 def describe(problems: list[Problem], *, to_agent: bool = False) -> str:
-    """One line about them: where the first one is, and what to do. What an agent is told has no words from the files."""
+    """One line about problems: where the first one is, and what to do. `to_agent`: without any text from the files."""
     first = problems[0]
     path = (
         first.path
@@ -107,16 +108,16 @@ def describe(problems: list[Problem], *, to_agent: bool = False) -> str:
 
 def _advice(problem: Problem) -> str:
     if problem.code == ARCHIVE_CODE:
-        return f"`smp session restore {problem.archived}` tries to bring the session back; if the file is damaged, take it from a backup."
+        return f"`smp session restore {problem.archived}` tries to restore the session; if the file is damaged, restore it from a backup."
     if problem.code == "cold_damaged" and problem.archived is None:
-        return "It lies in the cold segment. `smp archived` lists what can be read there; take the rest from a backup."
+        return "It is in the cold segment. `smp archived` lists what can be read there; restore the rest from a backup."
     if problem.archived is None:
-        return "Correct the line, or set it aside with `smp repair`."
-    return f"It is kept in the archive as it is. To correct it, bring the session back first: `smp session restore {problem.archived}`."
+        return "Correct the line, or quarantine it with `smp repair`."
+    return f"It is kept in the archive as it is. To correct it, restore the session first: `smp session restore {problem.archived}`."
 
 
 def located_in_archive(problems: list[Problem], session: str, folder: str, archive: str) -> list[Problem]:
-    """The problems of a session's files in `folder`, named by the archive that holds these files."""
+    """Problems of files in `folder`, with paths in the archive that the files came from."""
     return [
         Problem(
             f"{archive}:{os.path.relpath(each.path, folder)}",
@@ -127,45 +128,45 @@ def located_in_archive(problems: list[Problem], session: str, folder: str, archi
 
 
 def archive_problem(path: str, session: str, error: Exception) -> Problem:
-    """An archive of which no entry can be read."""
+    """The problem of an archive that cannot be read at all."""
     return Problem(path, 0, ARCHIVE_CODE, str(error).removeprefix(f"{path} "), "error", None, session)
 
 
 def with_unreadable(error: MemoryNotFound, problems: list[Problem]) -> MemoryNotFound:
-    """The error for a missing id with the session's unreadable entries, one of which may be it. No words from the files."""
+    """The error for a missing id, extended by the session's unreadable entries, one of which may be the memory. No text from the files."""
     if not problems or "unreadable" in error.details:
         return error
-    places = [f"{each.path}:{each.line}" for each in problems]
+    locations = [f"{each.path}:{each.line}" for each in problems]
     message = f"{error.message} It may be an entry that cannot be read. {describe(problems, to_agent=True)}"
-    return MemoryNotFound(message, **error.details, unreadable=places)
+    return MemoryNotFound(message, **error.details, unreadable=locations)
 
 
 # -- in the index
 
 
 def save_problems(index: Index, session: str, problems: Iterable[Problem], *, grown: bool) -> None:
-    """Note a session's errors in the index; `grown`: those in what was appended, besides the ones noted before."""
+    """Save a session's errors in the index; `grown`: add those in appended entries to the saved ones."""
     kept = [problem.to_dict() for problem in errors(problems)]
     if grown:
         if not kept:
             return
         kept = json.loads(index.rows.meta(_KEY + session, "[]")) + kept
     if kept:
-        index.rows.set_meta(_KEY + session, json.dumps(kept[:_MOST]))
+        index.rows.set_meta(_KEY + session, json.dumps(kept[:_MAX_KEPT]))
     else:
         index.rows.do("DELETE FROM meta WHERE key = ?", (_KEY + session,))
 
 
 def load_problems(rows: Rows, sessions: Iterable[str] | None) -> dict[str, list[Problem]]:
-    """The errors that the index knows of, by session; None: of all sessions."""
+    """The errors saved in the index, by session (None: of all sessions)."""
     found = rows.all("SELECT key, value FROM meta WHERE key BETWEEN ? AND ?", (_KEY, _KEY + "\x7f"))
     if not found:
         return {}
-    wanted = None if sessions is None else set(sessions)
+    selected = None if sessions is None else set(sessions)
     return {
         key[len(_KEY) :]: [_problem(**each) for each in json.loads(value)]
         for key, value in found
-        if wanted is None or key[len(_KEY) :] in wanted
+        if selected is None or key[len(_KEY) :] in selected
     }
 
 
@@ -175,11 +176,13 @@ def _problem(
     return Problem(path, line, code, message, severity, id, archived)
 
 
+# -- sessions that are archived or deleted meanwhile
+
 SESSION_GONE = (SessionArchived, SessionNotFound)
 
 
 def left_out(session: str, error: SMPError) -> LeftOut:
-    """Say that a session was left out."""
+    """Log that a session was left out."""
     from smp_memory.model.hits import LeftOut
 
     reason = "archived" if isinstance(error, SessionArchived) else "deleted"
@@ -189,7 +192,7 @@ def left_out(session: str, error: SMPError) -> LeftOut:
 
 
 def each_existing(names: Iterable[Name], work: Callable[[Name], Found]) -> Iterator[tuple[Name, Found]]:
-    """What comes of each session, by its id or with an attribute `id` or `session`; those put away meanwhile are left out."""
+    """Call `work` for each session, given by id or as an object with `id` or `session`; skip those that are gone meanwhile."""
     for name in names:
         try:
             found = work(name)

@@ -1,13 +1,11 @@
-"""Does the index know what the files hold? The only module that knows both.
+"""Keep the index in step with the files, and answer queries from it. The only module that knows both.
 
-Before every answer the index is caught up: the files of the sessions asked for are looked at; what is new is read from
-where the index stopped, and taken in. So every process finds its own and others' acknowledged writes, and edits by
-hand. In a store with very many sessions not all files are looked at each time: `smp_memory.files.change_table` tell which sessions
-were written by SMP, and the others are looked at a few times per second, which is when edits by hand are seen.
+Before every answer the index is caught up: sessions that changed (`store.change_detection`) are read from where the
+index stopped, and added. So every process finds its own and others' acknowledged writes, and edits by hand.
 
-A damaged or missing index is made anew by whoever gets its lock. While that goes on, and where no index can be kept (a
-disk that is full or can only be read), a private one is made in RAM of the sessions asked for. What the index says is
-never handed out by itself: records come from the files, from where the index says they stand.
+A damaged or missing index is rebuilt by the process that gets its lock. Meanwhile, and where no index can be kept (a
+full or read-only disk), a private index of the requested sessions is built in RAM. The index alone is never the answer:
+records are read from the files, at the positions that the index knows.
 """
 
 from __future__ import annotations
@@ -19,21 +17,19 @@ import threading
 import time
 
 from smp_memory.errors import SMPError, from_os_error
-from smp_memory.files.change_table import changed_slots, slot_of
-from smp_memory.files.incremental_reader import TICK_NS, IncrementReader
+from smp_memory.files.incremental_reader import IncrementReader
 from smp_memory.files.spans import Spans
 from smp_memory.index import native_libraries
 from smp_memory.index.index import Index, current_folder, discard
 from smp_memory.index.rows import IndexBusy, IndexUnusable
-from smp_memory.model import ids
 from smp_memory.model.clone_merge import ReadableIds
 from smp_memory.model.history import RecordHistory
 from smp_memory.store import embedding_sync, incomplete
 from smp_memory.store.access_counts import PendingAccesses
+from smp_memory.store.change_detection import ChangeDetector
 from smp_memory.store.finder import Finder
-from smp_memory.store.parallel_tokenizer import with_words
+from smp_memory.store.parallel_tokenizer import with_terms
 from smp_memory.store.record_reader import MARK, RecordReader
-from smp_memory.store.stat_cache import StatCache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,44 +42,35 @@ if TYPE_CHECKING:
     from smp_memory.store.parallel_tokenizer import TokenizedSession
 
     T = TypeVar("T")
+    Progress = Callable[[str, int], None] | None
 
 FOLDER = "index"
-_ALWAYS_LOOK_SECONDS = 0.0015  # as long as a look at all files takes no longer than this, it is taken every time
-_LOOK_PAUSES = 20  # otherwise so many times as long passes between two
-_SHORTEST_PAUSE_SECONDS = 0.25
-_PATIENCE_SECONDS = 2.0  # with another process that is at work on the index
-_CHUNK_MEMORIES = 20_000  # of a large rebuild: committed at once; an erasure takes in so many again, a crash too
+_PATIENCE_SECONDS = 2.0  # how long to wait for another process that writes to the index
+_CHUNK_MEMORIES = 20_000  # committed at once in a large rebuild; after an erasure or a crash so many are indexed again
 _COUNT_PAUSE_SECONDS = 2.0
-_FEW_ACCESSES_BYTES = 4096  # of the log; they wait until the process lives longer, or there are more
+_FEW_ACCESSES_BYTES = 4096  # of the log: fewer are counted later, by a process that lives longer
 _NEVER = -1e9
-_left_to_parents: list[Any] = []  # SQLite's files must be neither used nor closed by a child that was forked
+_parents_indexes: list[Any] = []  # a forked child must neither use nor close SQLite's files
 _TRIES = 5
-_FEW = 8
 
 
 class Indexer:
+    """The index of one store, shared by all threads of a process."""
+
     def __init__(self, store: FileStore) -> None:
         self._store = store
         self._mutex = threading.RLock()
         self._index: Index | None = None
         self._is_private = False
-        self._looks = StatCache(store)
-        self._indexed: set[str] = set()
-        self._indexed_version = -1
-        self._names: list[str] = []
-        self._base_seen: tuple[int, ...] = ()
-        self._slots: dict[int, list[str]] = {}
-        self._marks = b""
-        self._looked_at = -1e9
-        self._look_seconds = 0.0
+        self._detector = ChangeDetector(store)
         self._seen_version = -1
         self._counted_at = _NEVER
         self._pid = os.getpid()
-        self.reader = RecordReader(store, self._distrust)
+        self.reader = RecordReader(store, self._forget_stats)
         self.pending = PendingAccesses(store.access)
 
-    def _distrust(self, session: str) -> None:
-        self._looks.forget(session)
+    def _forget_stats(self, session: str) -> None:
+        self._detector.stats.forget(session)
 
     @property
     def folder(self) -> str:
@@ -91,16 +78,16 @@ class Indexer:
 
     @property
     def mutex(self) -> threading.RLock:
-        """Whoever looks at the index holds it. A child made by `fork` has one of its own."""
+        """Held while the index is used. A child made by `fork` has its own."""
         if self._pid != os.getpid():
-            _left_to_parents.append(self._index)
+            _parents_indexes.append(self._index)
             self._mutex, self._index, self._pid = threading.RLock(), None, os.getpid()
         return self._mutex
 
     # -- answering
 
-    def caught_up(self, sessions: list[str] | None, progress: Callable[[str, int], None] | None = None) -> Index:
-        """The index, knowing all that was acknowledged in these sessions (None: all) before the call. Hold `mutex`."""
+    def caught_up(self, sessions: list[str] | None, progress: Progress = None) -> Index:
+        """The index with all that was acknowledged in these sessions (None: all) before the call. Hold `mutex`."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         for attempt in range(_TRIES):
             try:
@@ -111,11 +98,11 @@ class Indexer:
             except IndexBusy:
                 return self._private(sessions)
             except native_libraries.LibraryMissing:
-                self.close()  # the index on disk is left to those who have the library
+                self.close()  # the index on disk is left to processes that have the library
             except SMPError:
                 raise
             except OSError as error:
-                raise from_os_error(error, self._store.root, "looking for memories") from error
+                raise from_os_error(error, self._store.root, "searching memories") from error
             except BaseException as error:
                 if not is_damage(error) or (self._index is not None and self._index.is_in_memory):
                     raise
@@ -132,7 +119,7 @@ class Indexer:
         with_others: bool = False,
         by_meaning: bool = False,
     ) -> T:
-        """Answer from these sessions (None: all), in one state of the index. A damaged index is made anew once."""
+        """Call `work` with a finder over these sessions (None: all), in one state of the index. A damaged index is rebuilt once."""
         with self.mutex:
             for _ in range(2):
                 finder = self.finder(sessions, with_others=with_others)
@@ -140,30 +127,30 @@ class Indexer:
                 try:
                     if by_meaning:
                         embedding_sync.catch_up(index, self.reader)
-                    return self._undisturbed(index, finder, work)
+                    return self._in_one_state(index, finder, work)
                 except native_libraries.LibraryMissing:
                     self.close()
                 except SMPError:
                     raise
                 except OSError as error:  # a file could not be read; the index may well be whole
-                    raise from_os_error(error, self._store.root, "looking for memories") from error
+                    raise from_os_error(error, self._store.root, "searching memories") from error
                 except BaseException as error:
                     if index.is_in_memory or not is_damage(error):
                         raise
                     self._discard()
             return work(Finder(self, self._private(None if with_others else sessions)))
 
-    def _undisturbed(self, index: Index, finder: Finder, work: Callable[[Finder], T]) -> T:
-        """Rows and text as they are at one moment, whatever other processes do meanwhile."""
+    def _in_one_state(self, index: Index, finder: Finder, work: Callable[[Finder], T]) -> T:
+        """Call `work` inside a read transaction, so that rows and text are from one moment."""
         index.rows.do("BEGIN")
         try:
-            self._refresh(index)  # the first look is at the state that all others see
+            self._refresh(index)  # the first read fixes the state of the transaction
             return work(finder)
         finally:
             index.rows.roll_back()
 
     def finder(self, sessions: list[str] | None, *, with_others: bool = False) -> Finder:
-        """What answers one question about these sessions (None: all). Hold `mutex` as long as it is used."""
+        """A finder for one query over these sessions (None: all). Hold `mutex` as long as it is used."""
         index = self.caught_up(None if with_others else sessions)
         for name in sessions or ():
             if not index.rows.has_session(name):
@@ -172,19 +159,17 @@ class Indexer:
 
     def _opened(self) -> Index:
         if self._index is not None and self._is_private:
-            self.close()  # another process may have finished its work
+            self.close()  # the other process may have finished by now
         if self._index is not None and not self._index.exists:
-            self.close()  # another process threw it away
+            self.close()  # another process discarded it
         if self._index is None:
             self._index = Index(self._folder_in_use(), embedding_sync.embedder(self._store.config))
-            self._indexed, self._indexed_version = set(self._index.rows.session_ids()), -1
-            self._counted_at = _NEVER
-            self._looks = StatCache(self._store)
-            self._names, self._marks, self._looked_at, self._seen_version = [], b"", -1e9, -1
+            self._detector = ChangeDetector(self._store, set(self._index.rows.session_ids()))
+            self._counted_at, self._seen_version = _NEVER, -1
         return self._index
 
     def _folder_in_use(self) -> str | None:
-        """Where the index lies now; None if it lives in RAM."""
+        """The folder of the index; None if it is in RAM."""
         if not self._store.state.on_disk or not native_libraries.all_loaded():
             return None
         try:
@@ -195,14 +180,14 @@ class Indexer:
         return current_folder(self.folder)
 
     def _private(self, sessions: list[str] | None) -> Index:
-        """An index in RAM of what is asked for, made on the spot."""
+        """A new index in RAM of the requested sessions."""
         self.close()
         index = self._index = Index(None)
         self._is_private = True
         names = self._store.session_ids() if sessions is None else sessions
         index.begin()
         for name in names:
-            self._take_in(index, name)
+            self._index_session(index, name)
         index.commit()
         index.text.refresh()
         return index
@@ -215,11 +200,14 @@ class Indexer:
             self.pending.forget_numbers()
 
     def _count_accesses(self, index: Index) -> None:
-        """Take in what readers noted, now and then; if another process is at work, next time."""
+        """Count the access log now and then; if another process writes to the index, the next time."""
         now = time.monotonic()
         if now - self._counted_at < _COUNT_PAUSE_SECONDS:
             return
-        is_first, self._counted_at = self._counted_at == _NEVER, now  # a process that answers once has no time for few
+        is_first, self._counted_at = (
+            self._counted_at == _NEVER,
+            now,
+        )  # a process with one query leaves a few accesses to others
         log = self._store.access
         offset, size = int(index.rows.meta("access_offset", 0)), log.size_bytes()
         if size == offset or (is_first and 0 < size - offset < _FEW_ACCESSES_BYTES):
@@ -240,18 +228,18 @@ class Indexer:
         self._seen_version = -1
 
     def count_all_accesses(self, *, from_start: bool = False) -> None:
-        """Take in now what readers noted; `from_start`: the log was made anew."""
+        """Count the access log now; `from_start`: the log was truncated."""
         with self.mutex:
             index = self.caught_up(None)
             if from_start:
                 index.begin()
                 index.rows.set_meta("access_offset", 0)
                 index.commit()
-            self._counted_at = 2 * _NEVER  # whatever few there are
+            self._counted_at = 2 * _NEVER  # also if there are few
             self._count_accesses(index)
 
     def _discard(self) -> None:
-        """Throw the index away, so that the next attempt makes a new one. Another process may still have it open."""
+        """Discard the index, so that the next attempt builds a new one. Another process may still have it open."""
         try:
             folder = self._index.folder if self._index is not None else current_folder(self.folder)
         except IndexUnusable:
@@ -268,8 +256,8 @@ class Indexer:
             except sqlite3.Error:
                 pass
 
-    def rebuild(self, progress: Callable[[str, int], None] | None = None) -> int:
-        """Make the index anew; how many memories it holds."""
+    def rebuild(self, progress: Progress = None) -> int:
+        """Rebuild the index; returns the number of memories."""
         with self.mutex:
             self._discard()
             index = self.caught_up(None, progress)
@@ -277,111 +265,31 @@ class Indexer:
             index.rows.truncate_wal()
             return int(index.rows.one("SELECT count(*) FROM memory") or 0)
 
-    # -- what has changed
+    # -- catching up
 
-    def _catch_up(
-        self,
-        index: Index,
-        sessions: list[str] | None,
-        deadline: float,
-        progress: Callable[[str, int], None] | None,
-    ) -> None:
+    def _catch_up(self, index: Index, sessions: list[str] | None, deadline: float, progress: Progress) -> None:
         marks = self._store.change_table.read() if sessions is None else b""
-        stale = self._stale(index, sessions, marks)
+        stale = self._detector.changed_sessions(index, sessions, marks)
         if stale:
-            known = index.rows.sessions() if len(stale) > _FEW else {name: index.rows.session(name) for name in stale}
-            stale = [name for name in stale if not self._is_caught_up(name, known.get(name))]
-        if stale:
-            self._take_in_all(index, stale, deadline, progress)
+            self._index_sessions(index, stale, deadline, progress)
         if sessions is None:
-            self._marks = marks
-
-    def _stale(self, index: Index, sessions: list[str] | None, marks: bytes) -> list[str]:
-        """Sessions that do not look as they did when the index was caught up with them."""
-        if sessions is not None:
-            return [name for name in sessions if self._looks.has_changed(name)]
-        since = time.monotonic() - self._looked_at
-        if self._look_seconds > _ALWAYS_LOOK_SECONDS and since < max(
-            _SHORTEST_PAUSE_SECONDS, _LOOK_PAUSES * self._look_seconds
-        ):
-            changed = changed_slots(self._marks, marks) if marks != self._marks else set()
-            if not changed or (
-                self._base_identity() == self._base_seen and all(slot in self._slots for slot in changed)
-            ):
-                return [name for slot in changed for name in self._slots[slot] if self._looks.has_changed(name)]
-        return self._look_at_all(index)
-
-    def _look_at_all(self, index: Index) -> list[str]:
-        started = time.monotonic()
-        names = self._session_ids()
-        version = index.rows.data_version()
-        if version != self._indexed_version:  # another process may have taken in sessions that are gone by now
-            self._indexed, self._indexed_version = set(index.rows.session_ids()), version
-        stale = [name for name in names if self._looks.has_changed(name)]
-        stale += self._indexed.difference(names)
-        self._looked_at = time.monotonic()
-        self._look_seconds = self._looked_at - started
-        return stale
-
-    def _session_ids(self) -> list[str]:
-        """The sessions that are there; listed only if their folder has changed."""
-        now = self._base_identity()
-        if now != self._base_seen or not self._names:
-            self._names = self._store.session_ids()
-            self._base_seen = now if now and _is_settled(now) and not self._has_empty_folders() else ()
-            self._slots = {}
-            for name in self._names:
-                self._slots.setdefault(slot_of(name), []).append(name)
-        return self._names
-
-    def _has_empty_folders(self) -> bool:
-        """Whether there are folders that a first file makes sessions, which nothing but a look inside can tell."""
-        store = self._store
-        if not store.layout.info_file:
-            return False
-        folders = store.disk.folders(os.path.join(store.root, store.layout.sessions))
-        return any(ids.is_valid(name) for name in set(folders).difference(self._names))
-
-    def _base_identity(self) -> tuple[int, ...]:
-        """Of the folder of the sessions: it differs when there is a new one."""
-        return self._looks.identity(os.path.join(self._store.root, self._store.layout.sessions))
-
-    def _is_caught_up(self, name: str, known: IndexedSession | None) -> bool:
-        """Whether the index knows a session as it is, thanks to another process or an earlier one."""
-        if known is None or not known.files:
-            return False
-        paths = self._looks.of(name)
-        if not self._looks.agree(name, known.files, paths):
-            return False
-        now = time.time_ns()
-        waiting = [cursor for cursor in known.files.values() if not cursor[8]]
-        if any(now - max(cursor[2], cursor[3]) > TICK_NS for cursor in waiting):
-            return False  # now is the time to compare its digest
-        if not waiting:
-            self._looks.remember(name, paths)
-        return True
+            self._detector.marks = marks
 
     def _reader(self, name: str, known: IndexedSession | None) -> IncrementReader:
         store = self._store
         begun = (known.files, ReadableIds.from_list(known.names)) if known is not None and known.whole else ()
         return IncrementReader(store.disk, store.layout, store.root, name, *begun)
 
-    # -- taking in
+    # -- indexing
 
-    def _take_in_all(
-        self,
-        index: Index,
-        names: list[str],
-        deadline: float,
-        progress: Callable[[str, int], None] | None,
-    ) -> None:
+    def _index_sessions(self, index: Index, names: list[str], deadline: float, progress: Progress) -> None:
         self._begin(index, deadline)
         paused = gc.isenabled()
-        gc.disable()  # entries hold no cycles; to look for some again and again costs a third of the time
+        gc.disable()  # entries hold no cycles, and collecting costs a third of the time
         try:
             done = 0
-            for name, words in with_words(self._store, self._looks, names, self._indexed):
-                done += self._take_in(index, name, words)
+            for name, terms in with_terms(self._store, self._detector.stats, names, self._detector.indexed):
+                done += self._index_session(index, name, terms)
                 if progress is not None:
                     progress(name, done)
                 if index.added_count > _CHUNK_MEMORIES:
@@ -391,7 +299,7 @@ class Indexer:
         except BaseException:
             index.roll_back()
             for name in names:
-                self._looks.forget(name)
+                self._detector.stats.forget(name)
             raise
         finally:
             if paused:
@@ -409,33 +317,35 @@ class Indexer:
                     raise
                 time.sleep(0.002)
 
-    def _take_in(self, index: Index, name: str, words: TokenizedSession | None = None) -> int:
-        """Bring one session up to date, with its words if there are any; how many memories were taken in."""
+    def _index_session(self, index: Index, name: str, terms: TokenizedSession | None = None) -> int:
+        """Index what is new in one session, with the other process's terms if given; returns the number of new memories."""
         store = self._store
         known = index.rows.session(name)
         if not store.layout.exists(store.disk, store.root, name):
             if known is not None:
                 index.remove(known)
                 incomplete.save_problems(index, name, (), grown=False)
-            self._looks.forget(name)
-            self._indexed.discard(name)
+            self._detector.stats.forget(name)
+            self._detector.indexed.discard(name)
             return 0
-        self._indexed.add(name)
+        self._detector.indexed.add(name)
         if known is None:
             known = index.rows.new_session(name)
         size, place = known.size, store.session_identity(name)
-        paths = self._looks.of(name)
+        paths = self._detector.stats.stat_session(name)
         reader = self._read(name, known)
-        if not self._grow(index, known, reader):
+        if not self._index_appended(index, known, reader):
             if reader.reread or known.files:
                 reader = self._read(name, None)
             if not reader.session_history.histories and store.session_identity(name) != place:
-                index.remove(known)  # it was put away while it was read; if it is back, the next question takes it in
-                self._looks.forget(name)
-                self._indexed.discard(name)
+                index.remove(
+                    known
+                )  # archived or deleted while it was read; if it is restored, the next query indexes it
+                self._detector.stats.forget(name)
+                self._detector.indexed.discard(name)
                 return 0
-            made = words.each if words is not None and words.are_of(reader) else ()
-            index.replace(known, reader.session_history.histories.values(), self._places(index, reader), made)
+            tokenized = terms.each if terms is not None and terms.are_of(reader) else ()
+            index.replace(known, reader.session_history.histories.values(), self._places(index, reader), tokenized)
             known.whole = not reader.session_history.orphans
             known.names = reader.session_history.names.to_list() if reader.session_history.names else []
             known.seq = 0
@@ -446,14 +356,16 @@ class Indexer:
         known.seq = max(known.seq, reader.session_history.seq)
         known.files = dict(reader.cursors())
         index.rows.save_session(known)
-        if all(cursor[8] for cursor in known.files.values()) and self._looks.agree(name, known.files, paths):
-            self._looks.remember(name, paths)
+        if all(cursor[8] for cursor in known.files.values()) and self._detector.stats.matches_cursors(
+            name, known.files, paths
+        ):
+            self._detector.stats.remember(name, paths)
         else:
-            self._looks.forget(name)
+            self._detector.stats.forget(name)
         return known.size - size
 
     def _read(self, name: str, known: IndexedSession | None) -> IncrementReader:
-        """Read what is new, in a state that all files had at one time: positions follow the order of writing."""
+        """Read what is new, with all files in the state of one moment, because positions follow the order of writing."""
         reader = self._reader(name, known)
         for attempt in range(_TRIES):
             before = reader.identities()
@@ -466,21 +378,21 @@ class Indexer:
         return reader
 
     def _finish_plan(self, name: str, attempt: int) -> None:
-        """A transaction is on its way into the files; if its writer died, we do it."""
+        """Wait for a committed plan to reach the files; finish it if its writer died."""
         time.sleep(0.002 * attempt)
         if attempt == 2:
             try:
                 self._store.session(name).run_locked("finishing a transaction", lambda: None)
             except (SMPError, OSError):
-                pass  # a disk that can only be read: records are then read through the plan
+                pass  # a read-only disk: records are then read through the plan
 
-    def _grow(self, index: Index, known: IndexedSession, reader: IncrementReader) -> bool:
-        """Take in what was appended; False if that is not all that happened."""
+    def _index_appended(self, index: Index, known: IndexedSession, reader: IncrementReader) -> bool:
+        """Index appended entries; False if the session changed in another way."""
         session_history = reader.session_history
         if reader.reread or not known.whole or not known.files or session_history.is_rebuilt:
             return False
         if any(not cursor[8] and not reader.has_digest(file) for file, cursor in known.files.items()):
-            return False  # somebody changed it within the tick in which it was read
+            return False  # changed within the clock tick in which it was read
         fresh = [history.first for history in session_history.histories.values()] + [
             entry for entries in session_history.orphans.values() for entry in entries
         ]
@@ -500,7 +412,7 @@ class Indexer:
                 history = self.reader.history(index, known.id, row, spans)
                 if history is None or not all(map(history.owns, session_history.orphans[id])):
                     return False
-                for entry in sorted(session_history.orphans[id], key=_number):
+                for entry in sorted(session_history.orphans[id], key=lambda entry: entry.seq):
                     history.append(entry)
                 changed.append((history, row.doc))
         index.extend(known, session_history.histories.values(), places)
@@ -528,14 +440,6 @@ class Indexer:
         return places
 
 
-def _number(entry: Entry) -> int:
-    return entry.seq
-
-
 def is_damage(error: BaseException) -> bool:
-    """Whether damaged rows or files of the index may be the reason; tantivy panics where Python would raise."""
+    """Whether a damaged index may have caused the error; tantivy panics where Python would raise."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
-
-
-def _is_settled(identity: tuple[int, ...]) -> bool:
-    return time.time_ns() - max(identity[2:]) > TICK_NS

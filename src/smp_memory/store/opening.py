@@ -40,7 +40,7 @@ def open_store(
     *,
     create: bool,
 ) -> tuple[FileStore, bool]:
-    """The store in a folder, and whether it is new. `layout` and `config` are those that the caller asks for."""
+    """The store in a folder, and whether it is new. `layout` and `config` are the caller's arguments."""
     disk = Disk(system)
     try:
         stored = _read_config(disk, root)
@@ -89,23 +89,23 @@ def _read_config(disk: Disk, root: str) -> dict[str, Any] | None:
 
 
 def _layout_name(
-    disk: Disk, root: str, stored: dict[str, Any] | None, wanted: str | None, otherwise: str = "jsonl"
+    disk: Disk, root: str, stored: dict[str, Any] | None, requested: str | None, default: str = "jsonl"
 ) -> str:
     stored = stored or {}
     found = stored.get("layout") or recognise(disk, root) or layout_in_config(stored)
-    if wanted is not None:
-        layout_named(wanted)
-    if found is not None and wanted is not None and found != wanted:
+    if requested is not None:
+        layout_named(requested)
+    if found is not None and requested is not None and found != requested:
         raise LayoutMismatch(
-            f"{root} is a {found} store, not {wanted}. Open it without a layout, or convert it: smp convert --to {wanted}",
+            f"{root} is a {found} store, not {requested}. Open it without a layout, or convert it: smp convert --to {requested}",
             path=root,
             layout=found,
         )
-    return found or wanted or otherwise
+    return found or requested or default
 
 
 def _create_unless_read_only(disk: Disk, root: str, name: str) -> None:
-    """A store that another program made has no config.json; on read-only media it is read without one."""
+    """Write config.json. A store of another program without one is read without it on read-only media."""
     try:
         _create(disk, root, name)
     except OSError as error:
@@ -121,7 +121,7 @@ def _create(disk: Disk, root: str, name: str) -> None:
     disk.write_new(temporary, data.encode())
     try:
         disk.link_new(temporary, path)
-    except FileExistsError:  # another process was faster
+    except FileExistsError:  # another process created it first
         disk.remove(temporary)
         _layout_name(disk, root, _read_config(disk, root) or {}, name)
     disk.sync_folder(root)

@@ -1,7 +1,7 @@
-"""What stands where the index says? Records from the files, entry by entry.
+"""Read records from the files at the positions that the index knows.
 
-Guarantees: what is handed out was read from the files and is the memory that was asked for; if something else stands
-there by now, the session itself is read.
+Guarantees: a returned record was read from the files and is the requested memory; if something else is at that position
+by now, the session itself is read.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
     from smp_memory.store.file_store import FileStore
 
-MARK = "~ "  # before the places of memories of a session in which an id was given out twice
-_FOLDERS = 1000  # names of folders that are remembered
+MARK = "~ "  # before the positions of memories of a session in which an id was allocated twice
+_MAX_FOLDERS = 1000  # cached folder paths
 
 
 class RecordReader:
+    """Reads records and histories for rows of the index."""
+
     def __init__(self, store: FileStore, distrust: Callable[[str], None]) -> None:
-        """`distrust` is told which session is not as the index says."""
+        """`distrust` is called with a session that differs from the index."""
         self._store = store
         self._distrust = distrust
         self._folders: dict[str, str] = {}
@@ -40,9 +42,9 @@ class RecordReader:
     def records(
         self, index: Index, rows: Iterable[Row], gone: dict[str, LeftOut] | None = None
     ) -> dict[int, Record | None]:
-        """The memories of these rows, from the files. None for one that is not there any more.
+        """The records of these rows; None for a memory that no longer exists.
 
-        `gone` gets the sessions that were put away since the index was caught up.
+        `gone` gets the sessions that were archived or deleted since the index was caught up.
         """
         found: dict[int, Record | None] = {}
         gone = {} if gone is None else gone
@@ -60,7 +62,7 @@ class RecordReader:
         return found
 
     def _record_by_reading(self, session: str, id: str, gone: dict[str, LeftOut]) -> Record | None:
-        """What is not where the index says: it was changed a moment ago, or stands in a plan."""
+        """Read the session, because the entry was changed a moment ago or is in an unfinished plan."""
         self._distrust(session)
         try:
             history = self._store.session(session).view(lambda session_history: session_history.histories.get(id))
@@ -72,13 +74,13 @@ class RecordReader:
         return record
 
     def history(self, index: Index, session: str, row: Row, spans: Spans) -> RecordHistory | None:
-        """All that happened to a memory, read from where it stands; None if something else stands there."""
+        """The history of a memory, read at its positions; None if something else is there."""
         layout, name_of, history, names, places = self._store.layout, index.rows.name_of, None, None, row.places
         if places.startswith(MARK):
             known = index.rows.session(session)
             names, places = ReadableIds.from_list(known.names if known is not None else []), places[len(MARK) :]
         separate = places.split(" ")
-        for place in dict.fromkeys(separate) if len(separate) > 1 else separate:  # folded entries have one place
+        for place in dict.fromkeys(separate) if len(separate) > 1 else separate:  # folded entries share a position
             number, begin, size = place.split(":")
             file, start, length = name_of(int(number)), int(begin), int(size)
             path = f"{self._folder(session)}{os.sep}{file}"
@@ -110,7 +112,7 @@ class RecordReader:
     def _folder(self, session: str) -> str:
         folder = self._folders.get(session)
         if folder is None:
-            if len(self._folders) >= _FOLDERS:
+            if len(self._folders) >= _MAX_FOLDERS:
                 self._folders.clear()
             folder = self._folders[session] = self._store.layout.folder(self._store.root, session)
         return folder

@@ -96,7 +96,7 @@ def last_writes(store: FileStore, sessions: list[str] | None = None) -> dict[str
 def _noted(finder: Finder) -> dict[str, tuple[int, datetime]]:
     """How many memories the index knows of each session, and when one of them was last written or found."""
     pending: dict[str, int] = {}
-    for name, (_, last) in finder.pending_uses().items():
+    for name, (_, last) in finder.pending_accesses().items():
         session = name.rpartition("/")[0]
         pending[session] = max(last, pending.get(session, 0))
     return {

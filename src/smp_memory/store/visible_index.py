@@ -1,11 +1,8 @@
-"""What does an agent find? The index's answers without what the agent may not see.
+"""A finder that leaves out memories which the viewer may not see.
 
-A `SeenStore` stands for the store wherever an agent asks. It offers what asking needs and nothing else, so a new way to
-ask that needs more fails in a test and does not show too much.
-
-Guarantees: a hidden memory is not handed out, not counted, not passed through on the way along relations, and not told
-apart from one that does not exist.
-Non-guarantees: how rare a word is rests on all memories, so figures of relevance may differ a little for it.
+Guarantees: a hidden memory is not returned, not counted, not traversed along relations, and cannot be distinguished from
+one that does not exist.
+Non-guarantees: document frequencies include hidden memories, so relevance scores may differ slightly because of them.
 """
 
 from __future__ import annotations
@@ -26,11 +23,11 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
 
 
-_RANKED = 1000  # of more than these the order is by time, and not by what fits best
+_MAX_RANKED = 1000  # a larger limit means all matches, ordered by time
 
 
 class VisibleFinder(Finder):
-    """A finder that knows who asks."""
+    """A finder restricted to what a viewer may see."""
 
     def __init__(self, finder: Finder, viewer: Viewer) -> None:
         super().__init__(finder._indexer, finder.index)
@@ -52,63 +49,63 @@ class VisibleFinder(Finder):
         return super().counts(by, conditions, docs)
 
     def session_numbers(self, names: list[str]) -> list[int]:
-        """The numbers of those sessions that the index knows."""
+        """The numbers of those sessions that are in the index."""
         return self._session_numbers(names)
 
-    # Hidden memories are not handed out anyway. But what fits best is the measure for all others, and brings its
-    # neighbours along; so whoever asks for single answers gets them from what can be seen alone.
+    # `records` leaves hidden memories out anyway. But the best match normalises all scores and adds its neighbours, so
+    # the first matches must be chosen among visible memories only.
 
     def search(self, text: ParsedText, conditions: RowConditions, limit: int, rarity: float) -> list[TextMatch]:
         found = super().search(text, conditions, limit, rarity)
-        if limit > _RANKED:
+        if limit > _MAX_RANKED:
             return found
-        asked = limit
+        fetched = limit
         while True:
             hidden = self._hidden(each.doc for each in found if each.facts & GUARDED)
             left = [each for each in found if each.doc not in hidden] if hidden else found
-            if len(left) >= limit or len(found) < asked:
+            if len(left) >= limit or len(found) < fetched:
                 return left[:limit]
-            asked *= 4
-            found = super().search(text, conditions, asked, rarity)
+            fetched *= 4
+            found = super().search(text, conditions, fetched, rarity)
 
     def nearest(self, vector: Any, conditions: RowConditions, limit: int) -> dict[int, Row]:
-        asked = limit
+        fetched = limit
         while True:
-            near = super().nearest(vector, conditions, asked)
-            left = self._shown(near.values())
-            if len(left) >= limit or asked >= _RANKED or len(near) < asked:
+            near = super().nearest(vector, conditions, fetched)
+            left = self._visible(near.values())
+            if len(left) >= limit or fetched >= _MAX_RANKED or len(near) < fetched:
                 return {row.doc: row for row in left[:limit]}
-            asked *= 4
+            fetched *= 4
 
-    def select_shown(self, conditions: RowConditions, order: str, limit: int) -> list[Row]:
-        """The first rows, by time, of memories that the viewer may see; hidden ones do not count against the limit."""
+    def select_visible(self, conditions: RowConditions, order: str, limit: int) -> list[Row]:
+        """The first visible rows, by time; hidden ones do not count against the limit."""
         found: list[Row] = []
         offset = 0
         while len(found) < limit:
             rows = self.select(conditions, order, limit, offset)
-            found += self._shown(rows)
+            found += self._visible(rows)
             offset += limit
             if len(rows) < limit:
                 break
         return found[:limit]
 
-    def _shown(self, rows: Iterable[Row]) -> list[Row]:
+    def _visible(self, rows: Iterable[Row]) -> list[Row]:
         given = list(rows)
         hidden = self._hidden(row.doc for row in given if row.facts & GUARDED)
         return [row for row in given if row.doc not in hidden] if hidden else given
 
-    def shows(self, row: Row) -> bool:
-        """Whether the viewer may see a memory; read is only one that says itself who may."""
+    def is_visible(self, row: Row) -> bool:
+        """Whether the viewer may see a memory. The record is read only if it has a visibility of its own."""
         return not row.facts & GUARDED or not self._hidden([row.doc])
 
     def _hidden(self, docs: Iterable[int]) -> set[int]:
-        """Those of these memories, which say themselves who may see them, that the viewer may not see."""
-        asked = list(docs)
-        found = self.records(self.rows(asked).values()) if asked else {}
-        return {doc for doc in asked if found.get(doc) is None}
+        """Those of these memories, which have a visibility of their own, that the viewer may not see."""
+        guarded = list(docs)
+        found = self.records(self.rows(guarded).values()) if guarded else {}
+        return {doc for doc in guarded if found.get(doc) is None}
 
     def is_superseded(self, record: Record) -> bool:
-        """Whether a memory that the viewer sees takes the place of this one. Its author must be able to see this one, too."""
+        """Whether a visible memory supersedes this one. Its author must be able to see this one, too."""
         docs = [doc for kind, doc in self._sources(record.session, record.id) if kind == "supersedes"]
         found = self.records(self.rows(docs).values()) if docs else {}
         seen = [other for other in found.values() if other is not None and not other.deleted]

@@ -133,7 +133,7 @@ def test_since_with_words_in_tantivy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_session_folder_created_before_its_first_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smp_memory.store.indexer._ALWAYS_LOOK_SECONDS", 1e9)
+    monkeypatch.setattr("smp_memory.store.change_detection._ALWAYS_SCAN_SECONDS", 1e9)
     with smp_memory.open(tmp_path / "store") as memory:
         memory.create_session("s1").add_decision("alpha")
         folder = tmp_path / "store/sessions/by-hand"

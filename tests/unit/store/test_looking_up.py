@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.store import history_lookup
+from smp_memory.store import history as history_lookup
 from smp_memory.store.file_session import FileSession
-from smp_memory.store.history_lookup import history_of
+from smp_memory.store.history import history_of
 
 LAYOUTS = pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
 

@@ -50,7 +50,7 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
     """However small the store, there is help, and it is waited for; which processes were started."""
-    monkeypatch.setattr(parallel_tokenizer, "MUCH_BYTES", 0)
+    monkeypatch.setattr(parallel_tokenizer, "MIN_BYTES", 0)
     monkeypatch.setattr(parallel_tokenizer, "_LATE", 1e9)
     found: list[subprocess.Popen[bytes]] = []
     start = subprocess.Popen
@@ -222,5 +222,5 @@ def test_what_is_said_of_a_session_that_is_not_there_or_too_large(root: Path, mo
 
     assert answer("none") == ({}, [])
     assert len(answer("s0")[1]) == EACH
-    monkeypatch.setattr(parallel_tokenizer, "_MOST_BYTES", 100)
+    monkeypatch.setattr(parallel_tokenizer, "_MAX_SESSION_BYTES", 100)
     assert answer("s0") is None
