@@ -272,7 +272,7 @@ def test_repair_leaves_an_entry_without_a_number_where_it_stands(tmp_path: Path,
     path = decisions_file(tmp_path, layout)
     path.write_text(path.read_text() + by_hand(layout, "DEC-0003", "Typed"))
     assert texts(session) == [*ALL, "Typed"]
-    assert any("DEC-0003 was taken twice" in action for action in session.repair().actions)
+    assert any("DEC-0003 was allocated twice" in action for action in session.repair().actions)
     for seen in (session, opened(tmp_path)):
         assert texts(seen) == [*ALL, "Typed"]
         assert seen.get("DEC-0004").decision == "Typed"

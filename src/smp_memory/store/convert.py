@@ -1,11 +1,11 @@
-"""How does a store change its layout? All sessions are written anew beside the old ones, compared, then swapped at once.
+"""Convert a store to another layout: all sessions are written anew beside the old ones, compared, then swapped at once.
 
-1. `config.json` says `converting`: from now on no writer of any process begins (each looks under its lock).
-2. Each session's lock is taken once, so that writers under way are done, and its files are settled and read.
+1. `config.json` gets `converting`: from now on no writer of any process begins (each checks it under its lock).
+2. Each session's lock is taken once, so that running writers finish; its files are settled and read.
 3. The new files are written below `.smp/converting/`, read back and compared, memory by memory.
-4. A plan in the root's journal moves the new files into place, takes the old ones away and replaces `config.json`.
+4. A plan in the root's journal moves the new files into place, removes the old ones and replaces `config.json`.
 
-Guarantees: a crash at any point leaves the old store or the new one; opening finishes or discards the rest. Files that
+Guarantees: a crash at any point leaves the old store or the new one; opening it finishes or discards the rest. Files that
 are not SMP's own are not touched. A store with unreadable entries is refused (repair it first): nothing is dropped.
 """
 
@@ -27,6 +27,7 @@ from smp_memory.model.history import SessionHistory
 from smp_memory.model.session_info import FORMAT, SessionInfo
 from smp_memory.store import foreign_layouts
 from smp_memory.store.file_store import CONFIG_FILE, FLAG, JOURNAL, STAGING, FileStore, last_written_ns
+from smp_memory.store.session_import import encode_session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,13 +39,13 @@ if TYPE_CHECKING:
     from smp_memory.model.entry import Entry
 
 
-_NO_WRITING = (StorageFull, StorageReadOnly)
+_NOT_WRITABLE = (StorageFull, StorageReadOnly)
 
 
 def convert(store: FileStore, to: str, progress: Callable[[str], None] | None = None) -> None:
-    """Carry a store over to another layout, in place."""
+    """Convert a store to another layout, in place. To its own layout: import sessions that are in others."""
     target = layout_named(to)
-    store.check_current()  # somebody else may have converted it since it was opened
+    store.check_current()  # another process may have converted it since it was opened
     unread = foreign_layouts.unread_sessions(store.disk, store.root, store.layout)
     if target.name == store.layout.name and not unread:
         return
@@ -69,9 +70,11 @@ def _convert(store: FileStore, target: Layout, to: str, progress: Callable[[str]
     lock.sign(f"converting to {to}")
     try:
         complete(disk, root)
-        store.check_current()  # of a store that somebody else has converted meanwhile our layout sees no session
+        store.check_current()  # converted by another process meanwhile, it would seem to have no sessions
         disk.remove_tree(os.path.join(root, STAGING))
-        disk.make_folder(os.path.join(root, STAGING))  # before the flag: who finds it knows that there may be one
+        disk.make_folder(
+            os.path.join(root, STAGING)
+        )  # before the flag, so that it marks a conversion whose flag may be set
         _set_flag(disk, root, True)
         plan = Plan()
         if target.name == store.layout.name:
@@ -84,13 +87,13 @@ def _convert(store: FileStore, target: Layout, to: str, progress: Callable[[str]
         journal.commit(plan)
         journal.carry_out(plan, _nothing_to_append)
         journal.clear()
-        _tidy(disk, root, plan)
+        _remove_leftovers(disk, root, plan)
     except BaseException:
         if not _root_journal(disk, root).exists():
             try:
                 _discard(disk, root)
             except (OSError, StorageError):
-                pass  # whoever opens the store next does it
+                pass  # the next process that opens the store does it
         raise
     finally:
         lock.release()
@@ -98,17 +101,19 @@ def _convert(store: FileStore, target: Layout, to: str, progress: Callable[[str]
 
 
 def finish_if_possible(disk: Disk, root: str) -> None:
-    """The same where nothing can be written: as long as no plan was committed, the old store is whole and can be read."""
+    """Like `finish_conversion`, but accept a disk that is not writable if no plan was committed: the old store is complete."""
     try:
         finish_conversion(disk, root)
     except (OSError, StorageError) as error:
-        cannot_write = isinstance(from_os_error(error, root, "") if isinstance(error, OSError) else error, _NO_WRITING)
+        cannot_write = isinstance(
+            from_os_error(error, root, "") if isinstance(error, OSError) else error, _NOT_WRITABLE
+        )
         if not cannot_write or _root_journal(disk, root).exists():
             raise
 
 
 def finish_conversion(disk: Disk, root: str, timeout_seconds: float = 5.0) -> None:
-    """Finish or discard what a conversion that died has left; LockTimeout if one is under way."""
+    """Finish or discard a conversion that died. Raises LockTimeout if one is running."""
     disk.make_folder(os.path.join(root, PRIVATE))
     lock = _root_lock(disk, root)
     try:
@@ -121,16 +126,16 @@ def finish_conversion(disk: Disk, root: str, timeout_seconds: float = 5.0) -> No
 
 
 def complete(disk: Disk, root: str) -> None:
-    """The same under the root's lock, which whoever converts holds to the end."""
+    """The same for a caller that holds the root's lock. A running conversion holds it to the end."""
     plan = _root_journal(disk, root).recover(_nothing_to_append)
     if plan is not None:
-        _tidy(disk, root, plan)
+        _remove_leftovers(disk, root, plan)
     _discard(disk, root)
 
 
 def _discard(disk: Disk, root: str) -> None:
     staging = os.path.join(root, STAGING)
-    for name in disk.names(staging):  # first: on a full disk there may be no room for config.json before that
+    for name in disk.names(staging):  # first, because a full disk may have no room for config.json before that
         disk.remove_tree(os.path.join(staging, name))
     _set_flag(disk, root, False)
     disk.remove_tree(staging)
@@ -152,7 +157,7 @@ def _read_config(disk: Disk, root: str) -> dict[str, Any]:
     try:
         stored = json.loads(disk.read(os.path.join(root, CONFIG_FILE)).decode("utf-8-sig"))
     except FileNotFoundError:
-        return {}  # a person took it away; opening the store makes it again
+        return {}  # removed by a person; opening the store creates it again
     return with_store_facts_at_top(stored) if isinstance(stored, dict) else {}
 
 
@@ -202,19 +207,19 @@ def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -
     for name, data in contents_of(target, session, entries, info).items():
         relative = os.path.relpath(os.path.join(target.folder(root, session), name), root)
         _stage_file(disk, root, relative, data, plan)
-        disk.keep_time(os.path.join(root, STAGING, relative), written)  # or the last one by name were the one in use
+        disk.keep_time(os.path.join(root, STAGING, relative), written)  # sessions are ordered by time of last use
     _compare(session_history, info, disk, os.path.join(root, STAGING), target, session)
     _plan_removals(store, store.layout, target, session, list(reader.states), plan)
 
 
 def _stage_unread(store: FileStore, plan: Plan, progress: Callable[[str], None]) -> None:
-    """Take in the sessions that stand in another layout, see `smp_memory.store.foreign_layouts`."""
+    """Import the sessions that are in another layout, see `smp_memory.store.foreign_layouts`."""
     unread = foreign_layouts.unread_sessions(store.disk, store.root, store.layout)
     for session in sorted({each.session for each in unread}):
         progress(session)
         found = [each for each in unread if each.session == session]
         written = max(_last_written_ns(store.disk, found), last_written_ns(store, session))
-        _stage_taken(store, session, foreign_layouts.ForeignSession(store.disk, store.root, found), written, plan)
+        _stage_imported(store, session, foreign_layouts.ForeignSession(store.disk, store.root, found), written, plan)
         for each in found:
             _plan_removals(store, layout_named(each.layout), store.layout, session, each.files, plan)
 
@@ -224,8 +229,8 @@ def _last_written_ns(disk: Disk, found: list[foreign_layouts.UnreadSession]) -> 
     return max((state.st_mtime_ns for state in states if state), default=0)
 
 
-def _stage_taken(
-    store: FileStore, session: str, taken: foreign_layouts.ForeignSession, written: int, plan: Plan
+def _stage_imported(
+    store: FileStore, session: str, foreign: foreign_layouts.ForeignSession, written: int, plan: Plan
 ) -> None:
     disk, root, layout = store.disk, store.root, store.layout
     folder = layout.folder(root, session)
@@ -235,17 +240,18 @@ def _stage_taken(
         reader = SessionReader(disk, layout, root, session)
         reader.catch_up()
         entries = in_order(entry for state in reader.states.values() for entry in state.entries)
-        head = layout.info_file
-        names = [*reader.states, *([head] if head and disk.exists(os.path.join(folder, head)) else [])]
-        added, info = taken.new(entries), source.info_for_update()
+        info_file = layout.info_file
+        has_info = bool(info_file) and disk.exists(os.path.join(folder, info_file))
+        names = [*reader.states, *([info_file] if has_info else [])]
+        added, info = foreign.new(entries), source.info_for_update()
         contents = foreign_layouts.append_entries(
             {name: disk.read(os.path.join(folder, name)) for name in names}, added, layout, session
         )
         if layout.info_file:
             contents.setdefault(layout.info_file, layout.encode_info(info))
     else:
-        entries, added = [], taken.new([])
-        info = taken.infos[0] if taken.infos else SessionInfo(session, added[0].at)
+        entries, added = [], foreign.new([])
+        info = foreign.infos[0] if foreign.infos else SessionInfo(session, added[0].at)
         contents = contents_of(layout, session, added, info)
     session_history = SessionHistory(lambda: info.numbers)
     session_history.add(entries + added)
@@ -257,28 +263,18 @@ def _stage_taken(
 
 
 def contents_of(target: Layout, session: str, entries: list[Entry], info: SessionInfo) -> dict[str, bytes]:
-    """The files of a session in a layout, from all its entries in their order."""
-    parts: dict[str, list[bytes]] = {}
-    head = target.encode_info(info)
-    if target.info_file:
-        parts[target.info_file] = [head]
-    else:
-        parts[f"{session}.jsonl"] = [head]
+    """The files of a session in a layout, from all its entries in their order; numbers the entries."""
     last = 0
     for entry in entries:
-        entry.tx = ""  # all transactions are whole here, and may span other files than before
+        entry.tx = ""  # all transactions are complete here, and may span other files than before
         entry.seq = last = max(entry.seq, last + 1)  # entries written by hand have no number of their own
-        name = target.file_of(entry, session)
-        if name not in parts:
-            parts[name] = [target.codec_of(name).header(target.title_of(name, session))]
-        parts[name].append(target.codec_of(name).encode(target.dialect.encode(entry, session)))
-    return {name: b"".join(part) for name, part in parts.items()}
+    return encode_session(target, session, info, entries)
 
 
 def _compare(
     session_history: SessionHistory, info: SessionInfo, disk: Disk, staging: str, target: Layout, session: str
 ) -> None:
-    """What was written must read back equal, to the last field and the last step of its history."""
+    """Raise StorageCorrupt if the written files do not read back equal, including metadata and all histories."""
     reader = SessionReader(disk, target, staging, session)
     found = reader.catch_up()
     if list(found.histories) != list(session_history.histories):
@@ -292,15 +288,15 @@ def _compare(
                 f"{session}/{name} did not read back equal; nothing was converted.", session=session, id=name
             )
     if target.info_file:
-        head = target.decode_info(disk.read(os.path.join(target.folder(staging, session), target.info_file)), session)
-        if head != info:
+        stored = target.decode_info(disk.read(os.path.join(target.folder(staging, session), target.info_file)), session)
+        if stored != info:
             raise StorageCorrupt(
-                f"The head of {session} did not read back equal; nothing was converted.", session=session
+                f"The metadata of {session} did not read back equal; nothing was converted.", session=session
             )
 
 
 def _plan_removals(store: FileStore, old: Layout, target: Layout, session: str, files: list[str], plan: Plan) -> None:
-    """Take away what the old layout needed, unless the new one has something in its place."""
+    """Plan the removal of the old layout's files, except those that the new layout replaces."""
     root = store.root
     kept = {name for _, name in plan.moves}
     from smp_memory.store.overview_files import FILES, FOLDER
@@ -312,20 +308,25 @@ def _plan_removals(store: FileStore, old: Layout, target: Layout, session: str, 
         relative = os.path.relpath(os.path.join(old.folder(root, session), name), root)
         if relative not in kept:
             plan.removes.append(relative)
-    here, there = old.private(root, session), target.private(root, session)
-    if here != there:
-        for name in store.disk.names(here):
-            if name == "quarantine" or name.startswith(COLD):  # what was set aside, and what compaction took out
-                if store.disk.exists(os.path.join(there, name)):
-                    return  # the session has its own; nothing here goes
+    source, destination = old.private(root, session), target.private(root, session)
+    if source != destination:
+        for name in store.disk.names(source):
+            if name == "quarantine" or name.startswith(
+                COLD
+            ):  # these are kept, also cold segments that were quarantined
+                if store.disk.exists(os.path.join(destination, name)):
+                    return  # the session has its own; the old folder stays
                 plan.moves.append(
-                    (os.path.relpath(os.path.join(here, name), root), os.path.relpath(os.path.join(there, name), root))
+                    (
+                        os.path.relpath(os.path.join(source, name), root),
+                        os.path.relpath(os.path.join(destination, name), root),
+                    )
                 )
-        plan.removes.append(os.path.relpath(here, root))
+        plan.removes.append(os.path.relpath(source, root))
 
 
-def _tidy(disk: Disk, root: str, plan: Plan) -> None:
-    """Take away folders that are empty now; a file that is not ours keeps its folder."""
+def _remove_leftovers(disk: Disk, root: str, plan: Plan) -> None:
+    """Remove the staging folder and folders that are empty now."""
     disk.remove_tree(os.path.join(root, STAGING))
     folders = {os.path.dirname(name) for name in plan.removes}
     for folder in sorted(folders | {os.path.dirname(folder) for folder in folders}, key=len, reverse=True):

@@ -1,9 +1,9 @@
-"""Read the files in which the designs keep what holds in all sessions. They are read in place and never written.
+"""Read the files in which the designs keep what applies to all sessions. They are read in place and never written.
 
-    global/cross-session-preferences.yaml  global/learned-patterns.yaml  global/user-profile.yaml    (002, 003)
-    shared/user-preferences.json  shared/agent-knowledge.json                                        (001)
+    global/cross-session-preferences.yaml  global/learned-patterns.yaml  global/user-profile.yaml    (designs 002, 003)
+    shared/user-preferences.json  shared/agent-knowledge.json                                        (design 001)
 
-The designs name these files and do not say what is in them, so any of these forms is read: a list of entries or of texts, an object of
+The designs name these files and do not define their content, so any of these forms is read: a list of entries or of texts, an object of
 entries by name, an object of values by name, each also below one key. A file that cannot be read is named in the log.
 """
 
@@ -41,7 +41,7 @@ FOLDERS = ("global", "shared")
 
 
 def shared_records(store: FileStore, type: str, session: str) -> list[Record]:
-    """The memories of this type in the files that are there."""
+    """The memories of this type in the existing files."""
     found: list[Record] = []
     for name, kind in FILES.items():
         path = os.path.join(store.root, *name.split("/"))
@@ -54,7 +54,7 @@ def shared_records(store: FileStore, type: str, session: str) -> list[Record]:
 
 
 def all_shared(store: FileStore, session: str = "") -> list[Record]:
-    """All memories in these files, as those of a session; nothing is looked for if neither folder is there."""
+    """All memories in these files, as memories of `session`; empty if neither folder exists."""
     if not any(store.disk.is_folder(os.path.join(store.root, name)) for name in FOLDERS):
         return []
     return [record for type in dict.fromkeys(FILES.values()) for record in shared_records(store, type, session)]
@@ -80,8 +80,8 @@ def _records(store: FileStore, path: str, name: str, type: str, session: str) ->
     records: list[Record] = []
     for number, fields in enumerate(_entries(content, type), 1):
         given = dict(fields)
-        said = given.pop("id", None)
-        id = said if isinstance(said, str) and ids.is_valid(said) else f"{stem}-{number}"
+        given_id = given.pop("id", None)
+        id = given_id if isinstance(given_id, str) and ids.is_valid(given_id) else f"{stem}-{number}"
         at = given.pop("created", None)
         if stem == PROFILE:
             given["category"] = PROFILE
@@ -97,7 +97,7 @@ def _yaml(data: bytes) -> Any:
 
 
 def _entries(content: Any, type: str) -> Iterator[dict[str, Any]]:
-    """The entries of a file, in SMP's names."""
+    """The entries of a file, with SMP's field names."""
     while isinstance(content, dict) and len(content) == 1 and isinstance(next(iter(content.values())), (dict, list)):
         content = next(iter(content.values()))
     kind = KINDS[type]
@@ -118,11 +118,11 @@ def _entries(content: Any, type: str) -> Iterator[dict[str, Any]]:
         yield fields
 
 
-def _time(said: Any, otherwise: str) -> str:
+def _time(value: Any, default: str) -> str:
     try:
-        return parse(said, "created") if said is not None else otherwise
+        return parse(value, "created") if value is not None else default
     except InvalidRecord:
-        return otherwise
+        return default
 
 
 def _report(path: str, error: Exception) -> None:

@@ -1,18 +1,15 @@
-"""Where can a person read what a session is about? In `indexes/` of its folder, which the layout `markdown` keeps.
+"""Write the overview files of a session in the layout `markdown`, and remove stale figures from its metadata.
 
-    indexes/topics.yaml  timeline.yaml  agents.yaml        as design 003 §2.1 and §2.3 have them
+    indexes/topics.yaml  timeline.yaml  agents.yaml        in the form of design 003
 
-The files are made from the memories and can be thrown away; SMP never reads them back. They hold no text of memories,
-only names, times and ids.
-Guarantees: a file is written only when its text changed, and whole. Nothing raises when the disk is full or may only be
-read: then the files stay as they were. No lock is taken, and no write of a memory waits for this.
-Non-guarantees: they are as old as the last call. When two processes write one at the same moment, one of them may give
-up.
+The overviews are made from the memories and can be deleted; SMP never reads them. They hold no text of memories, only
+names, times and ids.
+Guarantees: a file is written only when its text changed, and atomically. A full or read-only disk is no error: the files
+then stay as they were. No lock is taken, and no write of a memory waits for this.
+Non-guarantees: they are as old as the last call. When two processes write one at the same moment, one may give up.
 
-Keep figures in a session's files from being stale: those of a head are taken out, overviews are written anew.
-
-The designs keep counts, sizes and times in `manifest.json`, `metadata.yaml` and `indexes/*.yaml`. SMP computes them when asked, so a
-head that it writes has none. The time of the head stays: taking figures out is not a use of the session.
+The designs also keep counts, sizes and times in `manifest.json` and `metadata.yaml`. SMP computes them on demand and
+writes none, so `refresh` removes them. The file's modification time is preserved: it is not a use of the session.
 """
 
 from __future__ import annotations
@@ -33,12 +30,12 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from smp_memory.files.disk import Disk
+    from smp_memory.model.history import SessionHistory
     from smp_memory.model.record import Record
+    from smp_memory.store.file_store import FileStore
 
     class Overview(Protocol):
         def to_dict(self) -> dict[str, Any]: ...
-
-    from smp_memory.store.file_store import FileStore
 
 
 FOLDER = "indexes"
@@ -55,22 +52,22 @@ def to_yaml(value: Overview | Mapping[str, Any]) -> str:
 def write_overviews(
     disk: Disk, folder: str, records: Iterable[Record], users: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Renew the overviews of the session in this folder; gives the names of those that changed."""
+    """Write the overviews of the session in this folder; returns the names of those that changed."""
     seen = overview_items(records, across_sessions=False, users=users)
     overviews: tuple[Overview, ...] = (topics_of(seen), timeline_of(seen), agents_of(seen))
     changed: list[str] = []
     try:
-        if disk.is_folder(folder):  # it may have been taken away or converted meanwhile
+        if disk.is_folder(folder):  # it may have been archived or converted meanwhile
             disk.make_folder(os.path.join(folder, FOLDER))
             for name, overview in zip(FILES, overviews, strict=True):
-                if _renew(disk, os.path.join(folder, FOLDER, name), (NOTICE + to_yaml(overview)).encode()):
+                if _write_if_changed(disk, os.path.join(folder, FOLDER, name), (NOTICE + to_yaml(overview)).encode()):
                     changed.append(name)
     except (OSError, StorageError, StorageCorrupt):
-        pass  # they are only a convenience
+        pass  # they are not needed
     return changed
 
 
-def _renew(disk: Disk, path: str, data: bytes) -> bool:
+def _write_if_changed(disk: Disk, path: str, data: bytes) -> bool:
     if _content(disk, path) == data:
         return False
     disk.replace(path, data)
@@ -84,29 +81,33 @@ def _content(disk: Disk, path: str) -> bytes | None:
         return None
 
 
-_OF_AGENTS = (b"message_count", b"last_active")
+_AGENT_FIGURES = (b"message_count", b"last_active")
 
 
 def refresh(store: FileStore, session: str, *, dry_run: bool = False) -> bool:
-    """Whether there were figures of a design that could be stale."""
-    heads = _clean_head(store, session, dry_run)
-    return _renew_overviews(store, session, dry_run) or heads
+    """Remove stale figures from the metadata and rewrite existing overviews; whether there were such figures."""
+    has_figures = _clean_metadata(store, session, dry_run)
+    if not dry_run:
+        _rewrite_overviews(store, session)
+    return has_figures
 
 
-def _clean_head(store: FileStore, session: str, dry_run: bool) -> bool:
+def _clean_metadata(store: FileStore, session: str, dry_run: bool) -> bool:
     layout, disk = store.layout, store.disk
     path = os.path.join(layout.folder(store.root, session), layout.info_file)
     if not layout.info_file or not disk.exists(path):
         return False
     data = disk.read(path)
-    if not any(name.encode() in data for name in FIGURES) and not any(name in data for name in _OF_AGENTS):
+    if not any(name.encode() in data for name in FIGURES) and not any(name in data for name in _AGENT_FIGURES):
         return False
     files = store.session(session)
     try:
         info = files.info_for_update()
     except (SessionCorrupt, StorageCorrupt):
         return False  # `validate` names it
-    if FIGURES.isdisjoint(info.other) and layout.encode_info(info).count(_OF_AGENTS[0]) == data.count(_OF_AGENTS[0]):
+    if FIGURES.isdisjoint(info.other) and layout.encode_info(info).count(_AGENT_FIGURES[0]) == data.count(
+        _AGENT_FIGURES[0]
+    ):
         return False
     found = disk.stat(path)
     if not dry_run:
@@ -116,17 +117,14 @@ def _clean_head(store: FileStore, session: str, dry_run: bool) -> bool:
     return True
 
 
-def _renew_overviews(store: FileStore, session: str, dry_run: bool) -> bool:
+def _rewrite_overviews(store: FileStore, session: str) -> None:
     folder = store.layout.folder(store.root, session)
     if store.layout.name != "markdown" or not store.disk.is_folder(os.path.join(folder, OVERVIEWS)):
-        return False
-    if dry_run:
-        return False
+        return
 
-    def look(session_history: object) -> list[object]:
-        histories = session_history.histories.values()  # type: ignore[attr-defined]
+    def read(session_history: SessionHistory) -> list[Record | None]:
+        histories = session_history.histories.values()
         return [history.record(session) for history in histories if history.deletion is None]
 
-    records = [record for record in store.session(session).view(look) if record is not None]
+    records = [record for record in store.session(session).view(read) if record is not None]
     write_overviews(store.disk, folder, records)
-    return False  # they follow the memories; nothing to tell

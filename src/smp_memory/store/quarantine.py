@@ -1,11 +1,11 @@
-"""What was set aside in the sessions of a store: listed, shown, and put back.
+"""List, show and restore what is in the quarantine of a store's sessions.
 
-A torn end, an entry that `repair` could not read, and entries that another program took out of a file lie in the folder
-`quarantine` of their session, in the format of the layout that they were written in. `restore_quarantined` appends those of one file to the
-session by the usual write path, under its lock, and removes the file when they are stored.
+A torn end of a file, an entry that `repair` could not read, and entries that another program removed from a file are in the
+folder `quarantine` of their session, in the format of the layout that they were written in. `restore_quarantined` appends
+those of one file to the session by the usual write path, under its lock, and removes the file when they are stored.
 
-Guarantees: a file is put back whole or not at all. It is refused, with the reason, if its bytes cannot be read as entries, if a
-memory in it is in the session already, if its id belongs to another memory, or if a change in it has no memory.
+Guarantees: a file is restored completely or not at all. It is refused, with the reason, if its bytes cannot be read as
+entries, if a memory in it is in the session already, if its id belongs to another memory, or if a change in it has no memory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(
     r"(?P<file>.+?\.(?:jsonl?|yaml|md))\.(?P<why>repair|missing-after-change|\d+)\.(?P<time>\d{8}T\d{6}Z)"
 )
-_WHY = {"repair": "could not be read", MISSING.strip("."): "taken out of the file by another program"}
+_WHY = {"repair": "could not be read", MISSING.strip("."): "removed from the file by another program"}
 
 
 class QuarantinedEntry:
@@ -58,7 +58,7 @@ class QuarantinedEntry:
         return self._files.store.disk.read(self.path)
 
     def entries(self) -> list[Entry]:
-        """The entries in it. Raises InvalidRecord if it holds anything that is none."""
+        """The entries in the file. Raises InvalidRecord if it holds anything else."""
         reader, name = self._reader()
         state = FileState()
         data = self.data
@@ -76,13 +76,13 @@ class QuarantinedEntry:
         return state.entries
 
     def _reader(self) -> tuple[SessionReader, str]:
-        """A reader of the layout that it was written in, and the name of the file that it comes from."""
+        """A reader of the layout that it was written in, and the name of the file that it came from."""
         store = self._files.store
         for layout in (store.layout, *(layout_named(name) for name in NAMES if name != store.layout.name)):
             for name in (self._flat, self._flat.replace("_", "/", 1)):
                 if name and layout.is_own_file(name, self.session):
                     return SessionReader(store.disk, layout, store.root, self.session), name
-        raise InvalidRecord(f"{self.path}: not a part of a session's file; look at it by hand.", path=self.path)
+        raise InvalidRecord(f"{self.path}: not a part of a session's file; inspect it by hand.", path=self.path)
 
     def to_dict(self) -> dict[str, Any]:
         found = self._files.store.disk.stat(self.path)
@@ -108,7 +108,7 @@ def list_quarantined(store: FileStore) -> list[QuarantinedEntry]:
 
 
 def restore_quarantined(item: QuarantinedEntry, now: str) -> list[str]:
-    """Append the entries of a file in quarantine to their session; the ids of their memories."""
+    """Append the entries of a quarantined file to their session; returns the ids of their memories."""
     files = item._files
     batch = _RestoreBatch(item, now)
     files.commit(batch)
@@ -120,11 +120,11 @@ def restore_quarantined(item: QuarantinedEntry, now: str) -> list[str]:
 
 
 class _RestoreBatch:
-    """A batch of entries as they are, resolved under the session's lock."""
+    """A batch of existing entries, resolved under the session's lock."""
 
     atomic = needs_histories = True
     is_maintenance = False
-    operation_name = "putting back what was set aside"
+    operation_name = "restoring from quarantine"
 
     def __init__(self, item: QuarantinedEntry, now: str) -> None:
         self.now = now
@@ -179,8 +179,8 @@ class _RestoreBatch:
             raise Conflict(f"{self._item.name}: {uids[entry.uid]} is in the session already.", id=uids[entry.uid])
         if entry.id in histories:
             raise Conflict(
-                f"{self._item.name}: the session has a memory {entry.id} already. Change the id in {self._item.path}, or take "
-                "it out there: then it gets a new one.",
+                f"{self._item.name}: the session has a memory {entry.id} already. Change the id in {self._item.path}, or "
+                "remove it there: then it gets a new one.",
                 id=entry.id,
             )
         if entry.type != "agent_state" and not entry.uid:

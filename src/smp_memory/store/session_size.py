@@ -1,7 +1,6 @@
-"""How large is a session, what makes it so, and how present are its memories? Figures for planning and for people.
+"""Size of a session, its breakdown and growth, and the priorities of its memories; for planning and for people.
 
-Guarantees: nothing is written. The growth of a session is told from the times of its own memories, so nothing has to be
-kept for it.
+Guarantees: nothing is written. Growth is computed from the times of the session's own memories, so no samples are stored.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ if TYPE_CHECKING:
     from smp_memory.store.file_session import FileSession
     from smp_memory.store.finder import Finder
 
-_STEP = timedelta(hours=1)  # how finely growth is looked at
+_STEP = timedelta(hours=1)  # resolution of the growth samples
 
 
 def figures(session: FileSession, policy: Policy, now: datetime) -> Figures:
-    """How present each memory is, and when it was last used, by id; from the index, nothing is read."""
+    """Priority and last access of each memory, by id; from the index, without reading the files."""
     moment = (now - EPOCH) // timedelta(microseconds=1)
 
-    def look(finder: Finder) -> Figures:
+    def read(finder: Finder) -> Figures:
         known = finder.index.rows.session(session.session)
         conditions = RowConditions()
         conditions.sessions = [known.number] if known is not None else []
@@ -51,7 +50,7 @@ def figures(session: FileSession, policy: Policy, now: datetime) -> Figures:
             for row, facts in known_facts
         }
 
-    return session.store.indexer.answer([session.session], look)
+    return session.store.indexer.answer([session.session], read)
 
 
 def _last(access: tuple[int, int] | None) -> datetime | None:
@@ -65,12 +64,12 @@ def weighed_memories(session: FileSession, policy: Policy, now: datetime) -> lis
 
 
 def report(session: FileSession, config: Config, policy: Policy, now: datetime) -> SizeReport:
-    """Size, breakdown, forecast and what compaction could free, as 003 §9.4 shapes them."""
+    """Size, breakdown, forecast and what compaction could free, in the form of design 003."""
     memories = weighed_memories(session, policy, now)
     by_type: dict[str, int] = {}
     for memory in memories:
         by_type[memory.record.type] = by_type.get(memory.record.type, 0) + memory.size_bytes
-    files = _files(session)
+    files = session.sizes()  # the quota counts these, and not the private folder
     total = sum(files.values())
     return size_report(
         config.quota_bytes,
@@ -84,18 +83,13 @@ def report(session: FileSession, config: Config, policy: Policy, now: datetime) 
     )
 
 
-def _files(session: FileSession) -> dict[str, int]:
-    """The files that count for the quota; what SMP keeps beside them for itself does not."""
-    return session.sizes()
-
-
 def _bytes(session: FileSession, path: str) -> int:
     found = session.store.disk.stat(path)
     return found.st_size if found is not None else 0
 
 
 def _samples(memories: list[WeighedMemory], total: int) -> list[tuple[datetime, int]]:
-    """How large it was, hour by hour: what was written until then, and what is not part of any memory."""
+    """The size hour by hour: what was written until then, plus what is not part of any memory."""
     written: dict[datetime, int] = {}
     for memory in memories:
         created = memory.created.astimezone(UTC)

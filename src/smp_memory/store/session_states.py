@@ -1,16 +1,12 @@
-"""In which state is each session of a store, and what happens to it next? The rules of `lifecycle.states` over what is there.
-
-Guarantees: nothing is written; a session is not opened for it. A session's own settings count (`lifecycle.auto_archive`
-false keeps it from being archived by itself).
-
-When each session was last used, by its memories, by what was found in it, and by the log of uses of sessions.
+"""The state of each session, its next transition, and when it was last used (`policies.session_states` over the store).
 
 Writing, changing, deleting or restoring a memory is a use, and so is a memory that is found (`get`, `query`, `context`);
-the access log counts from the moment of the use. Restoring a session, and writing entries with an earlier time (an import),
-are uses that no entry tells: they stand in `session-uses.log` of the user's state. Maintenance is no use.
+the access log counts from the moment of the access. Restoring a session, and writing entries with an earlier time (an
+import), are uses that no entry shows: they are in `session-uses.log` of the user's state. Maintenance is no use.
 
-Guarantees: the times of files do not count; times are those of the
-store's clock. Costs one question to the index and a look at two logs; only of a session without memories the head is read.
+Guarantees: nothing is written, and no session is opened for writing. Modification times of files do not count; times are
+those of the store's clock. A session's own settings count (`lifecycle.auto_archive` false prevents automatic archiving).
+Costs one query to the index and reading two logs; the metadata is read only for a session without memories.
 Non-guarantees: an edit by hand that changes no time is no use.
 """
 
@@ -42,30 +38,30 @@ if TYPE_CHECKING:
     from smp_memory.store.finder import Finder
 
 
-IMPORTED_BEFORE = timedelta(hours=1)  # entries that are older than this when they are written come from elsewhere
-_QUESTION = f"""SELECT s.id, s.size, s.last, (SELECT max(a.last) FROM access a
-    WHERE a.doc >= s.no << {POSITION_BITS} AND a.doc < (s.no + 1) << {POSITION_BITS}) FROM session s"""  # noqa: S608  # no value of anybody is in it
+IMPORTED_BEFORE = timedelta(hours=1)  # entries older than this when they are written count as imported
+_USAGE_QUERY = f"""SELECT s.id, s.size, s.last, (SELECT max(a.last) FROM access a
+    WHERE a.doc >= s.no << {POSITION_BITS} AND a.doc < (s.no + 1) << {POSITION_BITS}) FROM session s"""  # noqa: S608  # a constant
 
 
 class SessionUsage(NamedTuple):
-    """Of one session."""
+    """When a session was last used."""
 
-    created: datetime | None  # of one that never held anything
+    created: datetime | None  # set only for a session that never held a memory
     last_used: datetime | None  # None: nothing was ever written to it
 
 
 def note_session_use(store: FileStore, session: str, now: datetime) -> None:
-    """Remember a use of a session that its entries do not tell."""
+    """Log a use of a session that no entry shows."""
     store.session_uses.note([session], now.timestamp())
 
 
 def usage(store: FileStore, sessions: list[str] | None = None) -> dict[str, SessionUsage]:
-    """Of these sessions, or of all that stand in their place."""
-    noted, uses = store.indexer.answer(sessions, _noted), store.session_uses.last_uses()
+    """The usage of these sessions (None: all live ones)."""
+    noted, uses = store.indexer.answer(sessions, _indexed_usage), store.session_uses.last_uses()
     found: dict[str, SessionUsage] = {}
     for name in store.session_ids() if sessions is None else sessions:
         known, used = noted.get(name), _moment(round(1_000_000 * uses.get(name, 0)))
-        if known is None:  # it has just come
+        if known is None:  # created or restored just now
             found[name] = SessionUsage(None, max(_written(store, name), used))
         elif known[0]:
             found[name] = SessionUsage(None, max(known[1], used))
@@ -75,38 +71,38 @@ def usage(store: FileStore, sessions: list[str] | None = None) -> dict[str, Sess
 
 
 class Writes(NamedTuple):
-    """Of one session."""
+    """When memories were last written to a session."""
 
     written: datetime  # the time of its last memory; if it holds none, of its creation
-    started: datetime | None  # when somebody last started, restored or imported it, as far as it was noted
+    started: datetime | None  # when it was last started, restored or imported, as far as it was logged
 
 
 def last_writes(store: FileStore, sessions: list[str] | None = None) -> dict[str, Writes]:
-    """When memories were last written to these sessions, or to all that stand in their place, by the memories' own times."""
+    """The last writes to these sessions (None: all live ones), by the times of the memories."""
     noted = store.indexer.answer(sessions, lambda finder: finder.index.rows.sessions())
     uses, found = store.session_uses.last_uses(), {}
     for name in store.session_ids() if sessions is None else sessions:
-        has_memories = name in noted and noted[name].size  # one that has just come is not noted yet
+        has_memories = name in noted and noted[name].size  # a session created just now is not in the index yet
         written = _moment(noted[name].last) if has_memories else _created(store, name)
         started = _moment(round(1_000_000 * uses[name])) if name in uses else None
         found[name] = Writes(written, started if has_memories else written)
     return found
 
 
-def _noted(finder: Finder) -> dict[str, tuple[int, datetime]]:
-    """How many memories the index knows of each session, and when one of them was last written or found."""
+def _indexed_usage(finder: Finder) -> dict[str, tuple[int, datetime]]:
+    """By session: the number of indexed memories, and when one of them was last written or found."""
     pending: dict[str, int] = {}
     for name, (_, last) in finder.pending_accesses().items():
         session = name.rpartition("/")[0]
         pending[session] = max(last, pending.get(session, 0))
     return {
         name: (size, _moment(max(last, used or 0, pending.get(name, 0))))
-        for name, size, last, used in finder.index.rows.all(_QUESTION)
+        for name, size, last, used in finder.index.rows.all(_USAGE_QUERY)
     }
 
 
 def _created(store: FileStore, session: str) -> datetime:
-    """When a session was created, by its head; if that cannot be read, by its files."""
+    """When a session was created, by its metadata; if that cannot be read, by its files."""
     try:
         created: datetime = store.session(session).info().created
     except (SMPError, ValueError, OverflowError):
@@ -126,7 +122,7 @@ def _moment(microseconds: int) -> datetime:
 
 
 class SessionState(NamedTuple):
-    """In which state a session is, and what happens to it next."""
+    """The state of a session and its next transition."""
 
     session: str
     state: str
@@ -145,11 +141,11 @@ class SessionState(NamedTuple):
 
 
 def session_states(store: FileStore, now: datetime, sessions: list[str] | None = None) -> list[SessionState]:
-    """Of these sessions, or of all that stand in their place."""
+    """The states of these sessions (None: all live ones)."""
     used = usage(store, sessions)
     if sessions is not None:
         return [_live(store, name, used[name], now) for name in used]
-    return [standing for _, standing in each_existing(used, lambda name: _live(store, name, used[name], now))]
+    return [state for _, state in each_existing(used, lambda name: _live(store, name, used[name], now))]
 
 
 def _live(store: FileStore, name: str, used: SessionUsage, now: datetime) -> SessionState:
@@ -159,11 +155,11 @@ def _live(store: FileStore, name: str, used: SessionUsage, now: datetime) -> Ses
 
 
 def archived_session_states(store: FileStore, now: datetime) -> list[SessionState]:
-    """Of those that are archived or deleted."""
+    """The states of archived and deleted sessions."""
     archives, times = ArchiveIndex(store), lifecycle_times(store)
     return [
-        SessionState(away.session, away.state, None, next_transition(None, now, state_marks(away, now), times), away)
-        for away in (*archives.archived(), *archives.deleted())
+        SessionState(each.session, each.state, None, next_transition(None, now, state_marks(each, now), times), each)
+        for each in (*archives.archived(), *archives.deleted())
     ]
 
 
@@ -171,29 +167,30 @@ def due_to_archive(store: FileStore, now: datetime, evidence: Evidence = NO_EVID
     """The sessions that maintenance may archive now."""
     found = []
     times = usage(store)
-    for name, right in each_existing(times, lambda name: store.session(name).has_valid_settings()):
+    for name, is_valid in each_existing(times, lambda name: store.session(name).has_valid_settings()):
         used = times[name]
-        if not right:
-            continue  # nobody knows whether it may be archived
-        step = due_transition(
+        if not is_valid:
+            continue  # its settings may forbid it
+        due = due_transition(
             used.last_used, now, StateMarks(created=used.created), lifecycle_times(store, name), evidence
         )
-        if step is not None and step.state == ARCHIVED:
-            found.append(SessionState(name, ARCHIVED, used.last_used, step))
+        if due is not None and due.state == ARCHIVED:
+            found.append(SessionState(name, ARCHIVED, used.last_used, due))
     return found
 
 
 def lifecycle_times(store: FileStore, session: str | None = None) -> SessionTimes:
+    """The lifecycle settings of a session, or of the store."""
     config = store.config if session is None else store.session(session).usable_config()
     return SessionTimes.of(config.section("lifecycle"))
 
 
-def state_marks(away: ArchivedSession, now: datetime) -> StateMarks:
-    """What was done to a session that is put away. If nobody knows when, it was now: nothing becomes due by that."""
-    when = away.when or now
-    if away.state == ARCHIVED:
+def state_marks(archived: ArchivedSession, now: datetime) -> StateMarks:
+    """The marks of an archived or deleted session. An unknown time counts as now, so that nothing becomes due."""
+    when = archived.when or now
+    if archived.state == ARCHIVED:
         return StateMarks(archived=when)
-    announced, passed = away.metadata.get("purge_announced"), away.metadata.get("passed_seconds")
+    announced, passed = archived.metadata.get("purge_announced"), archived.metadata.get("passed_seconds")
     return StateMarks(
         deleted=when,
         purge_announced=to_moment(announced) if isinstance(announced, str) else None,

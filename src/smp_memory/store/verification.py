@@ -1,7 +1,8 @@
-"""Is every memory readable, and if not, what can be put right?
+"""Validate and repair the files of a session.
 
 `validate` reads all files anew, checks every signature, id and reference, and changes nothing. `repair` rewrites the
-files that need it, all of them together: edits are signed again, merge markers and word-for-word copies go, and what cannot be read is set aside in quarantine, byte for byte. Nothing is thrown away.
+files that need it, all of them together: edits are signed again, merge markers and identical copies are removed, and
+what cannot be read is moved to quarantine, byte for byte. Nothing is thrown away.
 """
 
 from __future__ import annotations
@@ -40,29 +41,31 @@ _TRIES = 2
 
 
 def validate(session: FileSession, reader: SessionReader | None = None) -> Report:
-    """Read everything and say what a person should look at; `reader` is one that has just done so."""
+    """Read everything and report problems; `reader` is one that has just read the session."""
     store = session.store
     reader = reader or SessionReader(store.disk, store.layout, store.root, session.session)
-    stored_until = reader.notes().seq  # first: a writer may be at work
+    stored_until = reader.notes().seq  # first, because a writer may be active
     session_history = reader.catch_up()
     problems = _without_unfinished(reader)
     for name, state in reader.states.items():
         found = store.disk.stat(os.path.join(reader.folder, name))
         if found is not None and found.st_size > state.end:
-            message = f"{found.st_size - state.end} bytes of an unfinished write; the next write sets them aside."
+            message = (
+                f"{found.st_size - state.end} bytes of an unfinished write; the next write moves them to quarantine."
+            )
             problems.append(Problem(os.path.join(reader.folder, name), state.line, "torn", message, "warning"))
-    if all(problem.code != "torn" for problem in problems):  # else it is known what is missing
-        problems += _missing_problems(reader, max(session_history.seq, _seq_in_head(session)), stored_until)
+    if all(problem.code != "torn" for problem in problems):  # else the torn end is what is missing
+        problems += _missing_problems(reader, max(session_history.seq, _seq_in_metadata(session)), stored_until)
     segment = cold_segment_of(session)
     problems += [each for history in session_history.histories.values() for each in hand_edits.problems_of(history)]
     problems += _reference_problems(session_history, {row.id for row in segment.rows()})
     problems += segment.verify()
     problems += _quarantine_problems(session)
     problems += _preference_problems(session_history)
-    problems += _head_problems(reader)
+    problems += _metadata_problems(reader)
     unread = foreign_layouts.unread_sessions(store.disk, store.root, store.layout, session.session)
     problems += [each.problem(store.layout.name) for each in unread]
-    problems += _conflict_in_head(session)
+    problems += _metadata_conflict(session)
     problems += archive_problems(session)
     try:
         session.override_settings(store.config, session.info().config)
@@ -81,7 +84,7 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
     return Report(problems, len(session_history.histories))
 
 
-def _seq_in_head(session: FileSession) -> int:
+def _seq_in_metadata(session: FileSession) -> int:
     try:
         return session.info().seq
     except SessionCorrupt:
@@ -89,22 +92,22 @@ def _seq_in_head(session: FileSession) -> int:
 
 
 def _missing_problems(reader: SessionReader, seq: int, stored_until: int) -> list[Problem]:
-    """Entries that were stored and are in no file; until the next write, which does not know of them any more."""
+    """Entries that were stored and are in no file. Known until the next write, which replaces the record of them."""
     if seq >= stored_until:
         return []
     message = (
         f"Entries up to number {stored_until} were stored, the files hold them up to number {seq}: another program "
-        "(git, a restored backup) took some away, or the disk lost them."
+        "(git, a restored backup) removed some, or the disk lost them."
     )
     return [Problem(reader.folder, 0, "missing_entries", message, "warning")]
 
 
 def _without_unfinished(reader: SessionReader) -> list[Problem]:
-    """What a committed plan has not finished in the files is no damage: the next write finishes it."""
+    """The reader's problems without those of a committed plan, which the next write finishes."""
     problems = reader.problems()
     plan = reader.journal.load()
     if reader.journal.is_foreign:
-        message = "this journal was not written by a user of this machine; it is not carried out, and the next write sets it aside."
+        message = "this journal was not written by a user of this machine; it is not carried out, and the next write moves it to quarantine."
         problems.append(Problem(reader.journal.path, 0, "foreign_journal", message, "warning"))
     for name, offset, _ in plan.appends if plan is not None else ():
         path = os.path.join(reader.folder, name)
@@ -138,62 +141,62 @@ def _reference_problems(session_history: SessionHistory, compacted: set[str]) ->
 
 
 def _reference_problem(history: RecordHistory, target: str, session_history: SessionHistory) -> Problem | None:
-    """A memory that points to one that is deleted, or not there: it may have been purged or erased."""
+    """A reference to a memory that is deleted or missing; it may have been purged or erased."""
     first, other = history.first, session_history.histories.get(target)
     if other is not None:
         if other.deletion is None or history.deletion is not None:
             return None
         message = f"{first.id} refers to {target}, which is deleted."
         return Problem(first.file, first.line, "deleted_reference", message, "note", first.id)
-    if "/" in target or not _looks_like_ours(target):
+    if "/" in target or not _is_numbered_id(target):
         return None
-    message = f"{first.id} refers to {target}, which is not there."
+    message = f"{first.id} refers to {target}, which does not exist."
     return Problem(first.file, first.line, "dangling_reference", message, "warning", first.id)
 
 
 def _wrong_reference(
     history: RecordHistory, target: str, session_history: SessionHistory, uids: dict[str, str]
 ) -> Problem | None:
-    """The memory that was meant is not there, and its id belongs to one that another clone made."""
+    """A reference to a memory that is missing, while its id belongs to one that another clone made."""
     other = session_history.histories.get(target)
     if other is None or not other.first.uid or uids.get(target, other.first.uid) == other.first.uid:
         return None
     first = history.first
-    message = f"{first.id} refers to a {target} that is not there; {target} is a memory that another clone made."
+    message = f"{first.id} refers to a {target} that does not exist; {target} is a memory that another clone made."
     return Problem(first.file, first.line, "dangling_reference", message, "warning", first.id)
 
 
 def _preference_problems(session_history: SessionHistory) -> list[Problem]:
-    """Preferences of one key, made in two clones: the later one holds."""
+    """Preferences with one key, made in two clones: the later one is in force."""
     found: dict[str, list[RecordHistory]] = {}
     for history in session_history.histories.values():
         if history.first.type == "preference" and history.deletion is None and history.data().get("key") is not None:
             found.setdefault(str(history.data()["key"]), []).append(history)
     problems = []
     for key, histories in found.items():
-        holds = session_history.preferences.get(key)
-        for first in (history.first for history in histories if len(histories) > 1 and history.first.id != holds):
-            message = f"{first.id} has the key {key!r} like {holds}, which is newer and holds. Delete the one you do not want."
+        current = session_history.preferences.get(key)
+        for first in (history.first for history in histories if len(histories) > 1 and history.first.id != current):
+            message = f"{first.id} has the key {key!r} like {current}, which is newer and in force. Delete the one you do not want."
             problems.append(Problem(first.file, first.line, "same_preference", message, "note", first.id))
     return problems
 
 
-def _conflict_in_head(session: FileSession) -> list[Problem]:
+def _metadata_conflict(session: FileSession) -> list[Problem]:
     found = session.metadata_conflict()
     return [] if found is None else [Problem(session.info_path(), found.line, "head_conflict", found.told(), "warning")]
 
 
-def _head_problems(reader: SessionReader) -> list[Problem]:
-    """Sessions of one name that two clones made, in a log that holds the heads of both."""
+def _metadata_problems(reader: SessionReader) -> list[Problem]:
+    """A log with the metadata of two clones that created sessions of one name."""
     for name, state in reader.states.items():
         engines = [head.get("smp") for head in state.heads]
         if len({engine.get("uid") for engine in engines if isinstance(engine, dict) and engine.get("uid")}) > 1:
-            message = f"two clones made a session {reader.session}; its memories are united, and the last head holds."
+            message = f"two clones made a session {reader.session}; its memories are united, and the last metadata is in force."
             return [Problem(os.path.join(reader.folder, name), 0, "united_session", message, "note")]
     return []
 
 
-def _looks_like_ours(target: str) -> bool:
+def _is_numbered_id(target: str) -> bool:
     return any(ids.number_of(target, kind.prefix) for kind in KINDS.values())
 
 
@@ -205,22 +208,22 @@ def _quarantine_problems(session: FileSession) -> list[Problem]:
 def _quarantine_problem(path: str) -> Problem:
     if MISSING in os.path.basename(path):
         message = (
-            "entries that were stored and that another program (git, an editor, a restored backup) took out of the file; "
-            "`smp quarantine` shows them and puts them back; delete this file when you do not need it."
+            "entries that were stored and that another program (git, an editor, a restored backup) removed from the file; "
+            "`smp quarantine` shows and restores them; delete this file when you do not need it."
         )
         return Problem(path, 0, "missing_after_change", message, "warning")
-    message = "set aside after a crash or a repair. `smp quarantine` shows it and puts it back; delete it when you do not need it."
+    message = "quarantined after a crash or a repair. `smp quarantine` shows and restores it; delete it when you do not need it."
     return Problem(path, 0, "quarantine", message, "note")
 
 
 def repair(session: FileSession) -> Report:
-    """Put right what can be, set the rest aside, and say what was done."""
+    """Repair what can be repaired, quarantine the rest, and report what was done."""
     session.writer.completed.clear()
     doubled = session.view(
         lambda session_history: {name: put.id for name, put in session_history.names.unsettled.items()}
     )
     actions: list[str] = session.run_locked("repairing", lambda: _repaired(session))
-    actions = [f"{id} was taken twice; the later memory is {name} now" for name, id in doubled.items()] + actions
+    actions = [f"{id} was allocated twice; the later memory is {name} now" for name, id in doubled.items()] + actions
     actions = session.writer.completed + actions
     report = validate(session)
     return Report(report.problems, report.checked, actions)
@@ -245,7 +248,7 @@ class _Repair:
         self._reader = session.reader
         self._session_history = session.reader.session_history
         self._actions: list[str] = []
-        self._aside: list[tuple[str, bytes]] = []
+        self._quarantined: list[tuple[str, bytes]] = []
 
     def run(self) -> list[str]:
         info = self._readable_info()
@@ -260,7 +263,7 @@ class _Repair:
             info.seq = max(info.seq, self._session_history.seq)
             info.numbers = {**info.numbers, **self._session_history.numbers}
             self._add_info(contents, info)
-            copies = self._set_aside()
+            copies = self._write_quarantine()
             try:
                 self._session.writer.rewrite(contents)
             except FileChangedUnderneath:
@@ -287,30 +290,30 @@ class _Repair:
             if conflict is not None:
                 path = self._session.info_path()
                 sides = self._store.disk.read(path) if self._layout.info_file else conflict.both()
-                self._aside.append((self._layout.info_file or "metadata.json", sides))
+                self._quarantined.append((self._layout.info_file or "metadata.json", sides))
                 self._actions.append(
-                    f"{path}:{conflict.line}: the merge conflict in the metadata is settled: {conflict.kept()}"
+                    f"{path}:{conflict.line}: the merge conflict in the metadata is resolved: {conflict.kept()}"
                 )
             return info
         except SessionCorrupt as error:
             path = str(error.details["path"])
             if self._layout.info_file:
-                self._aside.append((self._layout.info_file, self._store.disk.read(path)))
+                self._quarantined.append((self._layout.info_file, self._store.disk.read(path)))
             created = min(
                 (history.first.at for history in self._session_history.histories.values()),
                 default="1970-01-01T00:00:00Z",
             )
             self._actions.append(
-                f"{path}: could not be read; set aside and written anew. Project, users and tags are lost from it."
+                f"{path}: could not be read; quarantined and written anew. Project, users and tags are lost from it."
             )
             return SessionInfo(self._session.session, created)
 
     def _repaired(self, name: str, old: bytes) -> bytes:
         data = old.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")
         if data != old:
-            self._act(name, 1, "byte order mark or CRLF line ends taken out")
+            self._act(name, 1, "byte order mark or CRLF line ends removed")
         data = self._with_pieces(name, data, self._piece, self._reader.stored(name))
-        for _ in range(_PASSES):  # where something was taken out, its neighbours may read as something else
+        for _ in range(_PASSES):  # a removal may change how its neighbours are read
             before, data = data, self._with_pieces(name, data.replace(b"\r\n", b"\n"), self._readable)
             if data == before:
                 break
@@ -335,44 +338,44 @@ class _Repair:
 
     def _readable(self, name: str, piece: Piece, data: bytes) -> bytes:
         if piece.fields is None and piece.state != CONFLICT:
-            return self._put_aside(name, piece, data, piece.message)
+            return self._quarantine(name, piece, data, piece.message)
         return data
 
     def _piece(self, name: str, piece: Piece, data: bytes) -> bytes:
-        """What stands in place of a piece from now on."""
+        """The bytes that replace a piece."""
         if piece.state == CONFLICT:
-            self._act(name, piece.line, "merge marker taken out; the entries of both sides stay")
+            self._act(name, piece.line, "merge marker removed; the entries of both sides stay")
             return b""
         if piece.fields is None or piece.state == TORN:
-            return self._put_aside(name, piece, data, piece.message)
+            return self._quarantine(name, piece, data, piece.message)
         if piece.fields.get("type") == "session" and not self._layout.info_file:
             return data
         problems = {problem.code: problem for problem in self._problems_at(name, piece.line)}
         if "invalid" in problems:
-            return self._put_aside(name, piece, data, problems["invalid"].message)
+            return self._quarantine(name, piece, data, problems["invalid"].message)
         entries = self._entries(name, piece)
         if len(entries) > 1:
             return self._folded(name, piece, entries, problems, data)
         if "duplicate_entry" in problems:
-            self._act(name, piece.line, "a word-for-word copy of another entry taken out")
+            self._act(name, piece.line, "an identical copy of another entry removed")
             return b""
         if piece.state == EDITED:
-            self._act(name, piece.line, f"{piece.fields.get('id')} was edited by hand; signed again as it stands")
+            self._act(name, piece.line, f"{piece.fields.get('id')} was edited by hand; signed again as it is")
             entry = self._entry(name, piece)
-            if entry.op != PUT:  # a change or a deletion has no room for what SMP does not know
-                self._aside.append((name, data))
+            if entry.op != PUT:  # a change or a deletion cannot hold unknown fields
+                self._quarantined.append((name, data))
             return self._encoded(name, piece, entry)
         return data
 
     def _folded(
         self, name: str, piece: Piece, entries: list[Entry], problems: dict[str, Problem], data: bytes
     ) -> bytes:
-        """An entry with the changes of it. Of copies, `tidy` takes out those that stand in another entry as well."""
+        """An entry with its folded changes. `tidy` removes copies of changes that are in another entry as well."""
         if "edited" not in problems:
             return data
-        self._act(name, piece.line, f"{entries[0].id} was edited by hand; signed again as it stands")
+        self._act(name, piece.line, f"{entries[0].id} was edited by hand; signed again as it is")
         if piece.state == EDITED:
-            self._aside.append((name, data))
+            self._quarantined.append((name, data))
         for entry in entries:
             entry.state, entry.schema = SIGNED, entry.schema or 1
         return self._layout.encode_all(entries, self._session.session)
@@ -395,32 +398,32 @@ class _Repair:
             entry.schema = 1
         fields = self._layout.dialect.encode(entry, self._session.session)
         if type((piece.fields or {}).get("seq")) is not int:
-            fields.pop("seq")  # it goes on standing, in order, where it stands in the file
+            fields.pop("seq")  # it is numbered by its position in the file
         return self._layout.codec_of(name).encode(fields)
 
-    def _put_aside(self, name: str, piece: Piece, data: bytes, reason: str) -> bytes:
+    def _quarantine(self, name: str, piece: Piece, data: bytes, reason: str) -> bytes:
         if not data.strip(b" \t\r\n"):
             return data
-        self._aside.append((name, data))
-        self._act(name, piece.line, f"could not be read ({reason}); set aside")
+        self._quarantined.append((name, data))
+        self._act(name, piece.line, f"could not be read ({reason}); quarantined")
         return b""
 
-    def _set_aside(self) -> list[str]:
-        """Returns the paths of the copies."""
-        if not self._aside:
+    def _write_quarantine(self) -> list[str]:
+        """Write the quarantined bytes; returns the paths of the copies."""
+        if not self._quarantined:
             return []
         disk = self._store.disk
         folder = os.path.join(self._reader.private, QUARANTINE)
         disk.make_folder(folder)
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         copies: list[str] = []
-        for number, (name, data) in enumerate(self._aside, 1):
+        for number, (name, data) in enumerate(self._quarantined, 1):
             flat = name.replace("/", "_")
             copies.append(os.path.join(folder, f"{flat}.repair.{stamp}.{os.urandom(3).hex()}.{number}"))
             disk.write_new(copies[-1], data)
         disk.sync_folder(folder)
-        pieces = "1 piece" if len(self._aside) == 1 else f"{len(self._aside)} pieces"
-        self._actions.append(f"{pieces} set aside in {os.path.join(PRIVATE, QUARANTINE)}")
+        pieces = "1 piece" if len(self._quarantined) == 1 else f"{len(self._quarantined)} pieces"
+        self._actions.append(f"{pieces} moved to {os.path.join(PRIVATE, QUARANTINE)}")
         return copies
 
     def _act(self, name: str, line: int, what: str) -> None:

@@ -119,7 +119,7 @@ def test_a_small_build_is_done_alone(root: Path, monkeypatch: pytest.MonkeyPatch
 def test_who_is_killed_is_not_missed(
     root: Path, started: list[subprocess.Popen[bytes]], used: list[bool], monkeypatch: pytest.MonkeyPatch, before: bool
 ) -> None:
-    ask = ParallelTokenizer.ask
+    ask = ParallelTokenizer.request
 
     def ask_the_dying(self: ParallelTokenizer, session: str) -> None:
         for now in (True, False):
@@ -129,7 +129,7 @@ def test_who_is_killed_is_not_missed(
                 started[0].kill()
                 started[0].wait()
 
-    monkeypatch.setattr(ParallelTokenizer, "ask", ask_the_dying)
+    monkeypatch.setattr(ParallelTokenizer, "request", ask_the_dying)
     helped = state(root)
     assert used in ([True], [True, True])  # s1; s2 if its answer was in the pipe already
     assert all_ended(started)
