@@ -90,9 +90,6 @@ class ArchiveIndex:
     def archive_path(self, session: str) -> str:
         return self.pair(session).archive
 
-    def summary_path(self, session: str) -> str:
-        return self.pair(session).summary
-
     def removal_path(self, session: str) -> str:
         """Where files are moved before they are removed."""
         return os.path.join(self.private, f"{_REMOVAL}{session}{TEMPORARY}")

@@ -190,10 +190,6 @@ class Finder:
     def author(self, number: int | None) -> str:
         return self._rows.name_of(number) if number else ""
 
-    def author_numbers(self, names: Iterable[str]) -> dict[str, int]:
-        found = {name: self._rows.known_number(name) for name in names}
-        return {name: number for name, number in found.items() if number is not None}
-
     def accesses(self, docs: Sequence[int]) -> dict[int, tuple[int, int]]:
         """Access counts of memories, including accesses that the index has not counted yet."""
         found = self._rows.of("SELECT doc, count, last FROM wanted CROSS JOIN access ON doc = wanted.no", docs)

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.files.system import System
+    from smp_memory.store.finder import Finder
+    from smp_memory.store.port import IndexSearcher, Store
+
+    def _file_backend_provides_port(store: FileStore, finder: Finder) -> tuple[Store, IndexSearcher]:
+        return store, finder  # checked by mypy
+
 
 CONFIG_FILE = "config.json"
 
