@@ -1,4 +1,4 @@
-"""Another process archives or deletes a session while a store-wide operation runs: it is left out, and this is said."""
+"""A session that another process archives or deletes during a store-wide operation is left out and reported."""
 
 from __future__ import annotations
 

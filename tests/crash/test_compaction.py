@@ -1,4 +1,4 @@
-"""The machine stops before any disk call of a compaction or of a return: every memory is in the files or in the segment."""
+"""The machine stops before any disk call of a compaction or a restore: every memory is in the files or in the segment."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def check(layout: str, system: MemorySystem) -> None:
 
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_crash_before_every_call(layout: str, name: str) -> None:
+def test_crash_before_every_disk_call(layout: str, name: str) -> None:
     story = Story(name, layout, base_of(layout, name), [Step(STEPS[name])])
     assert story.views[0] != story.views[1]
     for crash in crashes_of(story):

@@ -1,4 +1,4 @@
-"""Two want to convert, one converts while another creates, a conversion dies while others have the store open: nothing is lost."""
+"""Concurrent and interrupted conversions lose nothing."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def dying(monkeypatch: pytest.MonkeyPatch, method: str) -> Callable[[smp_memory.
 
 
 @pytest.mark.parametrize("layout", NAMES)
-def test_a_store_that_somebody_else_converted_is_not_converted_over(tmp_path: Path, layout: str) -> None:
+def test_store_converted_by_another_process_is_not_converted_again(tmp_path: Path, layout: str) -> None:
     """It wrote a config.json of its own layout in which no session was to be seen any more."""
     for to in others(layout):
         first, second = stores(tmp_path / to, layout)
@@ -71,7 +71,7 @@ def test_a_store_that_somebody_else_converted_is_not_converted_over(tmp_path: Pa
 
 
 @pytest.mark.parametrize("layout", NAMES)
-def test_a_conversion_that_died_is_completed_before_the_next_one(
+def test_interrupted_conversion_is_completed_before_the_next_one(
     tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next one took away the files that the committed plan was about to put in the place of the old ones."""
@@ -86,7 +86,7 @@ def test_a_conversion_that_died_is_completed_before_the_next_one(
 
 
 @pytest.mark.parametrize("layout", NAMES)
-def test_a_conversion_that_died_does_not_keep_an_open_store_from_writing(
+def test_interrupted_conversion_does_not_block_writes_of_an_open_store(
     tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every write was told to try again in a moment, until somebody opened the store anew."""
@@ -98,7 +98,7 @@ def test_a_conversion_that_died_does_not_keep_an_open_store_from_writing(
 
 
 @pytest.mark.parametrize("layout", NAMES)
-def test_a_conversion_that_died_behind_its_plan_is_carried_out_by_the_next_write(
+def test_interrupted_conversion_with_a_committed_plan_is_finished_by_the_next_write(
     tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = stores(tmp_path, layout)
@@ -111,7 +111,7 @@ def test_a_conversion_that_died_behind_its_plan_is_carried_out_by_the_next_write
 
 
 @pytest.mark.parametrize("layout", NAMES)
-def test_a_session_that_a_conversion_has_not_seen_is_not_acknowledged(
+def test_session_created_during_a_conversion_is_not_acknowledged(
     tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It began between the look at config.json and the moment in which the session got its name."""
@@ -123,7 +123,7 @@ def test_a_session_that_a_conversion_has_not_seen_is_not_acknowledged(
 
 
 @pytest.mark.parametrize("layout", NAMES)
-def test_a_store_without_the_private_folder_of_a_dead_conversion_opens(tmp_path: Path, layout: str) -> None:
+def test_store_opens_without_the_private_folder_of_an_interrupted_conversion(tmp_path: Path, layout: str) -> None:
     """A copy that was made meanwhile, or a person, left `.smp` out: then `converting` was an unknown setting for ever."""
     first, second = stores(tmp_path, layout)
     first.close()
@@ -150,7 +150,7 @@ class SmallDisk(RealSystem):
 
 
 @pytest.mark.parametrize("layout", NAMES)
-def test_a_conversion_for_which_there_is_no_room_leaves_a_store_that_opens(tmp_path: Path, layout: str) -> None:
+def test_conversion_on_a_full_disk_leaves_a_store_that_opens(tmp_path: Path, layout: str) -> None:
     """Its own files filled the disk, and only then was there an attempt to write the config.json without its mark."""
     stores(tmp_path, layout)
     root = tmp_path / "store"
@@ -176,7 +176,7 @@ def test_a_conversion_for_which_there_is_no_room_leaves_a_store_that_opens(tmp_p
 
 
 @pytest.mark.parametrize("layout", NAMES)
-def test_what_a_conversion_left_where_nothing_can_be_written_does_not_keep_from_reading(
+def test_interrupted_conversion_on_a_read_only_disk_can_be_read(
     tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, _ = stores(tmp_path, layout)

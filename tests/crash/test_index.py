@@ -191,12 +191,12 @@ def rows_file(root: Path) -> Path:
 # -- damage while nobody looks
 
 
-def test_a_deleted_index_is_made_anew(root: Path) -> None:
+def test_deleted_index_is_rebuilt(root: Path) -> None:
     shutil.rmtree(state_folder(root) / "index")
     check_right(root)
 
 
-def test_each_file_of_the_index_deleted(root: Path, tmp_path: Path) -> None:
+def test_deleting_any_file_of_the_index(root: Path, tmp_path: Path) -> None:
     for number, path in enumerate(index_files(root)):
         twin = copied(root, tmp_path / f"twin{number}")
         (state_folder(twin) / path.relative_to(state_folder(root))).unlink()
@@ -204,7 +204,7 @@ def test_each_file_of_the_index_deleted(root: Path, tmp_path: Path) -> None:
         rebuilt(twin)
 
 
-def test_each_file_of_the_index_cut(root: Path, tmp_path: Path) -> None:
+def test_truncating_any_file_of_the_index(root: Path, tmp_path: Path) -> None:
     for number, path in enumerate(index_files(root)):
         for share in (0, 0.6) if SOAK else (0.6,):
             twin = copied(root, tmp_path / f"twin{number}-{share}")
@@ -266,7 +266,7 @@ UNNOTICED = [
 ]
 
 
-def test_flipped_bytes_in_rows_that_sqlite_takes_for_good(root: Path) -> None:
+def test_flipped_bytes_in_rows_that_sqlite_accepts(root: Path) -> None:
     """What SQLite does not notice: JSON, places, numbers and types that are none."""
     for change in UNNOTICED if SOAK else random.sample(UNNOTICED, 7):
         with sqlite3.connect(rows_file(root)) as rows:
@@ -298,7 +298,7 @@ def rebuilt(root: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 99, -1])
-def test_an_index_of_another_version(root: Path, version: int) -> None:
+def test_index_of_another_version_is_rebuilt(root: Path, version: int) -> None:
     rows = sqlite3.connect(rows_file(root))
     rows.execute(f"PRAGMA user_version = {version}")
     rows.commit()
@@ -306,7 +306,7 @@ def test_an_index_of_another_version(root: Path, version: int) -> None:
     check_right(root)
 
 
-def test_something_else_in_the_place_of_the_index(root: Path) -> None:
+def test_foreign_file_in_place_of_the_index(root: Path) -> None:
     shutil.rmtree(state_folder(root) / "index")
     (state_folder(root) / "index").write_bytes(b"not a folder")
     check_right(root)
@@ -318,7 +318,7 @@ def test_something_else_in_the_place_of_the_index(root: Path) -> None:
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.05, 0.3])
-def test_killed_while_it_is_built(root: Path, pause: float) -> None:
+def test_process_killed_while_it_builds_the_index(root: Path, pause: float) -> None:
     for _ in range(depth(1, 5)):
         shutil.rmtree(state_folder(root) / "index", ignore_errors=True)
         builder = Asker("build", root)
@@ -328,7 +328,7 @@ def test_killed_while_it_is_built(root: Path, pause: float) -> None:
         check_right(root)
 
 
-def test_locked_by_another_process(root: Path) -> None:
+def test_index_locked_by_another_process(root: Path) -> None:
     """An answer does not wait for ever, and is complete; writes do not care."""
     rows = sqlite3.connect(rows_file(root), isolation_level=None)
     rows.execute("BEGIN EXCLUSIVE")
@@ -407,7 +407,7 @@ DAMAGES: list[Callable[[Path], None]] = [
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__.strip("_"))
-def test_while_queries_run(root: Path, damage: Callable[[Path], None]) -> None:
+def test_index_damaged_while_queries_run(root: Path, damage: Callable[[Path], None]) -> None:
     """Two processes ask, a third one writes, and all the time somebody spoils the index."""
     askers = [Asker("query", root, ALL) for _ in range(2)]
     for asker in askers:
@@ -453,7 +453,7 @@ with smp_memory.open(sys.argv[1]) as memory:
 
 
 @pytest.mark.parametrize("with_index", [True, False])
-def test_a_store_that_may_only_be_read(root: Path, with_index: bool) -> None:
+def test_read_only_store(root: Path, with_index: bool) -> None:
     if sys.platform == "win32":
         pytest.skip("needs POSIX permissions")
     if not with_index:
@@ -496,7 +496,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("room", [0, 4096, 40_000, 150_000])
-def test_a_full_disk_costs_the_index_and_not_the_answer(small_disk: Path, room: int) -> None:
+def test_query_is_answered_on_a_full_disk(small_disk: Path, room: int) -> None:
     with smp_memory.open(small_disk / "store", config={"durability": "os"}) as memory:
         session = memory.create_session("full")
         session.add_many([("decision", {"decision": f"alpha {n} {'words ' * 20}"}) for n in range(60)])

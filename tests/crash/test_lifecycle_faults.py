@@ -16,8 +16,8 @@ from smp_memory.memory import Memory
 from smp_memory.policies.clock_trust import NO_EVIDENCE
 from smp_memory.store.cold_storage import cold_history
 from smp_memory.testing import FaultySystem
+from tests.crash import test_archive_and_trash as archives
 from tests.crash import test_compaction as compaction
-from tests.crash import test_shelf as shelf
 from tests.crash.stories import LAYOUTS, SESSION, Wrong, depth, open_on, view_of
 from tests.crash.test_unordered_disk import put_away_base
 
@@ -63,13 +63,13 @@ OPERATIONS: dict[
     "restore_archived": ((), None, restore_some),
     "restore all": ((), None, compaction.bring_back),
     "compact": ((), compaction.bring_back, compaction.compact),
-    "archive_session": ((), None, shelf.archive),
-    "restore_session": (("archive",), None, shelf.restore),
-    "delete_session": ((), None, shelf.delete),
-    "delete_session of an archived one": (("archive",), None, shelf.delete),
-    "undelete_session": (("delete",), None, shelf.undelete),
-    "undelete_session of an archived one": (("archive", "delete"), None, shelf.undelete),
-    "purge_session": (("delete",), None, shelf.purge),
+    "archive_session": ((), None, archives.archive),
+    "restore_session": (("archive",), None, archives.restore),
+    "delete_session": ((), None, archives.delete),
+    "delete_session of an archived one": (("archive",), None, archives.delete),
+    "undelete_session": (("delete",), None, archives.undelete),
+    "undelete_session of an archived one": (("archive", "delete"), None, archives.undelete),
+    "purge_session": (("delete",), None, archives.purge),
     "restore": ((), None, delete_and_restore),
     "purge": ((), announced, purge),
     "import": ((), None, import_),

@@ -1,4 +1,4 @@
-"""Two processes write while four ask: what is acknowledged is found by everybody's next question, nothing is stale."""
+"""Two processes write while four query: acknowledged writes are found by the next query of every process."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def test_two_write_four_ask(root: Path) -> None:
+def test_four_processes_query_while_two_write(root: Path) -> None:
     askers = [Asker("find", root) for _ in range(4)]
     board = Board(askers)
     writers = [start_writer(root, name, depth(12, 150)) for name in ("a", "b")]
@@ -142,7 +142,7 @@ def test_two_write_four_ask(root: Path) -> None:
         assert memory.validate()["s1"].ok
 
 
-def test_edits_by_hand_are_seen_by_all(root: Path) -> None:
+def test_edits_by_hand_are_seen_by_all_processes(root: Path) -> None:
     """Edited, removed and written by hand: found as it stands, by processes that were asked before."""
     path = decisions_file(root, "jsonl")
     askers = [Asker("find", root) for _ in range(2)]
@@ -182,7 +182,7 @@ def many_sessions(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def test_marks_tell_of_writes_by_others(many_sessions: Path) -> None:
+def test_change_table_shows_writes_of_other_processes(many_sessions: Path) -> None:
     with smp_memory.open(many_sessions) as reader, smp_memory.open(many_sessions) as writer:
         assert len(reader.query("older", limit=100)) == 60
         for number in range(5):
@@ -199,7 +199,7 @@ def test_marks_tell_of_writes_by_others(many_sessions: Path) -> None:
             assert reader.query(f"w{number}w").ids == [record.id]
 
 
-def test_a_new_session_that_shares_the_mark_of_another_is_found(many_sessions: Path) -> None:
+def test_new_session_with_the_slot_of_another_is_found(many_sessions: Path) -> None:
     name = next(f"n{number}" for number in range(10**6) if slot_of(f"n{number}") == slot_of("s1"))
     with smp_memory.open(many_sessions) as reader, smp_memory.open(many_sessions) as writer:
         reader.query("older")
@@ -207,7 +207,7 @@ def test_a_new_session_that_shares_the_mark_of_another_is_found(many_sessions: P
         assert [hit.record.ref for hit in reader.query("brandnew")] == [f"{name}/DEC-0001"]
 
 
-def test_a_new_session_of_another_process_is_found(many_sessions: Path) -> None:
+def test_new_session_of_another_process_is_found(many_sessions: Path) -> None:
     with smp_memory.open(many_sessions) as reader, smp_memory.open(many_sessions) as writer:
         reader.query("older")
         for number in range(5):
@@ -215,7 +215,7 @@ def test_a_new_session_of_another_process_is_found(many_sessions: Path) -> None:
             assert len(reader.query(f"q{number}q")) == 1
 
 
-def test_a_converted_store_is_found_anew(many_sessions: Path) -> None:
+def test_converted_store_is_indexed_again(many_sessions: Path) -> None:
     with smp_memory.open(many_sessions) as memory:
         memory.query("older")
         converted = memory.convert("single")
@@ -228,7 +228,7 @@ def test_a_converted_store_is_found_anew(many_sessions: Path) -> None:
 # -- one process
 
 
-def test_threads_write_and_ask(root: Path) -> None:
+def test_threads_query_while_others_write(root: Path) -> None:
     errors: list[BaseException] = []
 
     def work(name: str) -> None:
@@ -283,7 +283,7 @@ assert not failed, failed
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_fork_while_a_thread_asks(root: Path) -> None:
+def test_fork_while_a_thread_queries(root: Path) -> None:
     run_script(FORK, str(root))
 
 
@@ -309,5 +309,5 @@ assert len(reader.query("qparentq")) == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_parent_and_child_leave_different_marks(root: Path) -> None:
+def test_parent_and_child_set_different_marks(root: Path) -> None:
     run_script(MARKS_AFTER_FORK, str(root))

@@ -1,4 +1,4 @@
-"""The machine stops before any disk call of `tidy`: everything is as it was, and the files are those before or after it."""
+"""The machine stops before any disk call of `tidy`: memories are unchanged, and the files are those before or after it."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ import pytest
 
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.memory import Memory
+from tests.crash import test_archive_and_trash as archives
 from tests.crash import test_compaction as compaction
-from tests.crash import test_shelf as shelf
 from tests.crash.stories import (
     LAYOUTS,
     SESSION,
@@ -63,7 +63,7 @@ def put_away_base(layout: str, names: tuple[str, ...]) -> MemorySystem:
     system = MemorySystem(disk=cold_base(layout))
     with open_on(system) as memory:
         for name in names:
-            getattr(shelf, name)(memory)
+            getattr(archives, name)(memory)
     return system
 
 
@@ -74,12 +74,12 @@ def convert(to: str) -> Callable[[Memory], Any]:
 LIFECYCLE: dict[str, tuple[tuple[str, ...], Callable[[Memory], Any]]] = {
     **{f"convert to {to}": ((), convert(to)) for to in LAYOUTS},
     "bring back": ((), compaction.bring_back),
-    "archive": ((), shelf.archive),
-    "restore": (("archive",), shelf.restore),
-    "delete": ((), shelf.delete),
-    "delete archived": (("archive",), shelf.delete),
-    "undelete": (("delete",), shelf.undelete),
-    "undelete archived": (("archive", "delete"), shelf.undelete),
+    "archive": ((), archives.archive),
+    "restore": (("archive",), archives.restore),
+    "delete": ((), archives.delete),
+    "delete archived": (("archive",), archives.delete),
+    "undelete": (("delete",), archives.undelete),
+    "undelete archived": (("archive", "delete"), archives.undelete),
 }
 
 

@@ -19,7 +19,7 @@ from smp_memory.discovery import find_root
 from smp_memory.errors import SessionArchived, SessionExists, SessionNotFound, StorageCorrupt, UserError
 from smp_memory.files.layouts import NAMES
 from smp_memory.files.user_state import trusted_stores
-from tests.put_away_files import archive_files, archive_of
+from tests.archive_files import archive_files, archive_of
 from tests.user_state import state_folder
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="links and pipes")

@@ -14,7 +14,7 @@ from smp_memory.errors import Conflict, InvalidRecord, SessionArchived, SessionE
 from smp_memory.files.layouts import NAMES
 from smp_memory.store import clock_state
 from smp_memory.testing import FrozenClock
-from tests.put_away_files import archive_files, archive_of, fields_of, record_of, summary_of
+from tests.archive_files import archive_files, archive_of, fields_of, record_of, summary_of
 from tests.user_state import state_folder
 
 LAYOUTS = pytest.mark.parametrize("layout", NAMES)

@@ -44,7 +44,7 @@ INDEX = "index"
 
 def erase(
     store: FileStore,
-    wanted: dict[str, list[str]],
+    targets: dict[str, list[str]],
     receipt: Receipt,
     note: Callable[[], object],
     renew: Callable[[], tuple[list[str], list[str]]],
@@ -57,16 +57,16 @@ def erase(
     archives = ArchiveIndex(store)
     with archives.locked_root("erasing"):
         try:
-            _intend(store, wanted)
+            _intend(store, targets)
         except OSError as error:
             raise from_os_error(error, store.root, "erasing") from error
         try:
-            for session, ids in wanted.items():
+            for session, ids in targets.items():
                 archives.recover(session)
                 pieces |= _erase_in(archives, session, ids, receipt)
                 store.change_table.set(session)
         finally:
-            clean = _clean_up(store, wanted, receipt)
+            clean = _clean_up(store, targets, receipt)
         digests, failed = renew()
         receipt.pending += failed
         verify(store, sorted(pieces, key=len, reverse=True), receipt, digests)
@@ -113,13 +113,13 @@ def _files_of(archives: ArchiveIndex, session: str) -> FileSession:
 # -- derived data
 
 
-def _clean_up(store: FileStore, wanted: dict[str, list[str]], receipt: Receipt) -> bool:
+def _clean_up(store: FileStore, targets: dict[str, list[str]], receipt: Receipt) -> bool:
     """Erase from derived data; False if that failed and is left to the next process that opens the store."""
     try:
         store.access.flush()
         store.state.forget_removed_stores()  # this one may have been elsewhere before
-        changed = _clean_index(store, wanted)
-        left = _purge_derived(store, wanted)
+        changed = _clean_index(store, targets)
+        left = _purge_derived(store, targets)
         (receipt.rewritten if changed == "rewritten" else receipt.removed).extend([INDEX] * bool(changed))
         receipt.pending += left
         return True
@@ -130,10 +130,10 @@ def _clean_up(store: FileStore, wanted: dict[str, list[str]], receipt: Receipt) 
         return False
 
 
-def _purge_derived(store: FileStore, wanted: dict[str, list[str]]) -> list[str]:
+def _purge_derived(store: FileStore, targets: dict[str, list[str]]) -> list[str]:
     """Erase from the access log, and reasons from the audit log, which may quote the memory; returns failures."""
     disk, log = store.state.disk, store.access.path
-    names = {f"{session}/{memory_id}".encode() for session, ids in wanted.items() for memory_id in ids}
+    names = {f"{session}/{memory_id}".encode() for session, ids in targets.items() for memory_id in ids}
     if disk.exists(log):
         lines = disk.read(log).splitlines(keepends=True)
         left = [_blank(line) if line.strip().partition(b" ")[2] in names else line for line in lines]
@@ -141,7 +141,7 @@ def _purge_derived(store: FileStore, wanted: dict[str, list[str]]) -> list[str]:
             disk.replace(log, b"".join(left))  # of the same length, because the index keeps an offset into it
     if not store.disk.exists(store.audit.path):
         return []
-    done = [store.audit.forget_reasons(session, ids) for session, ids in wanted.items()]
+    done = [store.audit.forget_reasons(session, ids) for session, ids in targets.items()]
     return [] if all(done) else ["the audit log was changed by another program, so the reasons in it were not removed"]
 
 
@@ -149,14 +149,14 @@ def _blank(line: bytes) -> bytes:
     return b"-" * (len(line) - 1) + b"\n"
 
 
-def _clean_index(store: FileStore, wanted: dict[str, list[str]]) -> str:
+def _clean_index(store: FileStore, targets: dict[str, list[str]]) -> str:
     """Erase from the index, or remove it; returns "rewritten", "removed", or "" if there was none."""
     base = store.indexer.folder
     with store.indexer.mutex:
         store.indexer.close()
         if not store.state.on_disk or not os.path.isdir(base):
             return ""
-        if any(wanted.values()) and scrub(base, wanted):
+        if any(targets.values()) and scrub(base, targets):
             return "rewritten"
         discard_all(base)
         return "removed"
@@ -181,11 +181,11 @@ def _finish(archives: ArchiveIndex) -> None:
     store = archives.store
     try:
         stored = json.loads(store.state.read(INTENT))["ids"]
-        wanted = {check(str(session), "session"): [str(id) for id in ids] for session, ids in stored.items()}
+        targets = {check(str(session), "session"): [str(id) for id in ids] for session, ids in stored.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidRecord):
-        wanted = {}
+        targets = {}
     gone: dict[str, list[str]] = {}
-    for session, ids in wanted.items():
+    for session, ids in targets.items():
         archives.recover(session)
         if ids:
             from smp_memory.store.archive_erasure import finish
@@ -195,7 +195,7 @@ def _finish(archives: ArchiveIndex) -> None:
                 store.session(session).run_locked("finishing an erasure", lambda: None)  # carries out its plan
             gone[session] = _gone(archives, session, ids)
     _clean_index(store, {})
-    _purge_derived(store, wanted)
+    _purge_derived(store, targets)
     for session, ids in gone.items():
         if ids:
             store.audit.note("erase", session=session, ids=ids, interrupted=True)
@@ -218,8 +218,8 @@ def _gone(archives: ArchiveIndex, session: str, ids: list[str]) -> list[str]:
     return found
 
 
-def _intend(store: FileStore, wanted: dict[str, list[str]]) -> None:
-    store.state.write(INTENT, (json.dumps({"ids": wanted}) + "\n").encode(), durable=True)
+def _intend(store: FileStore, targets: dict[str, list[str]]) -> None:
+    store.state.write(INTENT, (json.dumps({"ids": targets}) + "\n").encode(), durable=True)
 
 
 # -- verification

@@ -429,7 +429,7 @@ def _compare_at_exit() -> None:
     for session in list(_open_sessions):
         try:
             session.compare_known()
-        except BaseException:  # noqa: S112 - nobody is left to be told
+        except BaseException:  # noqa: S112 - the process ends
             continue
 
 

@@ -96,11 +96,11 @@ def copy_of(entry: Entry) -> Entry:
 
 def entries_of(reader: SessionReader, ids: Iterable[str]) -> list[Entry]:
     """All entries of these memories, including duplicates and orphaned changes."""
-    wanted, names = set(ids), reader.session_history.names
+    selected, names = set(ids), reader.session_history.names
     entries = (entry for state in reader.states.values() for entry in state.entries)
     if not names:
-        return [entry for entry in entries if entry.id in wanted]
-    return [entry for entry in entries if names.resolved(entry).id in wanted]
+        return [entry for entry in entries if entry.id in selected]
+    return [entry for entry in entries if names.resolved(entry).id in selected]
 
 
 def private_name(reader: SessionReader, name: str) -> str:

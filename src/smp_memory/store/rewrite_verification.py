@@ -80,9 +80,9 @@ def _are_equal(found: list[Entry], expected: list[tuple[Entry | None, Entry]]) -
     """
     if len(found) != len(expected):
         return False
-    for entry, (was, wanted) in zip(found, expected, strict=True):
-        has_number = was is None or wanted.state == SIGNED
-        if _comparable(entry) != _comparable(wanted) or (has_number and entry.seq != wanted.seq):
+    for entry, (old_entry, new_entry) in zip(found, expected, strict=True):
+        has_number = old_entry is None or new_entry.state == SIGNED
+        if _comparable(entry) != _comparable(new_entry) or (has_number and entry.seq != new_entry.seq):
             return False
     return True
 
@@ -131,21 +131,21 @@ class _WindowedRead:
     def _move(self, old: bytes, spans: list[Span]) -> None:
         waiting = list(reversed(spans))
         more = 0
-        for number, (was, wanted) in enumerate(self._expected):
-            while was is not None and waiting and waiting[-1][1] <= was.place[0]:
+        for number, (old_entry, new_entry) in enumerate(self._expected):
+            while old_entry is not None and waiting and waiting[-1][1] <= old_entry.place[0]:
                 start, end, new = waiting.pop()
                 more += len(new) - (end - start)
                 self._lines += new.count(b"\n") - old.count(b"\n", start, end)
                 self._changed.add(number)
-            if was is None or was is not wanted:
+            if old_entry is None or old_entry is not new_entry:
                 self._moved.append(None)
                 continue
             if not more and not self._lines:  # before the first change
-                self._moved.append(was)
+                self._moved.append(old_entry)
                 continue
-            twin = was.copy()
-            twin.place = (was.place[0] + more, was.place[1] + more)
-            twin.line = was.line + self._lines
+            twin = old_entry.copy()
+            twin.place = (old_entry.place[0] + more, old_entry.place[1] + more)
+            twin.line = old_entry.line + self._lines
             self._moved.append(twin)
         for start, end, new in waiting:
             self._lines += new.count(b"\n") - old.count(b"\n", start, end)

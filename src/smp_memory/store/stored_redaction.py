@@ -208,14 +208,14 @@ class _Cleaning:
         layout, reader = self._session.store.layout, self._session.reader
         if layout.info_file:
             return
-        heads: list[dict[str, Any]] = []
+        metadata_lines: list[dict[str, Any]] = []
         for name in layout.files(self._disk, reader.folder, reader.session):
             lines = self._disk.read(os.path.join(reader.folder, name)).splitlines(keepends=True)
             for piece in layout.codec_of(name).decode(b"".join([line for line in lines if METADATA_MARK in line])):
                 if piece.fields is not None and piece.fields.get("type") == "session":
-                    heads.append(piece.fields)
-        for head in heads[:-1]:
-            texts = {name: head.get(name) for name in head if name not in _UNREDACTED}
+                    metadata_lines.append(piece.fields)
+        for fields in metadata_lines[:-1]:
+            texts = {name: fields.get(name) for name in fields if name not in _UNREDACTED}
             removals = self._redactor.redact_fields(texts)[1]
             _count(self.found.head, removals)
             self._removes_old_metadata = self._removes_old_metadata or bool(removals)

@@ -1,4 +1,4 @@
-"""How threads share a sync."""
+"""Group commit: threads share an fsync."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def in_threads(group: GroupCommit, batches: list[Batch]) -> tuple[list[threading
         thread.start()
         threads.append(thread)
         waiting = len(threads) - 1
-        until(lambda waiting=waiting: group._led and len(group._queue) == waiting)
+        until(lambda waiting=waiting: group._has_leader and len(group._queue) == waiting)
     return threads, raised
 
 
@@ -72,7 +72,7 @@ def joined(threads: list[threading.Thread]) -> None:
         assert not thread.is_alive()
 
 
-def test_those_who_wait_are_written_together_in_their_order() -> None:
+def test_waiting_batches_are_written_together_in_order() -> None:
     disk = Disk()
     group = GroupCommit(disk.commit)
     threads, raised = in_threads(group, [Batch(number) for number in range(6)])
@@ -81,7 +81,7 @@ def test_those_who_wait_are_written_together_in_their_order() -> None:
     assert (disk.groups, raised) == ([[0], [1, 2, 3, 4, 5]], {})
 
 
-def test_a_thread_alone_does_not_wait_for_others() -> None:
+def test_single_thread_does_not_wait() -> None:
     sizes: list[int] = []
     group = GroupCommit(lambda batches: sizes.append(len(batches)))
     group.patience_seconds = WAIT_SECONDS
@@ -92,7 +92,7 @@ def test_a_thread_alone_does_not_wait_for_others() -> None:
     assert sizes == [1] * 100
 
 
-def test_a_leader_waits_for_those_who_wrote_with_it_and_is_woken_by_the_last() -> None:
+def test_leader_waits_for_its_previous_group_and_is_woken_by_the_last() -> None:
     disk = Disk()
     group = GroupCommit(disk.commit)
     group.patience_seconds = WAIT_SECONDS
@@ -114,7 +114,7 @@ def test_a_leader_waits_for_those_who_wrote_with_it_and_is_woken_by_the_last() -
     assert time.monotonic() - start < WAIT_SECONDS / 2
 
 
-def test_a_leader_does_not_wait_for_ever_for_a_thread_that_has_stopped() -> None:
+def test_leader_stops_waiting_for_a_thread_that_has_ended() -> None:
     sizes: list[int] = []
     group = GroupCommit(lambda batches: sizes.append(len(batches)))
     group._expected = 8
@@ -126,7 +126,7 @@ def test_a_leader_does_not_wait_for_ever_for_a_thread_that_has_stopped() -> None
     assert sizes == [1, 1]
 
 
-def test_an_error_of_the_group_is_everybodys_and_one_of_a_batch_its_own() -> None:
+def test_group_error_is_raised_in_every_thread_and_batch_error_in_its_own() -> None:
     disk = Disk(failure=StorageError("no"))
     group = GroupCommit(disk.commit)
     threads, raised = in_threads(group, [Batch(0), Batch(1), Batch(2)])
@@ -143,7 +143,7 @@ def test_an_error_of_the_group_is_everybodys_and_one_of_a_batch_its_own() -> Non
 
 
 @pytest.mark.parametrize("leads", [True, False])
-def test_who_is_interrupted_while_it_waits_holds_nobody_up(leads: bool) -> None:
+def test_interrupted_waiting_thread_does_not_block_others(leads: bool) -> None:
     """Ctrl-C reaches a thread in the middle of its sleep."""
     disk = Disk()
     group = GroupCommit(disk.commit)
@@ -168,4 +168,4 @@ def test_who_is_interrupted_while_it_waits_holds_nobody_up(leads: bool) -> None:
     joined(threads)
     group.commit(Batch(2))  # type: ignore[arg-type]
     assert (disk.groups, raised) == ([[0], [2]], {})
-    assert not group._led
+    assert not group._has_leader

@@ -1,4 +1,4 @@
-"""Where can a person read what a session is about?"""
+"""Overview files of a session in the layout `markdown`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def content(system: MemorySystem, session: smp_memory.SessionMemory, name: str) 
     return Disk(system).read(os.path.join(session.folder, FOLDER, name)).decode()
 
 
-def test_the_files_hold_the_overviews_and_say_who_made_them() -> None:
+def test_files_hold_the_overviews_and_a_notice() -> None:
     session = told(system := MemorySystem())
     assert write(system, session) == ["topics.yaml", "timeline.yaml", "agents.yaml"]
     assert Disk(system).names(os.path.join(session.folder, "indexes")) == sorted(FILES)
@@ -44,7 +44,7 @@ def test_the_files_hold_the_overviews_and_say_who_made_them() -> None:
         assert list(yaml.safe_load(text)) == list(overview([]).to_dict())
 
 
-def test_a_file_is_written_only_when_its_text_changed() -> None:
+def test_file_is_written_only_when_its_text_changed() -> None:
     session = told(system := MemorySystem())
     write(system, session)
     assert write(system, session) == []
@@ -52,7 +52,7 @@ def test_a_file_is_written_only_when_its_text_changed() -> None:
     assert write(system, session) == list(FILES)
 
 
-def test_edits_are_overwritten_and_missing_files_made_again() -> None:
+def test_edits_are_overwritten_and_missing_files_created() -> None:
     session = told(system := MemorySystem())
     write(system, session)
     disk, folder = Disk(system), os.path.join(session.folder, FOLDER)
@@ -63,7 +63,7 @@ def test_edits_are_overwritten_and_missing_files_made_again() -> None:
     assert content(system, session, "topics.yaml") == before
 
 
-def test_readers_checks_and_conversions_do_not_mind_the_files() -> None:
+def test_readers_validation_and_conversion_ignore_the_files() -> None:
     session = told(system := MemorySystem())
     before = session.records()
     write(system, session)
@@ -83,7 +83,7 @@ def test_readers_checks_and_conversions_do_not_mind_the_files() -> None:
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO, errno.EDQUOT])
 @pytest.mark.parametrize("sticky", [True, False])
-def test_a_disk_that_fails_at_any_call_does_no_harm(error: int, sticky: bool) -> None:
+def test_failing_disk_call_raises_nothing(error: int, sticky: bool) -> None:
     fail_at = 0
     while True:
         system = FaultySystem(error=error, sticky=sticky)
@@ -107,7 +107,7 @@ def test_a_disk_that_fails_at_any_call_does_no_harm(error: int, sticky: bool) ->
     assert fail_at > 10
 
 
-def test_a_file_in_the_way_does_no_harm() -> None:
+def test_file_in_place_of_the_folder_raises_nothing() -> None:
     session = told(system := MemorySystem())
     disk = Disk(system)
     disk.write_new(os.path.join(session.folder, FOLDER), b"a note")
@@ -117,7 +117,7 @@ def test_a_file_in_the_way_does_no_harm() -> None:
     assert write(system, session) == []
 
 
-def test_a_session_that_is_gone_is_not_brought_back() -> None:
+def test_folder_of_a_removed_session_is_not_recreated() -> None:
     session = told(system := MemorySystem())
     records, disk = session.records(), Disk(system)
     disk.remove_tree(session.folder)
@@ -125,7 +125,7 @@ def test_a_session_that_is_gone_is_not_brought_back() -> None:
     assert not disk.exists(session.folder)
 
 
-def test_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
+def test_symlink_is_replaced_not_followed(tmp_path: Path) -> None:
     memory = smp_memory.open(str(tmp_path / "store"), layout="markdown")
     session = memory.create_session("s")
     session.add_decision("Use OAuth 2.0", tags=["auth"])
@@ -140,6 +140,6 @@ def test_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
     assert (folder / "agents.yaml").stat().st_mode & 0o777 == 0o600
 
 
-def test_any_mapping_can_be_printed() -> None:
+def test_any_mapping_is_encoded_as_yaml() -> None:
     assert to_yaml({}) == "{}\n"
     assert to_yaml({"a": [1, {"b": "yes"}]}) == 'a:\n  - 1\n  - b: "yes"\n'

@@ -1,4 +1,4 @@
-"""Folding changes into their entries: what is remembered stays exactly as it was, and files show what holds."""
+"""Folding changes into their entries: memories and histories stay the same, and files show the current state."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def write(session: SessionMemory, text: str, name: str = "decisions.yaml") -> No
     Path(session._files.reader.folder, name).write_text(text)
 
 
-def test_folded_file_shows_what_holds_and_what_was_before(session: SessionMemory) -> None:
+def test_folded_file_shows_current_and_earlier_values(session: SessionMemory) -> None:
     assert session.tidy().ids == ["DEC-0001"]
     first, second = yaml.safe_load(text_of(session))["decisions"]
     assert (first["id"], first["decision"]) == ("DEC-0001", "Sessions last 8 hours")
@@ -197,7 +197,7 @@ def test_hand_edit_of_a_folded_entry_counts_as_one(memory: Memory, session: Sess
     assert session.get("DEC-0001").revision == 4
 
 
-def test_step_of_a_history_that_a_person_took_out_costs_only_the_step(session: SessionMemory) -> None:
+def test_removing_a_folded_change_by_hand_loses_only_that_change(session: SessionMemory) -> None:
     session.tidy()
     text = text_of(session)
     start, end = text.index("      - revision: 2"), text.index("      - revision: 3")
@@ -239,7 +239,7 @@ def test_redaction_reaches_into_the_history_of_a_folded_entry(memory: Memory, se
     assert session.validate().problems == []
 
 
-def test_purge_takes_a_folded_entry_that_was_deleted_later(session: SessionMemory) -> None:
+def test_purge_removes_a_folded_entry_that_was_deleted_later(session: SessionMemory) -> None:
     session.tidy()
     session.delete("DEC-0001", "wrong")
     from smp_memory.store.purge import removal_edit
@@ -250,7 +250,7 @@ def test_purge_takes_a_folded_entry_that_was_deleted_later(session: SessionMemor
     assert [record.id for record in session.records(include_deleted=True)] == ["DEC-0002"]
 
 
-def test_compaction_moves_a_folded_entry_and_brings_it_back(memory: Memory, session: SessionMemory) -> None:
+def test_compaction_moves_a_folded_entry_and_restores_it(memory: Memory, session: SessionMemory) -> None:
     clock = FrozenClock(datetime(2025, 6, 1, 10, tzinfo=UTC))
     session = open_memory(memory.root, clock=clock).session("s")
     session.add_finding("settled")
@@ -268,7 +268,7 @@ def test_compaction_moves_a_folded_entry_and_brings_it_back(memory: Memory, sess
     assert everything(session, list(before["as_of"]))["histories"] == before["histories"]
 
 
-def test_search_finds_folded_memories_and_their_records_are_whole(memory: Memory, session: SessionMemory) -> None:
+def test_search_finds_folded_memories_with_complete_records(memory: Memory, session: SessionMemory) -> None:
     session.query("hours")
     session.tidy()
     hit = session.query("8 hours")[0].record
@@ -276,14 +276,16 @@ def test_search_finds_folded_memories_and_their_records_are_whole(memory: Memory
     assert smp_memory.open(memory.root).session("s").query("8 hours")[0].record.revision == 3
 
 
-def test_maintenance_folds_and_says_so(memory: Memory, session: SessionMemory) -> None:
+def test_maintenance_folds_and_reports_it(memory: Memory, session: SessionMemory) -> None:
     report = memory.maintain(only=["tidy"])
     assert [task.did for task in report.tasks if task.name == "tidy"] == [["s: folded the changes of 1 memory"]]
     assert "history:" in text_of(session)
     assert memory.maintain(only=["tidy"]).did == []
 
 
-def test_tidy_says_what_it_did(memory: Memory, session: SessionMemory, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tidy_reports_what_it_folded(
+    memory: Memory, session: SessionMemory, capsys: pytest.CaptureFixture[str]
+) -> None:
     from smp_memory.cli.main import main
 
     assert main(["--root", memory.root, "tidy", "--session", "s"]) == 0

@@ -1,4 +1,4 @@
-"""Two folded copies of one memory, as a plain merge leaves them: `tidy` leaves one with the changes of both."""
+"""`tidy` unites two folded copies of one memory, as a text merge leaves them."""
 
 from __future__ import annotations
 

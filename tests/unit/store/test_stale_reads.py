@@ -1,4 +1,4 @@
-"""A change is checked against what stands there under the lock, although its reader looked before the lock was taken."""
+"""A change is checked against the state under the lock, although the session was read before the lock was acquired."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def after_the_first_look(session: Any, meanwhile: Callable[[], Any]) -> list[int
 
 
 @pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
-def test_another_process_was_quicker_after_the_first_look(tmp_path: Path, layout: str) -> None:
+def test_write_of_another_process_after_the_read_is_seen_under_the_lock(tmp_path: Path, layout: str) -> None:
     with smp_memory.open(tmp_path, layout=layout) as memory, smp_memory.open(tmp_path) as other:
         session = memory.create_session("s")
         record = session.add_decision("Use OAuth")
@@ -41,7 +41,7 @@ def test_another_process_was_quicker_after_the_first_look(tmp_path: Path, layout
         assert session.get(record.id).status == "rejected"
 
 
-def test_the_same_process_was_quicker_after_the_first_look(tmp_path: Path) -> None:
+def test_write_of_the_same_process_after_the_read_is_seen_under_the_lock(tmp_path: Path) -> None:
     with smp_memory.open(tmp_path) as memory:
         session = memory.create_session("s")
         record = session.add_decision("Use OAuth")
@@ -50,7 +50,7 @@ def test_the_same_process_was_quicker_after_the_first_look(tmp_path: Path) -> No
             session.update(record.id, expected_revision=1, status="approved")
 
 
-def test_one_look_is_enough_if_nobody_wrote(tmp_path: Path) -> None:
+def test_session_is_read_once_without_concurrent_writes(tmp_path: Path) -> None:
     with smp_memory.open(tmp_path) as memory:
         session = memory.create_session("s")
         record = session.add_decision("Use OAuth")

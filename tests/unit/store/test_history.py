@@ -1,4 +1,4 @@
-"""One memory of a large session, through the index: what comes is what reading everything gives."""
+"""The history of one memory read through the index equals that of reading the whole session."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def told(history: Any) -> Any:
 
 
 @LAYOUTS
-def test_it_is_what_reading_everything_gives(tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_history_by_index_equals_history_by_reading_the_session(
+    tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     filled(tmp_path / "store", layout)
     with smp_memory.open(tmp_path / "store") as memory:
         memory.query("turn", limit=1)
@@ -55,7 +57,7 @@ def test_it_is_what_reading_everything_gives(tmp_path: Path, layout: str, monkey
 
 
 @LAYOUTS
-def test_it_holds_what_others_wrote_since_the_index_was_made(tmp_path: Path, layout: str) -> None:
+def test_history_includes_writes_after_the_index_was_built(tmp_path: Path, layout: str) -> None:
     filled(tmp_path / "store", layout)
     with smp_memory.open(tmp_path / "store") as memory, smp_memory.open(tmp_path / "store") as other:
         memory.query("turn", limit=1)
@@ -68,7 +70,7 @@ def test_it_holds_what_others_wrote_since_the_index_was_made(tmp_path: Path, lay
         assert found[0].data()["rationale"] == "another"
 
 
-def test_an_edit_by_hand_is_seen(tmp_path: Path) -> None:
+def test_history_includes_an_edit_by_hand(tmp_path: Path) -> None:
     filled(tmp_path / "store", "jsonl")
     with smp_memory.open(tmp_path / "store") as memory:
         memory.query("turn", limit=1)
@@ -80,7 +82,7 @@ def test_an_edit_by_hand_is_seen(tmp_path: Path) -> None:
         assert (history.data()["decision"], history.first.state) == ("Use paper", "edited")
 
 
-def test_no_index_is_made_for_it(tmp_path: Path) -> None:
+def test_no_index_is_built_for_a_history(tmp_path: Path) -> None:
     filled(tmp_path / "store", "jsonl")
     with smp_memory.open(tmp_path / "store") as memory:
         assert history_of(memory.store.session("s"), "DEC-0001") is not None

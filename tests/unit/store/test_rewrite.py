@@ -1,4 +1,4 @@
-"""Entries leave for good, or change, and everything else stays as it was."""
+"""Rewrites remove or replace entries for good, and everything else stays as it was."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def all_bytes(memory: Memory) -> bytes:
     return found
 
 
-def test_what_is_taken_out_is_gone_and_the_rest_is_as_it_was(memory: Memory, session: SessionMemory) -> None:
+def test_removed_entries_are_gone_and_others_unchanged(memory: Memory, session: SessionMemory) -> None:
     before = everything(session)
     done = take_out(session, "DEC-0002", "DEC-0003", "ART-0001")
     for gone in ("DEC-0002", "DEC-0003", "ART-0001"):
@@ -79,7 +79,7 @@ def test_what_is_taken_out_is_gone_and_the_rest_is_as_it_was(memory: Memory, ses
     assert session.validate().problems == []
 
 
-def test_no_number_is_given_out_again(memory: Memory, session: SessionMemory) -> None:
+def test_numbers_of_removed_entries_are_not_reused(memory: Memory, session: SessionMemory) -> None:
     take_out(session, *everything(session))
     for folder, _, names in os.walk(memory.root):
         for name in names:
@@ -94,7 +94,7 @@ def test_no_number_is_given_out_again(memory: Memory, session: SessionMemory) ->
     assert fresh.validate().problems == []
 
 
-def test_an_entry_is_replaced(memory: Memory, session: SessionMemory) -> None:
+def test_entry_is_replaced(memory: Memory, session: SessionMemory) -> None:
     before = everything(session)
 
     def edit(reader: SessionReader) -> SessionEdit:
@@ -121,7 +121,7 @@ def test_an_entry_is_replaced(memory: Memory, session: SessionMemory) -> None:
     assert everything(smp_memory.open(memory.root).session("s")) == after
 
 
-def test_other_files_come_and_go_with_it(memory: Memory, session: SessionMemory) -> None:
+def test_further_files_are_written_and_removed_in_the_same_plan(memory: Memory, session: SessionMemory) -> None:
     def edit(value: bytes | None) -> Callable[[SessionReader], SessionEdit]:
         def made(reader: SessionReader) -> SessionEdit:
             wanted = SessionEdit()
@@ -139,13 +139,13 @@ def test_other_files_come_and_go_with_it(memory: Memory, session: SessionMemory)
     assert everything(session) == before
 
 
-def test_nothing_to_do_writes_nothing(memory: Memory, session: SessionMemory) -> None:
+def test_empty_edit_writes_nothing(memory: Memory, session: SessionMemory) -> None:
     assert rewrite(session._files, "nothing", lambda reader: None).names == []
     assert rewrite(session._files, "nothing", lambda reader: SessionEdit()).names == []
     assert session.info.generation == 0
 
 
-def test_what_people_wrote_stays(memory: Memory, session: SessionMemory) -> None:
+def test_text_of_people_stays(memory: Memory, session: SessionMemory) -> None:
     if memory.config.layout != "markdown":
         return
     path = Path(session._files.reader.folder, "decisions.yaml")
@@ -161,7 +161,7 @@ def test_what_people_wrote_stays(memory: Memory, session: SessionMemory) -> None
     assert "DEC-0004" in left
 
 
-def test_a_hand_written_neighbour_stays(memory: Memory, session: SessionMemory) -> None:
+def test_entry_typed_next_to_a_removed_one_stays(memory: Memory, session: SessionMemory) -> None:
     if memory.config.layout != "jsonl":
         return
     path = Path(session._files.reader.folder, "decisions.jsonl")
@@ -174,7 +174,7 @@ def test_a_hand_written_neighbour_stays(memory: Memory, session: SessionMemory) 
     assert session.add_decision("next").id == "DEC-0051"
 
 
-def test_a_file_with_merge_marks_is_refused(memory: Memory, session: SessionMemory) -> None:
+def test_file_with_merge_markers_is_refused(memory: Memory, session: SessionMemory) -> None:
     path = Path(next(iter(session._files.reader.states.values())).entries[0].file)
     with path.open("a") as file:
         file.write("<<<<<<< HEAD\n=======\n>>>>>>> other\n")
@@ -185,7 +185,7 @@ def test_a_file_with_merge_marks_is_refused(memory: Memory, session: SessionMemo
     assert path.read_bytes() == before
 
 
-def test_only_the_copy_with_a_doubled_id_goes(memory: Memory, session: SessionMemory) -> None:
+def test_only_the_copy_with_a_duplicate_id_is_removed(memory: Memory, session: SessionMemory) -> None:
     if memory.config.layout != "jsonl":
         return
     path = Path(session._files.reader.folder, "decisions.jsonl")
@@ -198,7 +198,7 @@ def test_only_the_copy_with_a_doubled_id_goes(memory: Memory, session: SessionMe
     assert b"needle again" not in path.read_bytes()
 
 
-def test_another_process_sees_it_at_once(memory: Memory, session: SessionMemory) -> None:
+def test_another_process_sees_the_rewrite_at_once(memory: Memory, session: SessionMemory) -> None:
     other = smp_memory.open(memory.root).session("s")
     assert "DEC-0001" in everything(other)
     take_out(session, "DEC-0001", "TURN-0001")
@@ -218,7 +218,7 @@ def seen(reader: SessionReader) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_is_taken_over_is_what_a_reader_would_find(memory: Memory, seed: int) -> None:
+def test_adopted_state_equals_that_of_a_new_reader(memory: Memory, seed: int) -> None:
     chance = random.Random(seed)
     session = memory.create_session("s")
     kinds = ("decision", "turn", "finding", "learning")

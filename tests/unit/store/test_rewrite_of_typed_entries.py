@@ -1,4 +1,4 @@
-"""Rewrites of entries that a person typed into a file or edited there: each of them works, in every layout."""
+"""Rewrites of entries that a person typed or edited work in every layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine stops before any disk call of putting a session away or bringing it back: it is whole, in one place."""
+"""The machine stops before any disk call of archiving, restoring, deleting or undeleting: the session is complete, in one place."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def check(layout: str, name: str, system: MemorySystem, done: bool, *, thorough:
 
 
 @pytest.mark.parametrize(("layout", "name"), PARAMETERS)
-def test_crash_before_every_call(layout: str, name: str) -> None:
+def test_crash_before_every_disk_call(layout: str, name: str) -> None:
     story = Story(name, layout, base_of(layout, name), [Step(STORIES[name][1])])
     for crash in crashes_of(story):
         states = [*crash.machine.crash_states(limit=depth(2, 20), seed=crash.call)]

@@ -11,7 +11,7 @@ import yaml
 
 import smp_memory
 from smp_memory.files.layouts import NAMES
-from tests.put_away_files import archive_files
+from tests.archive_files import archive_files
 
 FILES = {
     "jsonl": ["archive/s1.manifest.json", "archive/s1.tar.gz"],

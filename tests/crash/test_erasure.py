@@ -91,7 +91,7 @@ def check(system: MemorySystem, place: str) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_there_or_nowhere(layout: str, place: str) -> None:
+def test_memory_is_unchanged_or_erased_everywhere(layout: str, place: str) -> None:
     def erase(memory: Memory) -> None:
         memory.erase(f"{SESSION}/DEC-0004", reason="asked to")
 
@@ -111,7 +111,7 @@ def test_there_or_nowhere(layout: str, place: str) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_purge_never_goes_without_a_word(layout: str) -> None:
+def test_purge_is_always_in_the_audit_log(layout: str) -> None:
     def purge(memory: Memory) -> None:
         memory.session(SESSION).purge(older_than=0, now="2026-02-02T00:00:00Z", evidence=NO_EVIDENCE)
 
@@ -135,7 +135,7 @@ def test_a_purge_never_goes_without_a_word(layout: str) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_purged_session_never_goes_without_a_word(layout: str) -> None:
+def test_purge_of_a_session_is_always_in_the_audit_log(layout: str) -> None:
     def purge(memory: Memory) -> None:
         memory.purge_session(SESSION, "for good")
 
@@ -150,7 +150,7 @@ def test_a_purged_session_never_goes_without_a_word(layout: str) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_an_archiving_that_died_has_left_is_no_hiding_place(layout: str) -> None:
+def test_erase_reaches_leftovers_of_an_interrupted_archiving(layout: str) -> None:
     """The half of an archive, and a summary, were found beside a live session from which a memory was erased."""
 
     def archive(memory: Memory) -> None:

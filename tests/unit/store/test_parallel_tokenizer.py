@@ -1,4 +1,4 @@
-"""One more process makes words ahead: used when they are of the same bytes, and never needed."""
+"""The child process that tokenizes ahead: its terms are used only for the same bytes, and it is never needed."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def all_ended(started: list[subprocess.Popen[bytes]]) -> bool:
     return all(process.returncode is not None for process in started)
 
 
-def test_the_index_is_the_same_as_without_help(
+def test_index_is_the_same_with_and_without_the_child_process(
     root: Path, started: list[subprocess.Popen[bytes]], used: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     helped = state(root)
@@ -107,7 +107,7 @@ def test_the_index_is_the_same_as_without_help(
     assert len(helped[2]) == SESSIONS * (EACH - 1)
 
 
-def test_a_small_build_is_done_alone(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_build_starts_no_child_process(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: Any) -> None:
         raise AssertionError("started")
 
@@ -116,7 +116,7 @@ def test_a_small_build_is_done_alone(root: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_who_is_killed_is_not_missed(
+def test_build_completes_when_the_child_process_is_killed(
     root: Path, started: list[subprocess.Popen[bytes]], used: list[bool], monkeypatch: pytest.MonkeyPatch, before: bool
 ) -> None:
     ask = ParallelTokenizer.request
@@ -136,7 +136,7 @@ def test_who_is_killed_is_not_missed(
     assert helped == alone(root, monkeypatch)
 
 
-def test_who_is_late_is_not_waited_for(
+def test_late_answer_is_not_waited_for(
     root: Path, started: list[subprocess.Popen[bytes]], used: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parallel_tokenizer, "_LATE", 0)
@@ -150,7 +150,7 @@ def test_who_is_late_is_not_waited_for(
 @pytest.mark.parametrize(
     "script", [None, "exit 3", "echo nonsense that is long enough", "printf '\\0\\0\\0\\0\\0\\0\\0\\2{}'", "cat"]
 )
-def test_who_cannot_be_started_or_talks_nonsense_is_not_needed(
+def test_build_completes_when_the_child_process_fails_or_answers_nonsense(
     root: Path,
     started: list[subprocess.Popen[bytes]],
     tmp_path: Path,
@@ -170,7 +170,7 @@ def test_who_cannot_be_started_or_talks_nonsense_is_not_needed(
 
 
 @pytest.mark.parametrize("executable", ["", "/usr/bin/some-program"])
-def test_a_program_with_python_inside_is_not_started_again(
+def test_program_that_embeds_python_is_not_started_again(
     root: Path, started: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch, executable: str
 ) -> None:
     monkeypatch.setattr(sys, "executable", executable)
@@ -178,7 +178,7 @@ def test_a_program_with_python_inside_is_not_started_again(
     assert started == []
 
 
-def test_words_of_another_state_are_not_used(
+def test_terms_of_another_state_are_not_used(
     root: Path, started: list[subprocess.Popen[bytes]], used: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take: Callable[[ParallelTokenizer, str], TokenizedSession | None] = ParallelTokenizer.take
@@ -198,7 +198,7 @@ def test_words_of_another_state_are_not_used(
         assert len(memory.query("größe", limit=1000)) == SESSIONS * (EACH - 1) + 1
 
 
-def test_it_ends_when_the_build_fails(
+def test_child_process_ends_when_the_build_fails(
     root: Path, started: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stopped(name: str, _: int) -> None:
@@ -213,7 +213,7 @@ def test_it_ends_when_the_build_fails(
         assert len(memory.query("größe", limit=1000)) == SESSIONS * (EACH - 1)
 
 
-def test_what_is_said_of_a_session_that_is_not_there_or_too_large(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answer_for_a_missing_or_too_large_session(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with smp_memory.open(root) as memory:
         layout = memory.store.layout.name
 

@@ -1,4 +1,4 @@
-"""Erase reaches digests outside of the store and what repair set aside, and its receipt is true."""
+"""Erasure reaches digests outside of the store and quarantined entries, and its receipt is correct."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def files_with_secret(folder: Path) -> list[str]:
 
 
 @LAYOUTS
-def test_erase_renews_noted_digests(tmp_path: Path, layout: str) -> None:
+def test_erase_rewrites_recorded_digests(tmp_path: Path, layout: str) -> None:
     """The receipt said `complete` while MEMORY.md still had the text."""
     memory = store_with_secret(tmp_path, layout)
     write_digest(memory, str(tmp_path / "MEMORY.md"))
@@ -42,7 +42,7 @@ def test_erase_renews_noted_digests(tmp_path: Path, layout: str) -> None:
     assert receipt.complete
 
 
-def test_digest_that_cannot_be_renewed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digest_that_cannot_be_rewritten_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = store_with_secret(tmp_path)
     path = tmp_path / "MEMORY.md"
     write_digest(memory, str(path))
@@ -58,7 +58,7 @@ def test_digest_that_cannot_be_renewed_is_named(tmp_path: Path, monkeypatch: pyt
     assert receipt.left == [os.path.relpath(path, memory.store.root)]
 
 
-def test_digest_that_a_person_changed_is_searched_and_named(tmp_path: Path) -> None:
+def test_digest_changed_by_a_person_is_scanned_and_reported(tmp_path: Path) -> None:
     memory = store_with_secret(tmp_path)
     path = tmp_path / "MEMORY.md"
     write_digest(memory, str(path))
@@ -68,7 +68,7 @@ def test_digest_that_a_person_changed_is_searched_and_named(tmp_path: Path) -> N
     assert receipt.left == [os.path.relpath(path, memory.store.root)]
 
 
-def test_digest_is_renewed_when_an_interrupted_erasure_is_finished(
+def test_digest_is_rewritten_when_an_interrupted_erasure_is_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = store_with_secret(tmp_path)
@@ -99,7 +99,7 @@ def test_intent_file_is_not_reported_as_left(tmp_path: Path) -> None:
 
 
 @LAYOUTS
-def test_what_repair_set_aside_can_be_erased(tmp_path: Path, layout: str) -> None:
+def test_entries_quarantined_by_repair_can_be_erased(tmp_path: Path, layout: str) -> None:
     memory = store_with_secret(tmp_path, layout)
     path = next(
         path for path in (tmp_path / "store").rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()

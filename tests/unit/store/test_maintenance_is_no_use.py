@@ -1,4 +1,4 @@
-"""Which session was written last? The command line, MCP and agents write into it; upkeep must not make it another one."""
+"""Maintenance does not change which session was written last; the command line, MCP and agents write into that one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def purged(memory: smp_memory.Memory) -> None:
 
 @pytest.mark.parametrize("upkeep", [folded, compacted, purged])
 @LAYOUTS
-def test_upkeep_of_an_old_session_does_not_make_it_the_one_in_use(
+def test_maintenance_of_an_old_session_does_not_make_it_current(
     tmp_path: Path, layout: str, upkeep: Callable[[smp_memory.Memory], None]
 ) -> None:
     with smp_memory.open(tmp_path, layout=layout) as memory:
@@ -53,7 +53,7 @@ def test_upkeep_of_an_old_session_does_not_make_it_the_one_in_use(
 
 
 @LAYOUTS
-def test_a_conversion_does_not_make_another_session_the_one_in_use(tmp_path: Path, layout: str) -> None:
+def test_conversion_does_not_change_the_current_session(tmp_path: Path, layout: str) -> None:
     memory = smp_memory.open(tmp_path, layout=layout)
     for name in ("zz-old", "aa-old", "middle"):
         memory.create_session(name).add_decision(name)

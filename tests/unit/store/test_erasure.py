@@ -1,4 +1,4 @@
-"""Erased text is nowhere: not in the files, not compressed, not in the index; and nothing else is lost."""
+"""Erased text is in no file, compressed file or index, and nothing else is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from smp_memory.memory import Memory
 from smp_memory.session import SessionMemory
 from smp_memory.store.rewrite import SessionEdit, entries_of, private_name, rewrite
 from smp_memory.testing import FrozenClock
-from tests.put_away_files import archive_of, fields_of, summary_of
+from tests.archive_files import archive_of, fields_of, summary_of
 from tests.user_state import state_folder
 
 LAYOUTS = ("jsonl", "markdown", "single", "log")
@@ -104,7 +104,7 @@ def fill_index(memory: Memory) -> None:
     memory.store.access.flush()
 
 
-def test_erased_text_is_nowhere(memory: Memory, session: SessionMemory) -> None:
+def test_erased_text_is_in_no_file(memory: Memory, session: SessionMemory) -> None:
     fill_index(memory)
     fillers = [f"DEC-{number:04}" for number in range(4, 1604)]
     assert needles_in(memory)
@@ -132,7 +132,7 @@ def test_erased_text_is_nowhere(memory: Memory, session: SessionMemory) -> None:
     assert needles_in(memory) == []
 
 
-def test_by_criteria_and_over_the_store(memory: Memory, session: SessionMemory) -> None:
+def test_erase_by_criteria_over_the_whole_store(memory: Memory, session: SessionMemory) -> None:
     other = memory.create_session("t")
     other.add_finding("the zyxwombat again", severity="low")
     other.add_finding("bicycles again", severity="low")
@@ -145,7 +145,7 @@ def test_by_criteria_and_over_the_store(memory: Memory, session: SessionMemory) 
     assert not any(b"zyxwombat" in data for _, data in contents(memory.root))
 
 
-def test_what_other_memories_say_is_reported(memory: Memory, session: SessionMemory) -> None:
+def test_same_text_in_other_memories_is_reported(memory: Memory, session: SessionMemory) -> None:
     session.add_decision("They said: The zyxwombat account is quaggaflute")
     receipt = session.erase("TURN-0002")
     assert receipt.verified
@@ -153,14 +153,14 @@ def test_what_other_memories_say_is_reported(memory: Memory, session: SessionMem
     assert session.get("DEC-0004").decision.endswith("quaggaflute")
 
 
-def test_numbers_are_not_used_again(memory: Memory, session: SessionMemory) -> None:
+def test_numbers_of_erased_memories_are_not_reused(memory: Memory, session: SessionMemory) -> None:
     session.erase(MEANT)
     assert session.add_turn("user", "new").id == "TURN-0003"
     assert session.add_decision("new").id == "DEC-0004"
     assert session.add_preference("style", "x", idempotency_key="tapirsecret key one").id == "PREF-0002"
 
 
-def test_relations_stay_as_ids(memory: Memory, session: SessionMemory) -> None:
+def test_relations_to_an_erased_memory_stay_as_ids(memory: Memory, session: SessionMemory) -> None:
     session.erase("DEC-0002")
     assert session.get("DEC-0001").relations == [{"kind": "supersedes", "target": "DEC-0002"}]
     report = session.validate()
@@ -168,14 +168,14 @@ def test_relations_stay_as_ids(memory: Memory, session: SessionMemory) -> None:
     assert [problem.code for problem in report.problems] == ["dangling_reference"]
 
 
-def test_what_is_not_there_cannot_be_erased(memory: Memory, session: SessionMemory) -> None:
+def test_erasing_an_unknown_id_raises_memory_not_found(memory: Memory, session: SessionMemory) -> None:
     before = everything(session)
     with pytest.raises(MemoryNotFound):
         session.erase(["DEC-0001", "DEC-0099"])
     assert everything(session) == before
 
 
-def test_quarantine_leftovers_and_damage_go_too(memory: Memory, session: SessionMemory) -> None:
+def test_erase_reaches_quarantine_and_damaged_lines(memory: Memory, session: SessionMemory) -> None:
     reader = session._files.reader
     quarantine = Path(reader.private, "quarantine")
     quarantine.mkdir(parents=True, exist_ok=True)
@@ -190,7 +190,7 @@ def test_quarantine_leftovers_and_damage_go_too(memory: Memory, session: Session
     assert (quarantine / "other").exists()
 
 
-def test_a_damaged_copy_goes_too(memory: Memory, session: SessionMemory) -> None:
+def test_erase_reaches_a_damaged_copy(memory: Memory, session: SessionMemory) -> None:
     if memory.layout not in ("jsonl", "log", "single"):
         return
     file = Path(session._files.reader.catch_up().histories["TURN-0002"].first.file)
@@ -218,7 +218,7 @@ def put_into_cold(session: SessionMemory, *ids: str) -> None:
     rewrite(session._files, "compacting", edit)
 
 
-def test_cold_segments(memory: Memory, session: SessionMemory) -> None:
+def test_erase_reaches_cold_segments(memory: Memory, session: SessionMemory) -> None:
     put_into_cold(session, "TURN-0001", "TURN-0002", "DEC-0002")
     path = os.path.join(session._files.reader.private, cold_segment.FILE)
     assert b"zyxwombat account" in gzip.decompress(Path(path).read_bytes())
@@ -243,7 +243,7 @@ def put_away(memory: Memory, how: str) -> str:
 
 
 @pytest.mark.parametrize("how", ["archived", "deleted", "archived, deleted"])
-def test_a_session_that_is_put_away_stays_so(memory: Memory, session: SessionMemory, how: str) -> None:
+def test_archived_and_deleted_sessions_stay_so(memory: Memory, session: SessionMemory, how: str) -> None:
     fill_index(memory)
     fillers = [record.id for record in session.records("decision") if record.decision.startswith("Filler")]
     session.delete("DEC-0003", "why-it-went-narwhal")
@@ -270,7 +270,7 @@ def test_a_session_that_is_put_away_stays_so(memory: Memory, session: SessionMem
     assert needles_in(memory) == []
 
 
-def test_an_archive_tells_in_its_summary_what_is_left(memory: Memory, session: SessionMemory) -> None:
+def test_summary_of_an_archive_is_rewritten(memory: Memory, session: SessionMemory) -> None:
     memory.archive_session("s", "done with it")
     path = summary_of(memory.root, memory.layout, "s")
     before = fields_of(path)
@@ -288,9 +288,7 @@ def test_an_archive_tells_in_its_summary_what_is_left(memory: Memory, session: S
 
 
 @pytest.mark.parametrize("where", ["back in its place", "deleted"])
-def test_a_summary_whose_archive_went_and_which_a_crash_left_is_erased_too(
-    memory: Memory, session: SessionMemory, where: str
-) -> None:
+def test_orphaned_summary_left_by_a_crash_is_removed(memory: Memory, session: SessionMemory, where: str) -> None:
     memory.archive_session("s", "done with it")
     path = summary_of(memory.root, memory.layout, "s")
     said = path.read_bytes()
@@ -306,14 +304,14 @@ def test_a_summary_whose_archive_went_and_which_a_crash_left_is_erased_too(
     assert not path.exists()
 
 
-def test_by_criteria_what_was_put_away_is_found(memory: Memory, session: SessionMemory) -> None:
+def test_erase_by_criteria_finds_archived_memories(memory: Memory, session: SessionMemory) -> None:
     put_into_cold(session, "TURN-0002")
     memory.archive_session("s")
     assert memory.erase(text="zyxwombat", types="conversation").ids == ["s/TURN-0002"]
     assert memory.sessions() == []
 
 
-def test_a_summary_of_what_was_erased_loses_what_it_quotes(memory: Memory) -> None:
+def test_summary_loses_quotes_of_erased_memories(memory: Memory) -> None:
     session = memory.create_session("long")
     turns = [f"Turn {n} tells that the zyxwombat number {n} has {n} quaggaflute songs to sing." for n in range(60)]
     session.add_many([("turn", {"role": "user", "content": text, "created": "2025-06-01T10:00:00Z"}) for text in turns])
@@ -332,7 +330,7 @@ def test_a_summary_of_what_was_erased_loses_what_it_quotes(memory: Memory) -> No
     assert needles_in(memory) == []
 
 
-def test_deleted_and_erased_never_return(memory: Memory, session: SessionMemory) -> None:
+def test_erased_memory_cannot_be_undeleted(memory: Memory, session: SessionMemory) -> None:
     session.delete("DEC-0002", "wrong")
     session.erase("TURN-0002")
     session.restore("DEC-0002")
@@ -353,7 +351,7 @@ def test_deleted_and_erased_never_return(memory: Memory, session: SessionMemory)
     memory.close()
 
 
-def test_a_process_that_died_in_between(memory: Memory, session: SessionMemory) -> None:
+def test_interrupted_erasure_is_completed_at_open(memory: Memory, session: SessionMemory) -> None:
     session.query("zyxwombat")
     intent = Path(state_folder(memory.root), "erasing.json")
     intent.write_text(json.dumps({"ids": {"s": ["TURN-0002"]}}))
@@ -367,7 +365,7 @@ def test_a_process_that_died_in_between(memory: Memory, session: SessionMemory) 
     assert session.query("zyxwombat")
 
 
-def test_too_short_to_look_for(memory: Memory, session: SessionMemory) -> None:
+def test_text_too_short_to_scan_for_is_reported(memory: Memory, session: SessionMemory) -> None:
     session.add_turn("user", "abc")
     receipt = session.erase("TURN-0003")
     assert not receipt.verified

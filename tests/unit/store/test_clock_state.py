@@ -51,7 +51,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path, retention={"enabled": True})
 
 
-def test_jump_of_ten_years_is_not_trusted_at_the_second_look(machine: Machine) -> None:
+def test_jump_of_ten_years_is_not_trusted_at_the_second_check(machine: Machine) -> None:
     before = machine.state()
     machine.clock.jump(days=TEN_YEARS)
     for _ in range(50):
@@ -146,7 +146,7 @@ def test_corrected_clock_is_trusted_at_once(machine: Machine) -> None:
     assert machine.look().refused == ""
 
 
-def test_time_that_is_kept_over_reboots_is_trusted_in_the_end(machine: Machine) -> None:
+def test_time_kept_over_reboots_is_trusted_in_the_end(machine: Machine) -> None:
     """A machine that was off for a month, and is switched off every evening."""
     machine.clock.reboot(60)
     machine.clock.jump(days=30)
@@ -161,7 +161,7 @@ def test_time_that_is_kept_over_reboots_is_trusted_in_the_end(machine: Machine) 
     assert days >= 3
 
 
-def test_notes_of_an_older_version_are_read(machine: Machine) -> None:
+def test_state_of_an_older_version_is_read(machine: Machine) -> None:
     path = state_folder(machine.root) / "clock.json"
     noted = json.loads(path.read_text())
     path.write_text(json.dumps({name: noted[name] for name in ("seen", "boot", "uptime_seconds")}))
@@ -173,7 +173,7 @@ def test_notes_of_an_older_version_are_read(machine: Machine) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"seen": 1}', '{"seen":"2026-01-01T12:00:00Z","boot":1,"uptime_seconds":"x"}',
                                   '{"seen":"2026-01-01T12:00:00Z","boot":"b","uptime_seconds":1e999}'])  # fmt: skip
-def test_damaged_notes_are_no_evidence_and_destroy_nothing(machine: Machine, text: str) -> None:
+def test_damaged_state_is_no_evidence_and_destroys_nothing(machine: Machine, text: str) -> None:
     path = state_folder(machine.root) / "clock.json"
     machine.clock.advance(days=40)
     machine.look()
@@ -183,7 +183,7 @@ def test_damaged_notes_are_no_evidence_and_destroy_nothing(machine: Machine, tex
     assert machine.state()["deleted"] == ["gone"]
 
 
-def test_announcement_of_an_older_version_is_made_anew(machine: Machine) -> None:
+def test_announcement_of_an_older_version_is_repeated(machine: Machine) -> None:
     """It does not say how much time had passed, so a day cannot be counted from it."""
     session = machine.memory.session("used")
     assert session.purge(older_than=0).announced == ["used/DEC-0002"]
