@@ -1,5 +1,6 @@
-"""The machine stops before any disk call of an erasure or a purge: what was meant is there as it was, or gone for good and
-named in the audit log; of what was erased no byte is left, once somebody has opened the store."""
+"""The machine stops before any disk call of an erasure or a purge: the memory is unchanged, or gone and named in the audit log.
+
+After the store was opened again, no byte of an erased memory is left."""
 
 from __future__ import annotations
 

@@ -330,7 +330,7 @@ def test_summary_loses_quotes_of_erased_memories(memory: Memory) -> None:
     assert needles_in(memory) == []
 
 
-def test_erased_memory_cannot_be_undeleted(memory: Memory, session: SessionMemory) -> None:
+def test_erased_memory_does_not_return_after_conversion_or_repair(memory: Memory, session: SessionMemory) -> None:
     session.delete("DEC-0002", "wrong")
     session.erase("TURN-0002")
     session.restore("DEC-0002")
