@@ -1,8 +1,8 @@
 """Archive a session into a tar.gz with a summary, and restore it.
 
 Archiving, under the root's lock and the session's: the files are settled and summarised; the archive is written, read
-back and renamed into place (`files.archive`); the summary is written beside it; then the session's files are moved away
-and removed. Restoring: the archive is checked and unpacked into a staging folder; the files are moved to where live
+back and renamed into place (`files.archive`); the summary is written beside it; then the session's files are moved to a
+removal folder and removed. Restoring: the archive is checked and unpacked into a staging folder; the files are moved to where live
 sessions are; then the archive is removed.
 
 Guarantees: at every moment the session is complete as a live session or complete in the archive. Every byte of the archive

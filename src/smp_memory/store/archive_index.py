@@ -1,4 +1,4 @@
-"""Archived and deleted sessions below the store's root: where they lie, how they are listed, moved and recovered.
+"""Archived and deleted sessions below the store's root: listing, moving and recovering them.
 
     archived/…, archive/…            the archive (`files.archive`) and its summary, named by layout (`archive_names`)
     deleted/{session}/deletion-record.json, or .yaml
@@ -328,9 +328,8 @@ class ArchiveIndex:
         target = store.layout.folder(store.root, session)
         if store.layout.info_file:
             self.disk.make_folder(os.path.dirname(target))
-            self.disk.make_folder(
-                os.path.join(prepared, PRIVATE)
-            )  # a process that has the session open expects its lock there
+            # A process that still has the session open expects its lock in this folder.
+            self.disk.make_folder(os.path.join(prepared, PRIVATE))
             self.move(prepared, target)
             return
         private = store.layout.private(store.root, session)

@@ -142,10 +142,7 @@ def _span(seconds: float | None) -> timedelta | None:
 def _load(store: FileStore) -> dict[str, Any]:
     try:
         stored = json.loads(store.state.read(FILE))
-    except (
-        FileNotFoundError,
-        RecursionError,
-    ):  # an unreadable file is an error: irreversible steps depend on it
+    except (FileNotFoundError, RecursionError):  # other errors are raised: irreversible steps depend on it
         stored = {}
     if not isinstance(stored, dict):
         raise TypeError(FILE)

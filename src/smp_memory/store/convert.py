@@ -1,4 +1,4 @@
-"""Convert a store to another layout: all sessions are written anew beside the old ones, compared, then swapped at once.
+"""Convert a store to another layout: write all sessions beside the old ones, compare, swap at once.
 
 1. `config.json` gets `converting`: from now on no writer of any process begins (each checks it under its lock).
 2. Each session's lock is taken once, so that running writers finish; its files are settled and read.
@@ -72,9 +72,7 @@ def _convert(store: FileStore, target: Layout, to: str, progress: Callable[[str]
         complete(disk, root)
         store.check_current()  # converted by another process meanwhile, it would seem to have no sessions
         disk.remove_tree(os.path.join(root, STAGING))
-        disk.make_folder(
-            os.path.join(root, STAGING)
-        )  # before the flag, so that it marks a conversion whose flag may be set
+        disk.make_folder(os.path.join(root, STAGING))  # before the flag: `has_unfinished_conversion` checks it
         _set_flag(disk, root, True)
         plan = Plan()
         if target.name == store.layout.name:
@@ -207,7 +205,7 @@ def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -
     for name, data in contents_of(target, session, entries, info).items():
         relative = os.path.relpath(os.path.join(target.folder(root, session), name), root)
         _stage_file(disk, root, relative, data, plan)
-        disk.keep_time(os.path.join(root, STAGING, relative), written)  # sessions are ordered by time of last use
+        disk.keep_time(os.path.join(root, STAGING, relative), written)  # it tells which session was written last
     _compare(session_history, info, disk, os.path.join(root, STAGING), target, session)
     _plan_removals(store, store.layout, target, session, list(reader.states), plan)
 
@@ -311,9 +309,7 @@ def _plan_removals(store: FileStore, old: Layout, target: Layout, session: str, 
     source, destination = old.private(root, session), target.private(root, session)
     if source != destination:
         for name in store.disk.names(source):
-            if name == "quarantine" or name.startswith(
-                COLD
-            ):  # these are kept, also cold segments that were quarantined
+            if name == "quarantine" or name.startswith(COLD):  # kept, also quarantined cold segments
                 if store.disk.exists(os.path.join(destination, name)):
                     return  # the session has its own; the old folder stays
                 plan.moves.append(

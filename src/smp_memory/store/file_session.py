@@ -108,10 +108,8 @@ class FileSession:
         try:
             self._group.commit(batch)
         except MemoryNotFound as error:
-            known = (
-                error.details.get("id") in self.reader.session_history.histories
-            )  # hidden or deleted, so no unreadable entry is the reason
-            raise error if known else incomplete.with_unreadable(error, self.unreadable()) from None
+            is_known = error.details.get("id") in self.reader.session_history.histories  # hidden or deleted
+            raise error if is_known else incomplete.with_unreadable(error, self.unreadable()) from None
 
     @property
     def config(self) -> Config:
@@ -209,9 +207,8 @@ class FileSession:
                 raise self._store.session_not_found(self.session) from None
             except StorageCorrupt:
                 if not self._store.layout.exists(self._store.disk, self._store.root, self.session):
-                    raise self._store.session_not_found(
-                        self.session
-                    ) from None  # archived or deleted while the lock was acquired
+                    # It was archived or deleted while the lock was acquired.
+                    raise self._store.session_not_found(self.session) from None
                 raise
             except OSError as error:
                 raise from_os_error(error, self.reader.folder, operation) from error

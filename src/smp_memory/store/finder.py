@@ -26,12 +26,7 @@ if TYPE_CHECKING:
     from smp_memory.store.access_counts import AccessCount
     from smp_memory.store.indexer import Indexer
 
-FALL_BACK = (
-    ModelUnavailable,
-    ImportError,
-    OSError,
-    ValueError,
-)  # errors of the embedding model; the search then goes by terms alone
+FALL_BACK = (ModelUnavailable, ImportError, OSError, ValueError)  # without embeddings the search uses terms alone
 _MAX_COMPARED = 5000  # up to so many memories are compared with the query vector one by one
 _SPARE = 4  # factor of candidates fetched where some may not meet the conditions
 _TURN, _FINDING = TYPE_NUMBERS["conversation"], TYPE_NUMBERS["finding"]

@@ -204,10 +204,7 @@ class Indexer:
         now = time.monotonic()
         if now - self._counted_at < _COUNT_PAUSE_SECONDS:
             return
-        is_first, self._counted_at = (
-            self._counted_at == _NEVER,
-            now,
-        )  # a process with one query leaves a few accesses to others
+        is_first, self._counted_at = self._counted_at == _NEVER, now  # a single query leaves a few accesses to others
         log = self._store.access
         offset, size = int(index.rows.meta("access_offset", 0)), log.size_bytes()
         if size == offset or (is_first and 0 < size - offset < _FEW_ACCESSES_BYTES):
@@ -331,16 +328,14 @@ class Indexer:
         self._detector.indexed.add(name)
         if known is None:
             known = index.rows.new_session(name)
-        size, place = known.size, store.session_identity(name)
+        size, identity = known.size, store.session_identity(name)
         paths = self._detector.stats.stat_session(name)
         reader = self._read(name, known)
         if not self._index_appended(index, known, reader):
             if reader.reread or known.files:
                 reader = self._read(name, None)
-            if not reader.session_history.histories and store.session_identity(name) != place:
-                index.remove(
-                    known
-                )  # archived or deleted while it was read; if it is restored, the next query indexes it
+            if not reader.session_history.histories and store.session_identity(name) != identity:
+                index.remove(known)  # archived or deleted while it was read; a later query indexes it if restored
                 self._detector.stats.forget(name)
                 self._detector.indexed.discard(name)
                 return 0

@@ -8,7 +8,7 @@ from the files (`store.rewrite`). So a wrong clock leaves a day to notice.
 
 Guarantees: a memory that was restored meanwhile stays, and is announced again if it is deleted again. While the clock
 cannot be trusted nothing is purged or announced, and the answer says why. A crash leaves all of a session's purge done
-or none of it. Numbers of purged memories are never reused. Purged ids stand in `taken`, written in the same plan, until the
+or none of it. Numbers of purged memories are never reused. Purged ids are in `taken`, written in the same plan, until the
 audit log has them. The file is authenticated (`files.user_state`): announcements that came with a repository do not count.
 """
 
@@ -51,7 +51,7 @@ FILE = "purge.json"
 class AnnouncedPurge(NamedTuple):
     """The check that found a deletion due."""
 
-    deleted: str  # when it was deleted: a memory that was restored and deleted again is announced anew
+    deleted: str  # time of the deletion: after a restoration and another deletion, it is announced again
     at: datetime
     passed: timedelta | None = None  # `Evidence.passed` at that check
 

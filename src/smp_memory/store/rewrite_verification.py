@@ -1,6 +1,6 @@
 """Verify a file that was changed in places, by reading the changed places and their neighbours.
 
-Reading a large file costs more than writing it, and what lies between two changes was copied byte for byte. So an entry
+Reading a large file costs more than writing it, and the bytes between two changes were copied byte for byte. So an entry
 far from every change is taken over with its position moved; each change is read together with the entries before and
 after it, and compared with what is expected.
 

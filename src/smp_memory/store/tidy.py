@@ -5,7 +5,7 @@
 Guarantees: those of `store.rewrite`. Records, histories, `as_of`, ids, revisions and numbers are the same
 as before; the new files are read back and compared before they replace the old ones. A session with nothing to fold is
 not written. The modification times of the files are preserved.
-If an entry stands in a file twice, as a text merge of folded entries leaves it, one entry with all its changes stays.
+If a file has an entry twice, as a text merge of folded entries leaves it, one entry with all its changes stays.
 Left as they are: deleted memories (they are purged, or can be folded after a restoration), memories with entries in
 several files or under several identities, memories that were renamed because two clones allocated the same id, and
 everything in layouts that keep one entry per line.
@@ -72,7 +72,7 @@ def _edit(session: FileSession, reader: SessionReader, ids: list[str]) -> Sessio
 
 
 def _doubled(session_history: SessionHistory) -> list[str]:
-    """The ids of memories with an entry that stands in the files twice."""
+    """The ids of memories with an entry that is in the files twice."""
     return [problem.id for problem in session_history.problems if problem.code == "duplicate_entry" and problem.id]
 
 

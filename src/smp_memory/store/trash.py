@@ -90,9 +90,7 @@ def _move_out_live(archives: ArchiveIndex, session: str, target: str) -> None:
         lock.acquire(store.config.lock_timeout_seconds)
         lock.sign("deleting the session")
         files.writer.close_files()
-        files.writer.end_lineage(
-            lock.descriptor
-        )  # entries erased while it is deleted must not be restored from this process's memory
+        files.writer.end_lineage(lock.descriptor)  # so that entries erased meanwhile are not taken for lost ones
         archives.move_out(session, target)
     finally:
         lock.release()
