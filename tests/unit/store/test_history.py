@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.store import history as history_lookup
+from smp_memory.store import history
 from smp_memory.store.file_session import FileSession
 from smp_memory.store.history import history_of
 
@@ -17,7 +17,7 @@ LAYOUTS = pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log
 
 @pytest.fixture(autouse=True)
 def _every_session_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_lookup, "_LARGE_BYTES", 1)
+    monkeypatch.setattr(history, "_LARGE_BYTES", 1)
 
 
 def filled(root: Path, layout: str) -> None:
