@@ -24,7 +24,7 @@ from smp_memory.files.memory_system import MemorySystem
 from smp_memory.memory import Memory, open_memory
 from smp_memory.policies.clock_trust import NO_EVIDENCE
 from smp_memory.session import SessionMemory
-from smp_memory.store.purge import taken_by
+from smp_memory.store.purge import purged_ids
 from smp_memory.store.remnant_scan import scan_folder
 from smp_memory.testing import CrashingSystem, FrozenClock, PowerLoss
 
@@ -109,7 +109,7 @@ def look(system: MemorySystem, clock: FrozenClock) -> View:
 def _taken(session: SessionMemory) -> list[str]:
     """What a purge has taken that could not note it in the audit log yet."""
     session._files.run_locked("finishing what was under way", lambda: None)
-    return taken_by(session._files.reader)
+    return purged_ids(session._files.reader)
 
 
 def _memories(session: SessionMemory) -> dict[str, Seen]:

@@ -74,7 +74,7 @@ def test_purge_of_the_store_announces_and_takes_from_archives(tmp_path: Path, la
         clock.advance(days=2)
         assert memory.purge(older_than=3).ids == ["s1/FIND-0001"]
         assert memory.purge(older_than=3).ids == []
-        assert memory.archived_sessions()[0].said["deleted_memories"] == 0
+        assert memory.archived_sessions()[0].metadata["deleted_memories"] == 0
     assert TEXT.encode() not in texts_on_disk(root)
 
 
