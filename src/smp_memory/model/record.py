@@ -159,11 +159,7 @@ class Record:
     @property
     def text(self) -> str:
         """The main text of the memory, for lists and digests."""
-        for name in _TEXT_FIELDS:
-            value = self._data.get(name)
-            if isinstance(value, str) and value:
-                return value
-        return ""
+        return text_in(self._data)
 
     @property
     def confidence_value(self) -> float | None:
@@ -181,6 +177,7 @@ class Record:
         known = self._fields()
         if self.typed_by_hand:
             known["typed_by_hand"] = True
+        known.setdefault("text", self.text)
         return known
 
     def _fields(self) -> dict[str, Any]:
@@ -228,6 +225,11 @@ class Record:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id} r{self.revision}: {self.text[:60]!r})"
 
+    def _repr_html_(self) -> str:
+        from smp_memory.model.notebook import table
+
+        return table(("field", "value"), self.to_dict().items())
+
 
 class Records(list[Record]):
     """A list of memories; `problems` names entries that could not be read and are missing in it."""
@@ -247,6 +249,16 @@ class Records(list[Record]):
             found.problems += each.problems
         return found
 
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One dictionary for each memory, as a DataFrame takes them."""
+        return [record.to_dict() for record in self]
+
+    def _repr_html_(self) -> str:
+        from smp_memory.model.notebook import table
+
+        rows = ((each.ref, each.type, each.to_dict()["created"], each.author, each.text) for each in self)
+        return table(("memory", "type", "created", "author", "text"), rows)
+
 
 _TEXT_FIELDS = (
     "decision",
@@ -261,6 +273,15 @@ _TEXT_FIELDS = (
     "agent",
     "path",
 )
+
+
+def text_in(data: dict[str, Any]) -> str:
+    """The main text of a memory, from its fields."""
+    for name in _TEXT_FIELDS:
+        value = data.get(name)
+        if isinstance(value, str) and value:
+            return value
+    return ""
 
 
 class Turn(Record):
