@@ -214,7 +214,7 @@ class Update(Operation):
         if self.rights is not None:
             self.rights._check_change(self, resolver.record(name))
         history = resolver.known(name)
-        if self.expected_revision is not None and history.changed_since(self.expected_revision):
+        if self.expected_revision not in (None, history.revision):
             by = f" by {history.last.by}" if history.last.by else ""
             raise Conflict(
                 f"{name} is at revision {history.revision}, expected {self.expected_revision}: it was changed"
