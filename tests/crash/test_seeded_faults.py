@@ -518,7 +518,7 @@ VARIANTS: dict[str, tuple[Callable[[], Any], Check, str]] = {
         "log",
     ),
     "entries that another program took out not kept": (
-        lambda: patch("smp_memory.files.quarantine.keep", _nothing),
+        lambda: patch("smp_memory.files.quarantine.write_missing", _nothing),
         changed_underneath,
         "jsonl",
     ),

@@ -26,7 +26,18 @@ import stat as modes
 import zlib
 
 from smp_memory.errors import InvalidFormat, SessionExists
-from smp_memory.files.archive_manifest import (
+from smp_memory.files.archive_format import (
+    DEFAULT_LIMITS,
+    END,
+    LEFT_OUT,
+    PLAN,
+    ArchiveLimits,
+    colliding,
+    encode_header,
+    is_private,
+    padding,
+)
+from smp_memory.files.archive_reader import (
     CONTENT,
     FORMAT,
     MANIFEST,
@@ -36,16 +47,14 @@ from smp_memory.files.archive_manifest import (
     go_through,
     refused_name,
 )
-from smp_memory.files.archive_names import LEFT_OUT, PLAN, colliding, is_private
 from smp_memory.files.disk import TEMPORARY
-from smp_memory.files.tar_stream import DEFAULT_LIMITS, END, ArchiveLimits, encode_header, padding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any, NoReturn
 
-    from smp_memory.files.archive_manifest import ArchiveContents, Writer
+    from smp_memory.files.archive_reader import ArchiveContents, Writer
     from smp_memory.files.disk import Disk
 
     Read = Callable[[Disk, str, ArchiveLimits, Writer | None], ArchiveContents]

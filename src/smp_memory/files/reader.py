@@ -15,20 +15,19 @@ that is still being carried out (or whose writer died) is read as if it had been
 from __future__ import annotations
 
 import gc
+import json
 import os
 import threading
 import time
 
-from smp_memory.errors import InvalidRecord, StorageCorrupt
+from smp_memory.errors import InvalidRecord, SMPError, StorageCorrupt
 from smp_memory.files import correction_hints, typed_entries
 from smp_memory.files import writer_state as notes_file
-from smp_memory.files.codec import CONFLICT, EDITED, SIGNED, TORN, UNSIGNED
+from smp_memory.files.codec import CONFLICT, EDITED, SIGNED, TORN, UNSIGNED, torn_from, unfinished_group
 from smp_memory.files.disk import identity
 from smp_memory.files.folded_entries import entries_of
 from smp_memory.files.journal import Journal, Plan
 from smp_memory.files.lock import HOLDER_BYTES
-from smp_memory.files.torn_writes import torn_from, unfinished_group
-from smp_memory.files.writer_state import numbers_in_head
 from smp_memory.model.entry import Entry
 from smp_memory.model.history import Fold
 from smp_memory.model.reports import Problem
@@ -86,7 +85,7 @@ class SessionReader:
         self.journal = Journal(disk, os.path.join(self.private, "journal.json"), self.folder, session)
         self.mutex = threading.RLock()
         self.states: dict[str, FileState] = {}
-        self.fold = self._new_fold()
+        self.fold = self.new_fold()
         self.vanished: dict[str, list[Entry]] = {}  # were read once, and are in no file any more; by file
         self.vanished_from = ""  # the lineage that they were read in, see `smp_memory.files.writer_state`
         self.lineage = ""  # of the files as they were read
@@ -98,14 +97,14 @@ class SessionReader:
     def forget(self) -> None:
         """Read everything anew next time."""
         self.states = {}
-        self.fold = self._new_fold()
+        self.fold = self.new_fold()
         self._overlaid = self._is_behind = False
         self.lineage = ""
         self._complete_until = 0
         self._noted_bytes = {}
 
-    def _new_fold(self) -> Fold:
-        return Fold(lambda: numbers_in_head(self))
+    def new_fold(self) -> Fold:
+        return Fold(self.numbers_in_metadata)
 
     # -- the whole session
 
@@ -352,7 +351,7 @@ class SessionReader:
         if rebuild or self._overlaid or self._is_behind or typed:
             if typed:
                 typed_entries.give_ids(self)
-            self.fold = self._new_fold()
+            self.fold = self.new_fold()
             self._is_behind = False
             fresh = [entry for state in self.states.values() for entry in state.entries]
         if plan is not None:
@@ -387,61 +386,6 @@ class SessionReader:
             planned += [entry for entry in state.entries if entry.key not in there]
         return planned
 
-    # -- parts of it
-
-    def tail(self, kind: str, count: int) -> Fold | None:
-        """A fold that ends with the last memories of a type, from the end of their file alone; None if that is not enough."""
-        if self.states or self.journal.exists():
-            return None
-        probe = Entry("put", kind, "probe", "", {})
-        name = self.layout.file_of(probe, self.session)
-        others = [
-            file
-            for file in self.layout.files(self.disk, self.folder, self.session)
-            if file != name and self.layout.kind_of(file) in (None, kind)  # they may hold changes
-        ]
-        path = os.path.join(self.folder, name)
-        found = self.disk.stat(path)
-        if found is None or "probe" in name or self._may_have_doubled_ids(name, found):
-            return None
-        size = 65536
-        while True:
-            fold = self._tail_fold(name, path, found.st_size, size, others)
-            trails = fold.trails.values() if fold else ()
-            live = [trail for trail in trails if trail.first.type == kind and trail.deletion is None]
-            if fold is None or len(live) >= count or size >= found.st_size:
-                return fold if size < found.st_size else None
-            size *= 4
-
-    def _may_have_doubled_ids(self, name: str, found: os.stat_result) -> bool:
-        """Whether something other than SMP changed the file: after a merge, only the whole session tells ids apart."""
-        return self.notes().unchanged(name, identity(found)) is None
-
-    def _tail_fold(self, name: str, path: str, length: int, size: int, others: list[str]) -> Fold | None:
-        start = max(length - size, 0)
-        chunk = self.disk.read(path, start)
-        boundary = self.layout.codec_of(name).boundary(chunk) if start else 0
-        if boundary < 0:
-            return None if start == 0 else Fold()
-        state = FileState()
-        state.end = start + boundary
-        self.decode(name, chunk[boundary:], state)
-        entries = list(state.entries)
-        for file in others:
-            other = FileState()
-            self.decode(file, self.disk.read(os.path.join(self.folder, file)), other)
-            entries += other.entries
-        if any(entry.tx or entry.lacks for entry in entries) or any(
-            problem.severity == "error" for problem in state.problems
-        ):
-            return None  # whether the transaction is whole only the whole session can tell
-        fold = self._new_fold()
-        fold.add(entries)
-        if fold.is_rebuilt or any(entry.uids for entry in entries):
-            return None  # an id may have been given out twice
-        fold.problems = []
-        return fold
-
     def notes(self) -> notes_file.WriterState:
         try:
             data = self.disk.read(os.path.join(self.private, "lock"), HOLDER_BYTES, notes_file.LIMIT_BYTES)
@@ -466,6 +410,23 @@ class SessionReader:
 
     def size_bytes(self) -> int:
         return sum(state.identity[1] for state in self.states.values())
+
+    def numbers_in_metadata(self) -> dict[str, int]:
+        """The largest numbers given out, by prefix, as the session's metadata has them since the last rewrite.
+
+        They keep a memory from being shown under the number of one that was purged or compacted. Empty if the metadata cannot be read,
+        which `validate` reports.
+        """
+        layout = self.layout
+        try:
+            if layout.info_file:
+                encoded = [self.disk.read(os.path.join(self.folder, layout.info_file))]
+            else:
+                encoded = [json.dumps(head).encode() for state in self.states.values() for head in state.heads]
+            found = [layout.decode_info(data, self.session).numbers for data in encoded]
+            return {prefix: max(numbers.get(prefix, 0) for numbers in found) for prefix in set().union(*found)}
+        except (OSError, SMPError, ValueError, TypeError, AttributeError, RecursionError):
+            return {}
 
     def _shown(self, name: str) -> str:
         return os.path.join(self.folder, name)

@@ -85,24 +85,10 @@ def _next(entry: Entry, numbers: dict[str, int]) -> str:
 def _numbers(reader: SessionReader) -> dict[str, int]:
     """The largest numbers that were given out, also to memories that are gone."""
     numbers = dict(reader.notes().numbers)
-    for prefix, number in _numbers_in_head(reader).items():
+    for prefix, number in reader.numbers_in_metadata().items():
         if prefix in PREFIXES and type(number) is int:
             numbers[prefix] = max(numbers.get(prefix, 0), number)
     return numbers
-
-
-def _numbers_in_head(reader: SessionReader) -> dict[str, int]:
-    layout = reader.layout
-    if not layout.info_file:
-        heads = [head for state in reader.states.values() for head in state.heads]
-        engine = heads[-1].get("smp") if heads else None
-        numbers = engine.get("numbers") if isinstance(engine, dict) else None
-        return numbers if isinstance(numbers, dict) else {}
-    try:
-        data = reader.disk.read(os.path.join(reader.folder, layout.info_file))
-        return layout.decode_info(data, reader.session).numbers
-    except Exception:  # the head is missing or damaged, which `validate` reports; the notes still count
-        return {}
 
 
 def problem(entry: Entry) -> Problem:

@@ -19,8 +19,8 @@ from smp_memory.errors import DurabilityUnknown, SMPError, StorageError, from_os
 from smp_memory.files import quarantine
 from smp_memory.files import writer_state as notes_file
 from smp_memory.files.disk import TEMPORARY, identity
-from smp_memory.files.known_entries import KnownEntries
 from smp_memory.files.plan_writer import PlanWriter, StalePlan
+from smp_memory.files.quarantine import KnownEntries
 from smp_memory.files.reader import FileState
 from smp_memory.files.writer_state import WriterState
 from smp_memory.model.entry import Entry, transaction_mark

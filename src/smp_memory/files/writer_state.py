@@ -19,10 +19,8 @@ They count when an id was given out twice: no memory is shown under the number o
 from __future__ import annotations
 
 import json
-import os
 import zlib
 
-from smp_memory.errors import SMPError
 from smp_memory.files.json_lines import to_json
 from smp_memory.files.lock import HOLDER_BYTES
 
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.files.disk import Disk
-    from smp_memory.files.reader import SessionReader
     from smp_memory.files.system import System
 
 
@@ -143,17 +140,3 @@ def write(system: System, descriptor: int, data: bytes) -> bool:
     except OSError:
         return False
     return True
-
-
-def numbers_in_head(reader: SessionReader) -> dict[str, int]:
-    """By prefix; empty if the head cannot be read, which `validate` reports."""
-    layout, name = reader.layout, reader.layout.info_file
-    try:
-        if name:
-            heads = [reader.disk.read(os.path.join(reader.folder, name))]
-        else:
-            heads = [json.dumps(head).encode() for state in reader.states.values() for head in state.heads]
-        found = [layout.decode_info(head, reader.session).numbers for head in heads]
-        return {prefix: max(numbers.get(prefix, 0) for numbers in found) for prefix in set().union(*found)}
-    except (OSError, SMPError, ValueError, TypeError, AttributeError, RecursionError):
-        return {}

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import SessionCorrupt, SessionExists, SessionNotFound, SMPError
 from smp_memory.files import archive
-from smp_memory.files.archive_names import LEFT_OUT, PLAN
+from smp_memory.files.archive_format import LEFT_OUT, PLAN
+from smp_memory.files.archive_reader import read_archive
 from smp_memory.files.disk import TEMPORARY
-from smp_memory.files.foreign_tar import read_archive
 from smp_memory.files.journal import Journal
 from smp_memory.files.json_lines import to_json
 from smp_memory.files.layouts import NAMES, layout_named

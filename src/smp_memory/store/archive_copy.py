@@ -12,20 +12,19 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import StorageCorrupt
-from smp_memory.files.archive_names import LEFT_OUT, is_private
-from smp_memory.files.foreign_tar import read_archive
+from smp_memory.files.archive_format import DEFAULT_LIMITS, LEFT_OUT, is_private
+from smp_memory.files.archive_reader import read_archive
 from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.files.memory_system import MemorySystem
-from smp_memory.files.tar_stream import DEFAULT_LIMITS
 from smp_memory.store.file_store import FileStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from smp_memory.files.archive_format import ArchiveLimits
     from smp_memory.files.disk import Disk
     from smp_memory.files.layouts.layout import Layout
-    from smp_memory.files.tar_stream import ArchiveLimits
     from smp_memory.store.file_session import FileSession
 
 _ROOT = "/away"

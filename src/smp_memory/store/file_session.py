@@ -28,6 +28,7 @@ from smp_memory.errors import (
     from_os_error,
 )
 from smp_memory.files.lock import SessionLock
+from smp_memory.files.partial_reader import read_tail
 from smp_memory.files.reader import SessionReader
 from smp_memory.files.writer import SessionWriter
 from smp_memory.model.session_info import FORMAT, SessionInfo
@@ -250,7 +251,7 @@ class FileSession:
         """The same, but only the last memories of a type need to be there."""
         self._store.check_open()
         with self.reader.mutex:
-            fold = self.reader.tail(kind, count)
+            fold = read_tail(self.reader, kind, count)
             return look(fold) if fold is not None else self.view(look)
 
     def sizes(self) -> dict[str, int]:

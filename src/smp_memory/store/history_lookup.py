@@ -9,7 +9,7 @@ session is read.
 
 from __future__ import annotations
 
-from smp_memory.files.spans import Spans
+from smp_memory.files.partial_reader import Spans
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ import time
 
 from smp_memory.errors import SMPError, from_os_error
 from smp_memory.files.change_table import changed_slots, slot_of
-from smp_memory.files.incremental_reader import TICK_NS, IncrementReader
-from smp_memory.files.spans import Spans
+from smp_memory.files.partial_reader import TICK_NS, IncrementReader, Spans
 from smp_memory.index import native_libraries
 from smp_memory.index.index import Index, current_folder, discard
 from smp_memory.index.rows import IndexBusy, IndexUnusable

@@ -10,7 +10,7 @@ import os
 
 from smp_memory.errors import SMPError
 from smp_memory.files.folded_entries import entries_of
-from smp_memory.files.spans import Spans
+from smp_memory.files.partial_reader import Spans
 from smp_memory.index.rows import POSITION_BITS
 from smp_memory.model.clone_merge import ReadableIds
 from smp_memory.model.history import RecordHistory

@@ -19,11 +19,10 @@ from hypothesis import strategies as some
 
 from smp_memory.errors import FormatTooNew, InvalidFormat, SessionExists, SMPError, StorageCorrupt
 from smp_memory.files.archive import check, pack, pack_files, unpack
-from smp_memory.files.archive_names import colliding, unsafe_because
+from smp_memory.files.archive_format import END, ArchiveLimits, colliding, encode_header, padding, unsafe_because
 from smp_memory.files.disk import Disk
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.files.system import RealSystem
-from smp_memory.files.tar_stream import END, ArchiveLimits, encode_header, padding
 from smp_memory.testing import CrashingSystem, FaultySystem, PowerLoss
 
 FILES = {

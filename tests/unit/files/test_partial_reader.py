@@ -12,8 +12,8 @@ import pytest
 
 import smp_memory
 from smp_memory.files.disk import Disk
-from smp_memory.files.incremental_reader import TICK_NS, Cursor, IncrementReader
 from smp_memory.files.layouts import NAMES, layout_named
+from smp_memory.files.partial_reader import TICK_NS, Cursor, IncrementReader
 from smp_memory.files.system import RealSystem
 from tests.conformance.places import decisions_file
 

@@ -1,0 +1,209 @@
+"""Read a part of a session: what is new since a cursor, the last memories of a type, byte ranges of its files.
+
+A *cursor* says how far a file was read and how to know that what was read is still there: the file's identity and epoch
+(see `smp_memory.files.writer_state`), and a checksum of its bytes up to there. Cursors are valid in another process too. If the epoch
+is the same, or the bytes have the same checksum, only the rest is read. Otherwise `reread` says that the whole session must be read anew.
+
+A file that was changed within the same tick of the clock in which it was read looks the same afterwards. So a cursor made in such
+a moment is not `settled`: the next read compares the checksum once.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import zlib
+
+from smp_memory.files.disk import identity
+from smp_memory.files.reader import FileState, SessionReader
+from smp_memory.files.retry import repeated
+from smp_memory.model.entry import Entry
+from smp_memory.model.history import Fold
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from smp_memory.files.disk import Disk
+    from smp_memory.files.journal import Plan
+    from smp_memory.files.layouts.layout import Layout
+    from smp_memory.model.clone_merge import ReadableIds
+
+Cursor = list[int | None]  # inode, size, two times, epoch, end, line, digest, settled
+TICK_NS = 50_000_000  # more than the coarsest clock of a file system that SMP is used on
+_CHUNK = 1 << 20
+
+
+class IncrementReader(SessionReader):
+    """A reader that begins where cursors point. Its fold holds what is new; changes of older memories are its orphans."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        layout: Layout,
+        root: str,
+        session: str,
+        cursors: dict[str, Cursor] | None = None,
+        names: ReadableIds | None = None,
+    ) -> None:
+        """`names`: the ids of memories that were read before, where two had the same one."""
+        super().__init__(disk, layout, root, session)
+        self.fold.names = names or self.fold.names
+        self.reread = False
+        self._digests: dict[str, int] = {}
+        self._begun: dict[str, tuple[int, int]] = {}
+        for name, cursor in (cursors or {}).items():
+            state = self.states[name] = FileState()
+            state.identity = [number or 0 for number in cursor[:4]]
+            state.epoch = cursor[4]
+            state.end, state.line = cursor[5] or 0, cursor[6] or 1
+            self._digests[name] = cursor[7] or 0
+            self._begun[name] = (state.end, self._digests[name])
+
+    def cursors(self) -> dict[str, Cursor]:
+        """Where the next one shall begin."""
+        now = time.time_ns()
+        return {
+            name: [
+                *state.identity,
+                state.epoch,
+                state.end,
+                state.line,
+                self._digests.get(name, 0),
+                _settled(state, now),
+            ]
+            for name, state in self.states.items()
+        }
+
+    def identities(self) -> dict[str, list[int]]:
+        return self._identities(None)
+
+    def has_digest(self, name: str) -> bool:
+        """Whether the bytes that were there when the cursor was made are still the same ones."""
+        end, digest = self._begun[name]
+        return self._digest_of(name, end) == digest
+
+    @property
+    def is_overlaid(self) -> bool:
+        """Whether part of what was read stands in a plan, not yet in its file."""
+        return self._overlaid
+
+    def decode(self, name: str, data: bytes, state: FileState) -> None:
+        start = state.end
+        super().decode(name, data, state)
+        if state is self.states.get(name):
+            before = self._digests.get(name, 0) if start else 0
+            self._digests[name] = zlib.crc32(memoryview(data)[: state.end - start], before)
+
+    def _read_changed(self, identities: dict[str, list[int]], plan: Plan | None) -> tuple[list[Entry], bool]:
+        fresh, rebuild = super()._read_changed(identities, plan)
+        self.reread = self.reread or rebuild
+        return fresh, rebuild
+
+    def _only_grew(self, name: str, state: FileState, found: list[int], epoch: int | None) -> bool:
+        if super()._only_grew(name, state, found, epoch):
+            return True
+        if name not in self._begun or found[1] < state.end or not self._has_read(name, state):
+            return False
+        state.epoch = epoch
+        return True
+
+    def _has_read(self, name: str, state: FileState) -> bool:
+        return self._digest_of(name, state.end) == self._digests[name]
+
+    def _digest_of(self, name: str, end: int) -> int:
+        digest, offset = 0, 0
+        while offset < end:
+            data = self.disk.read(self._path(name, None), offset, min(_CHUNK, end - offset))
+            if not data:
+                return -1
+            digest = zlib.crc32(data, digest)
+            offset += len(data)
+        return digest
+
+
+def _settled(state: FileState, now_ns: int) -> int:
+    return int(now_ns - max(state.identity[2], state.identity[3]) > TICK_NS)
+
+
+# -- the last memories of a type
+
+
+def read_tail(reader: SessionReader, kind: str, count: int) -> Fold | None:
+    """A fold that ends with the last memories of a type, from the end of their file alone; None if that is not enough."""
+    if reader.states or reader.journal.exists():
+        return None
+    probe = Entry("put", kind, "probe", "", {})
+    name = reader.layout.file_of(probe, reader.session)
+    path = os.path.join(reader.folder, name)
+    status = reader.disk.stat(path)
+    # After a change by another program, such as a merge, only the whole session tells equal ids apart.
+    if status is None or "probe" in name or reader.notes().unchanged(name, identity(status)) is None:
+        return None
+    others = [
+        file
+        for file in reader.layout.files(reader.disk, reader.folder, reader.session)
+        if file != name and reader.layout.kind_of(file) in (None, kind)  # they may hold changes
+    ]
+    size = 65536
+    while True:
+        fold = _tail_fold(reader, name, max(status.st_size - size, 0), others)
+        trails = fold.trails.values() if fold else ()
+        live = [trail for trail in trails if trail.first.type == kind and trail.deletion is None]
+        if fold is None or len(live) >= count or size >= status.st_size:
+            return fold if size < status.st_size else None
+        size *= 4
+
+
+def _tail_fold(reader: SessionReader, name: str, start: int, others: list[str]) -> Fold | None:
+    """The entries of a file from the first one behind `start` on, with all entries of the other files."""
+    chunk = reader.disk.read(os.path.join(reader.folder, name), start)
+    boundary = reader.layout.codec_of(name).boundary(chunk) if start else 0
+    if boundary < 0:
+        return None if start == 0 else Fold()
+    state = FileState()
+    state.end = start + boundary
+    reader.decode(name, chunk[boundary:], state)
+    entries = list(state.entries)
+    for file in others:
+        other = FileState()
+        reader.decode(file, reader.disk.read(os.path.join(reader.folder, file)), other)
+        entries += other.entries
+    if any(entry.tx or entry.lacks for entry in entries) or any(
+        problem.severity == "error" for problem in state.problems
+    ):
+        return None  # only the whole session tells whether a transaction is complete
+    fold = reader.new_fold()
+    fold.add(entries)
+    if fold.is_rebuilt or any(entry.uids for entry in entries):
+        return None  # an id may have been given out twice
+    fold.problems = []
+    return fold
+
+
+# -- byte ranges
+
+
+class Spans:
+    """Stretches of several files, each opened once. A context manager."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._descriptors: dict[str, int] = {}
+
+    def read(self, path: str, start: int, length: int) -> bytes:
+        """Raises FileNotFoundError; fewer bytes than asked for mean that the file ends there."""
+        descriptor = self._descriptors.get(path)
+        if descriptor is None:
+            descriptor = self._descriptors[path] = self._disk.open_read(path)
+        try:
+            found = self._disk.system.pread(descriptor, length, start)
+            return found if len(found) == length else self._disk.read_open(descriptor, start, length)
+        except OSError as error:
+            return repeated(error, path, "reading a file", lambda: self._disk.read_once(path, start, length))
+
+    def __enter__(self) -> Spans:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for descriptor in self._descriptors.values():
+            self._disk.system.close(descriptor)
+        self._descriptors.clear()
