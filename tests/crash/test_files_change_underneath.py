@@ -222,7 +222,7 @@ CASES = list(itertools.product((False, True), CHANGES, WORK))
 def test_a_change_before_any_call_loses_nothing(
     layout: str, torn: bool, change: str, work: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(set_aside, "STILL_SECONDS", 0.0)
+    monkeypatch.setattr(set_aside, "STABLE_SECONDS", 0.0)
     calls = check_change(layout, torn, change, work, None)
     chance = random.Random(f"{layout} {torn} {change} {work}")
     for at in chance.sample(range(1, calls + 1), min(depth(4, 40), calls)):

@@ -1,9 +1,9 @@
 """Byte format of archives: the names that may stand in one, a bounded gunzip, and a strict subset of tar.
 
 Guarantees
-- Names: a path that passes `unsafe_because` has no `..`, is not absolute, has no drive, no stream, no control character and no
+- Names: a path that passes `unsafe_reason` has no `..`, is not absolute, has no drive, no stream, no control character and no
   name that Windows reads in another way, is valid and normalised Unicode, and fits into a tar header. A set of paths that passes
-  `colliding` has no two that a case-insensitive or Unicode-normalising disk would take for one, and no file where another one needs
+  `find_collision` has no two that a case-insensitive or Unicode-normalising disk would take for one, and no file where another one needs
   a folder.
 - Gunzip: reading takes memory for one chunk, whatever the archive claims; it stops as soon as the output exceeds `ArchiveLimits`,
   in total or relative to the input. One gzip stream with nothing after it; its checksum and length hold.
@@ -31,8 +31,8 @@ LONGEST_NAME_BYTES = 100
 LONGEST_PREFIX_BYTES = 155
 DEEPEST = 8
 PRIVATE = ".smp"
-LEFT_OUT = frozenset(("lock", "queue"))  # of SMP's own folder: they belong to processes, not to the session
-PLAN = "journal.json"  # what is to be done to a session; never taken from an archive
+EXCLUDED = frozenset(("lock", "queue"))  # files of SMP's own folder that belong to processes, not to the session
+JOURNAL = "journal.json"  # a plan; never read from an archive
 _DEVICES = frozenset(["con", "prn", "aux", "nul"] + [f"{name}{n}" for name in ("com", "lpt") for n in range(10)])
 _FORBIDDEN = frozenset('\\:*?"<>|')
 
@@ -46,14 +46,14 @@ _KINDS = {
     b"K": "extended_header", b"N": "extended_header", b"S": "sparse", b"D": "extended_header", b"M": "multi_volume",
     b"V": "volume_label", b"\0": "old_format", b"A": "extended_header", b"I": "extended_header",
 }  # fmt: skip
-_MOST_PADDING = 20 * BLOCK
+_PADDING_LIMIT = 20 * BLOCK
 
 
 # -- names
 
 
-def unsafe_because(path: str) -> str:
-    """Why this path may not stand in an archive; empty if it may."""
+def unsafe_reason(path: str) -> str:
+    """Why this path is not allowed in an archive; empty if it is allowed."""
     if not path or path.startswith("/"):
         return "absolute" if path else "empty"
     try:
@@ -63,13 +63,15 @@ def unsafe_because(path: str) -> str:
     parts = path.split("/")
     if length > LONGEST_PATH_BYTES or len(parts) > DEEPEST:
         return "too_long" if length > LONGEST_PATH_BYTES else "too_deep"
-    if is_private(path, LEFT_OUT | {PLAN}):
+    if is_private(path, EXCLUDED | {JOURNAL}):
         return "reserved"
-    return next((why for part in parts if (why := _unsafe_part(part))), "") or ("" if split(path) else "too_long")
+    return next((reason for part in parts if (reason := _unsafe_part_reason(part))), "") or (
+        "" if split_path(path) else "too_long"
+    )
 
 
-def split(path: str) -> tuple[bytes, bytes] | None:
-    """A path as a tar header takes it, in a prefix and a rest; None if it fits no header."""
+def split_path(path: str) -> tuple[bytes, bytes] | None:
+    """A path as the prefix and name of a tar header; None if it does not fit."""
     name = path.encode()
     if len(name) <= LONGEST_NAME_BYTES:
         return b"", name
@@ -78,12 +80,12 @@ def split(path: str) -> tuple[bytes, bytes] | None:
 
 
 def is_private(path: str, names: Iterable[str]) -> bool:
-    """Whether this is one of SMP's own files of these names."""
+    """Whether this is a file of one of these names in SMP's own folder."""
     *folders, name = path.lower().split("/")
     return PRIVATE in folders and name in names
 
 
-def _unsafe_part(part: str) -> str:
+def _unsafe_part_reason(part: str) -> str:
     if part in ("", ".", ".."):
         return "traversal" if part == ".." else "empty_part"
     if len(part.encode()) > LONGEST_NAME_BYTES:
@@ -97,21 +99,25 @@ def _unsafe_part(part: str) -> str:
     return "" if unicodedata.normalize("NFC", part) == part else "not_normalised"
 
 
-def colliding(paths: Iterable[str]) -> str:
-    """A path that a disk might take for another one of these; empty if there is none."""
-    names: dict[str, str] = {}  # as a disk that ignores case sees it, and as it is written; folders end in a slash
+def find_collision(paths: Iterable[str]) -> str:
+    """The first path that a disk might take for another one of these; empty if there is none."""
+    names: dict[str, str] = {}  # the case-folded name, and the name as written; folders end in a slash
     for path in paths:
         parts = path.split("/")
         folders = ["/".join(parts[:count]) + "/" for count in range(1, len(parts))]
-        if any(names.setdefault(_seen(folder), folder) != folder for folder in folders):
+        if any(names.setdefault(_case_folded(folder), folder) != folder for folder in folders):
             return path
-        if any(_seen(folder[:-1]) in names for folder in folders) or _seen(path) + "/" in names or _seen(path) in names:
+        if (
+            any(_case_folded(folder[:-1]) in names for folder in folders)
+            or _case_folded(path) + "/" in names
+            or _case_folded(path) in names
+        ):
             return path
-        names[_seen(path)] = path
+        names[_case_folded(path)] = path
     return ""
 
 
-def _seen(path: str) -> str:
+def _case_folded(path: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFKC", path).casefold())
 
 
@@ -119,12 +125,12 @@ def _seen(path: str) -> str:
 
 
 class ArchiveLimits(NamedTuple):
-    """How much an archive may hold."""
+    """Limits of the content of an archive."""
 
     files: int = 10_000
     file_bytes: int = 256 << 20
     total_bytes: int = 512 << 20
-    ratio: int = 200  # of what comes out to what went in, once more than `ratio_from_bytes` came out
+    ratio: int = 200  # of output to input, once the output exceeds `ratio_from_bytes`
     ratio_from_bytes: int = 64 << 20
 
 
@@ -132,7 +138,7 @@ DEFAULT_LIMITS = ArchiveLimits()
 
 
 class Gunzip:
-    """What a compressed file holds, from beginning to end, once. A context manager."""
+    """Decompresses a file once, from beginning to end. A context manager."""
 
     def __init__(self, disk: Disk, path: str, limits: ArchiveLimits) -> None:
         self.path = path
@@ -140,9 +146,9 @@ class Gunzip:
         self._system = disk.system
         self._descriptor = disk.open_read(path)
         self._offset = 0
-        self._engine = zlib.decompressobj(_GZIP)
-        self._ready = b""
-        self._came_out = 0
+        self._decompressor = zlib.decompressobj(_GZIP)
+        self._pending = b""
+        self._output_bytes = 0
 
     def __enter__(self) -> Gunzip:
         return self
@@ -153,44 +159,44 @@ class Gunzip:
         self._system.close(self._descriptor)
 
     def take(self, size: int) -> bytes:
-        """Exactly so many bytes; only for what is known to be small."""
+        """Exactly `size` bytes at once; only for small sizes."""
         return b"".join(self.chunks(size))
 
     def chunks(self, size: int) -> Iterator[bytes]:
-        """Exactly so many bytes, a chunk at a time."""
+        """Exactly `size` bytes, a chunk at a time."""
         while size:
-            if not self._ready:
-                self._ready = self._more()
-                if not self._ready:
-                    self.refuse("truncated", "it ends too early")
-            part, self._ready = self._ready[:size], self._ready[size:]
+            if not self._pending:
+                self._pending = self._next_chunk()
+                if not self._pending:
+                    self.reject("truncated", "it is truncated")
+            part, self._pending = self._pending[:size], self._pending[size:]
             size -= len(part)
             yield part
 
     def finish(self) -> None:
-        """Nothing but a little padding may follow, and nothing at all after the compressed stream."""
+        """Check that only a little padding follows, and nothing after the compressed stream."""
         padding = 0
-        while part := self._ready or self._more():
-            self._ready = b""
+        while part := self._pending or self._next_chunk():
+            self._pending = b""
             padding += len(part)
-            if part.strip(b"\0") or padding > _MOST_PADDING:
-                self.refuse("trailing", "something follows its end")
-        if self._engine.unused_data or self._system.pread(self._descriptor, 1, self._offset):
-            self.refuse("trailing", "something follows its end")
+            if part.strip(b"\0") or padding > _PADDING_LIMIT:
+                self.reject("trailing", "there is data after its end")
+        if self._decompressor.unused_data or self._system.pread(self._descriptor, 1, self._offset):
+            self.reject("trailing", "there is data after its end")
 
-    def _more(self) -> bytes:
-        """The next chunk that comes out, empty at the end."""
-        while not self._engine.eof:
-            fed = self._engine.unconsumed_tail or self._read()
+    def _next_chunk(self) -> bytes:
+        """The next decompressed chunk; empty at the end."""
+        while not self._decompressor.eof:
+            fed = self._decompressor.unconsumed_tail or self._read()
             try:
-                part = self._engine.decompress(fed, CHUNK)
+                part = self._decompressor.decompress(fed, CHUNK)
             except zlib.error as error:
-                self.refuse("damaged", f"it cannot be decompressed ({error})")
+                self.reject("damaged", f"it cannot be decompressed ({error})")
             if part:
-                self._count(len(part))
+                self._check_limits(len(part))
                 return part
             if not fed:
-                self.refuse("truncated", "it ends too early")
+                self.reject("truncated", "it is truncated")
         return b""
 
     def _read(self) -> bytes:
@@ -198,15 +204,15 @@ class Gunzip:
         self._offset += len(data)
         return data
 
-    def _count(self, size: int) -> None:
-        self._came_out += size
+    def _check_limits(self, size: int) -> None:
+        self._output_bytes += size
         limits = self._limits
-        if self._came_out > limits.total_bytes + 2 * BLOCK * (limits.files + 3) + _MOST_PADDING:
-            self.refuse("too_large", f"it holds more than {limits.total_bytes:,} bytes")
-        if self._came_out > limits.ratio_from_bytes and self._came_out > limits.ratio * self._offset:
-            self.refuse("ratio", f"it holds more than {limits.ratio} times its size")
+        if self._output_bytes > limits.total_bytes + 2 * BLOCK * (limits.files + 3) + _PADDING_LIMIT:
+            self.reject("too_large", f"it holds more than {limits.total_bytes:,} bytes")
+        if self._output_bytes > limits.ratio_from_bytes and self._output_bytes > limits.ratio * self._offset:
+            self.reject("ratio", f"it holds more than {limits.ratio} times its size")
 
-    def refuse(self, reason: str, what: str) -> NoReturn:
+    def reject(self, reason: str, what: str) -> NoReturn:
         raise StorageCorrupt(
             f"{self.path} cannot be unpacked: {what}. Nothing was written.", path=self.path, reason=reason
         )
@@ -216,9 +222,9 @@ class Gunzip:
 
 
 def encode_header(name: str, size: int) -> bytes:
-    """The header of a plain file, the same for ever: no owner, no time, readable by its owner only."""
-    parts = split(name)
-    assert parts is not None  # `unsafe_because` was asked
+    """The header of a plain file; deterministic: no owner, no time, mode 0600."""
+    parts = split_path(name)
+    assert parts is not None  # the caller has checked `unsafe_reason`
     prefix, short = parts
     fields = (
         (short, 100), (b"0000600\0", 8), (b"0000000\0", 8), (b"0000000\0", 8), (b"%011o\0" % size, 12),
@@ -241,53 +247,53 @@ def next_header(stream: Gunzip) -> tuple[str, int] | None:
     block = stream.take(BLOCK)
     if block == END[:BLOCK]:
         if stream.take(BLOCK) != END[:BLOCK]:
-            stream.refuse("damaged", "an empty block stands in the middle")
+            stream.reject("damaged", "there is an empty block in the middle")
         return None
     _check_header(stream, block)
     return header_name(stream, block), header_size(stream, block[124:136])
 
 
-def check_sum(stream: Gunzip, block: bytes) -> None:
-    """See that a block is a header, and that its checksum holds."""
+def check_header_checksum(stream: Gunzip, block: bytes) -> None:
+    """Reject a block that is not a header, or whose checksum is wrong."""
     if block[257:265] not in (b"ustar\x0000", b"ustar  \0"):
-        stream.refuse("not_tar", "it is not a tar archive that SMP wrote")
-    said = block[148:156].strip(b"\0 ")
-    if not _is_octal(said) or int(said, 8) != sum(block) - sum(block[148:156]) + 8 * 32:
-        stream.refuse("damaged", "the checksum of a header is wrong")
+        stream.reject("not_tar", "it is not a tar archive that SMP wrote")
+    stored = block[148:156].strip(b"\0 ")
+    if not _is_octal(stored) or int(stored, 8) != sum(block) - sum(block[148:156]) + 8 * 32:
+        stream.reject("damaged", "the checksum of a header is wrong")
 
 
-def refuse_kind(stream: Gunzip, kind: bytes) -> NoReturn:
-    found = _KINDS.get(kind, "unknown_type")
-    stream.refuse(found, f"it holds something that is not a plain file ({found.replace('_', ' ')})")
+def reject_kind(stream: Gunzip, kind: bytes) -> NoReturn:
+    name = _KINDS.get(kind, "unknown_type")
+    stream.reject(name, f"it contains something other than plain files ({name.replace('_', ' ')})")
 
 
 def _check_header(stream: Gunzip, block: bytes) -> None:
-    check_sum(stream, block)
+    check_header_checksum(stream, block)
     kind = block[156:157]
     if kind != _PLAIN:
-        refuse_kind(stream, kind)
+        reject_kind(stream, kind)
     if block[257:265] != b"ustar\x0000":
-        stream.refuse("gnu_format", "it is in GNU's format")
+        stream.reject("gnu_format", "it is in GNU tar's format")
     if block[157:257].strip(b"\0"):
-        stream.refuse("link", "a file in it claims to be a link")
+        stream.reject("link", "it contains a link")
     if block[500:].strip(b"\0"):
-        stream.refuse("damaged", "a header has something in its unused part")
+        stream.reject("damaged", "the unused part of a header is not empty")
 
 
 def header_name(stream: Gunzip, block: bytes) -> str:
     parts = [field.partition(b"\0") for field in (block[345:500], block[:100])]
     if any(rest.strip(b"\0") for _, _, rest in parts):
-        stream.refuse("nul", "a name in it has something behind a zero byte")
+        stream.reject("nul", "a name in it continues after a zero byte")
     try:
         return b"/".join(part for part, _, _ in parts if part).decode()
     except UnicodeDecodeError:
-        stream.refuse("not_unicode", "a name in it is not UTF-8")
+        stream.reject("not_unicode", "a name in it is not UTF-8")
 
 
 def header_size(stream: Gunzip, field: bytes) -> int:
     digits = field.rstrip(b"\0 ")
     if not _is_octal(digits):
-        stream.refuse("bad_size", "a size in it is no number")
+        stream.reject("bad_size", "a size in it is not a number")
     return int(digits, 8)
 
 

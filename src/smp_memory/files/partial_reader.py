@@ -16,7 +16,7 @@ import zlib
 
 from smp_memory.files.disk import identity
 from smp_memory.files.reader import FileState, SessionReader
-from smp_memory.files.retry import repeated
+from smp_memory.files.retry import retry_mapped
 from smp_memory.model.entry import Entry
 from smp_memory.model.history import Fold
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from smp_memory.files.layouts.layout import Layout
     from smp_memory.model.clone_merge import ReadableIds
 
-Cursor = list[int | None]  # inode, size, two times, epoch, end, line, digest, settled
+Cursor = list[int | None]  # inode, size, two times, epoch, end, line, checksum, settled
 TICK_NS = 50_000_000  # more than the coarsest clock of a file system that SMP is used on
 _CHUNK = 1 << 20
 
 
 class IncrementReader(SessionReader):
-    """A reader that begins where cursors point. Its fold holds what is new; changes of older memories are its orphans."""
+    """A reader that starts at cursors. Its fold holds what is new; changes of older memories are its orphans."""
 
     def __init__(
         self,
@@ -48,18 +48,18 @@ class IncrementReader(SessionReader):
         super().__init__(disk, layout, root, session)
         self.fold.names = names or self.fold.names
         self.reread = False
-        self._digests: dict[str, int] = {}
-        self._begun: dict[str, tuple[int, int]] = {}
+        self._checksums: dict[str, int] = {}
+        self._started: dict[str, tuple[int, int]] = {}
         for name, cursor in (cursors or {}).items():
             state = self.states[name] = FileState()
             state.identity = [number or 0 for number in cursor[:4]]
             state.epoch = cursor[4]
             state.end, state.line = cursor[5] or 0, cursor[6] or 1
-            self._digests[name] = cursor[7] or 0
-            self._begun[name] = (state.end, self._digests[name])
+            self._checksums[name] = cursor[7] or 0
+            self._started[name] = (state.end, self._checksums[name])
 
     def cursors(self) -> dict[str, Cursor]:
-        """Where the next one shall begin."""
+        """The cursors to continue from."""
         now = time.time_ns()
         return {
             name: [
@@ -67,8 +67,8 @@ class IncrementReader(SessionReader):
                 state.epoch,
                 state.end,
                 state.line,
-                self._digests.get(name, 0),
-                _settled(state, now),
+                self._checksums.get(name, 0),
+                _is_settled(state, now),
             ]
             for name, state in self.states.items()
         }
@@ -76,22 +76,17 @@ class IncrementReader(SessionReader):
     def identities(self) -> dict[str, list[int]]:
         return self._identities(None)
 
-    def has_digest(self, name: str) -> bool:
-        """Whether the bytes that were there when the cursor was made are still the same ones."""
-        end, digest = self._begun[name]
-        return self._digest_of(name, end) == digest
-
-    @property
-    def is_overlaid(self) -> bool:
-        """Whether part of what was read stands in a plan, not yet in its file."""
-        return self._overlaid
+    def has_checksum(self, name: str) -> bool:
+        """Whether the bytes before the cursor that this reader started from are unchanged."""
+        end, checksum = self._started[name]
+        return self._checksum_of(name, end) == checksum
 
     def decode(self, name: str, data: bytes, state: FileState) -> None:
         start = state.end
         super().decode(name, data, state)
         if state is self.states.get(name):
-            before = self._digests.get(name, 0) if start else 0
-            self._digests[name] = zlib.crc32(memoryview(data)[: state.end - start], before)
+            before = self._checksums.get(name, 0) if start else 0
+            self._checksums[name] = zlib.crc32(memoryview(data)[: state.end - start], before)
 
     def _read_changed(self, identities: dict[str, list[int]], plan: Plan | None) -> tuple[list[Entry], bool]:
         fresh, rebuild = super()._read_changed(identities, plan)
@@ -101,26 +96,26 @@ class IncrementReader(SessionReader):
     def _only_grew(self, name: str, state: FileState, found: list[int], epoch: int | None) -> bool:
         if super()._only_grew(name, state, found, epoch):
             return True
-        if name not in self._begun or found[1] < state.end or not self._has_read(name, state):
+        if name not in self._started or found[1] < state.end or not self._is_unchanged(name, state):
             return False
         state.epoch = epoch
         return True
 
-    def _has_read(self, name: str, state: FileState) -> bool:
-        return self._digest_of(name, state.end) == self._digests[name]
+    def _is_unchanged(self, name: str, state: FileState) -> bool:
+        return self._checksum_of(name, state.end) == self._checksums[name]
 
-    def _digest_of(self, name: str, end: int) -> int:
-        digest, offset = 0, 0
+    def _checksum_of(self, name: str, end: int) -> int:
+        checksum, offset = 0, 0
         while offset < end:
             data = self.disk.read(self._path(name, None), offset, min(_CHUNK, end - offset))
             if not data:
                 return -1
-            digest = zlib.crc32(data, digest)
+            checksum = zlib.crc32(data, checksum)
             offset += len(data)
-        return digest
+        return checksum
 
 
-def _settled(state: FileState, now_ns: int) -> int:
+def _is_settled(state: FileState, now_ns: int) -> int:
     return int(now_ns - max(state.identity[2], state.identity[3]) > TICK_NS)
 
 
@@ -136,7 +131,7 @@ def read_tail(reader: SessionReader, kind: str, count: int) -> Fold | None:
     path = os.path.join(reader.folder, name)
     status = reader.disk.stat(path)
     # After a change by another program, such as a merge, only the whole session tells equal ids apart.
-    if status is None or "probe" in name or reader.notes().unchanged(name, identity(status)) is None:
+    if status is None or "probe" in name or reader.read_writer_state().unchanged(name, identity(status)) is None:
         return None
     others = [
         file
@@ -182,15 +177,15 @@ def _tail_fold(reader: SessionReader, name: str, start: int, others: list[str]) 
 # -- byte ranges
 
 
-class Spans:
-    """Stretches of several files, each opened once. A context manager."""
+class SpanReader:
+    """Reads byte ranges of several files and opens each file once. A context manager."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._descriptors: dict[str, int] = {}
 
     def read(self, path: str, start: int, length: int) -> bytes:
-        """Raises FileNotFoundError; fewer bytes than asked for mean that the file ends there."""
+        """The bytes of a range; fewer if the file ends there. Raises FileNotFoundError."""
         descriptor = self._descriptors.get(path)
         if descriptor is None:
             descriptor = self._descriptors[path] = self._disk.open_read(path)
@@ -198,9 +193,9 @@ class Spans:
             found = self._disk.system.pread(descriptor, length, start)
             return found if len(found) == length else self._disk.read_open(descriptor, start, length)
         except OSError as error:
-            return repeated(error, path, "reading a file", lambda: self._disk.read_once(path, start, length))
+            return retry_mapped(error, path, "reading a file", lambda: self._disk.read_once(path, start, length))
 
-    def __enter__(self) -> Spans:
+    def __enter__(self) -> SpanReader:
         return self
 
     def __exit__(self, *_: object) -> None:

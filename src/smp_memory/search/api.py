@@ -157,7 +157,7 @@ class SearchMethods:
         """They were handed out now, whatever time the question was about."""
         config = self._asked_config()
         if config["track_access"]:
-            self._asked_store().access.note([record.ref for record in records], now.timestamp())
+            self._asked_store().access.record([record.ref for record in records], now.timestamp())
 
     def watch(
         self, text: str | None = None, *, timeout: float | None = None, pause: float = 0.1, **asked: Any

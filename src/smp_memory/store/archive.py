@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import SessionCorrupt, SessionExists, SessionNotFound, SMPError
 from smp_memory.files import archive
-from smp_memory.files.archive_format import LEFT_OUT, PLAN
+from smp_memory.files.archive_format import EXCLUDED, JOURNAL
 from smp_memory.files.archive_reader import read_archive
 from smp_memory.files.disk import TEMPORARY
 from smp_memory.files.journal import Journal
@@ -173,7 +173,7 @@ def _reader_of(disk: Disk, layout: Layout, folder: str, session: str) -> Session
     """A reader of a session that is not in its place."""
     reader = SessionReader(disk, layout, folder, session)
     reader.folder, reader.private = folder, os.path.join(folder, PRIVATE)
-    reader.journal = Journal(disk, os.path.join(reader.private, PLAN), folder, reader.session)
+    reader.journal = Journal(disk, os.path.join(reader.private, JOURNAL), folder, reader.session)
     return reader
 
 
@@ -181,7 +181,7 @@ def info_of(disk: Disk, layout: Layout, reader: SessionReader) -> SessionInfo:
     """The metadata of a session that was just read."""
     if layout.info_file:
         return layout.decode_info(disk.read(os.path.join(reader.folder, layout.info_file)), reader.session)
-    heads = [head for state in reader.states.values() for head in state.heads]
+    heads = [head for state in reader.states.values() for head in state.metadata_lines]
     return layout.decode_info(json.dumps(heads[-1] if heads else {}).encode(), reader.session)
 
 
@@ -189,7 +189,7 @@ def _own_files(disk: Disk, private: str) -> Iterator[tuple[str, str]]:
     """What SMP keeps beside a session, without what belongs to processes."""
     for name in disk.names(private):
         path = os.path.join(private, name)
-        if name in LEFT_OUT or name == PLAN or name.endswith(TEMPORARY):
+        if name in EXCLUDED or name == JOURNAL or name.endswith(TEMPORARY):
             continue
         if disk.is_folder(path):
             yield from archive.files_below(disk, path, f"{name}/")
@@ -231,7 +231,7 @@ def holds_private_files(store: FileStore, archive: str, private: str) -> bool:
     return all(
         packed.get(f"{PRIVATE}/{name}") == store.disk.read(os.path.join(private, name))
         for name in _names_below(store, private, "")
-        if name not in LEFT_OUT
+        if name not in EXCLUDED
     )
 
 

@@ -12,7 +12,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import StorageCorrupt
-from smp_memory.files.archive_format import DEFAULT_LIMITS, LEFT_OUT, is_private
+from smp_memory.files.archive_format import DEFAULT_LIMITS, EXCLUDED, is_private
 from smp_memory.files.archive_reader import read_archive
 from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.layouts.layout import PRIVATE
@@ -78,7 +78,7 @@ def _names_below(disk: Disk, folder: str, prefix: str) -> Iterator[str]:
         inside = prefix + name
         if disk.is_folder(os.path.join(folder, inside)):
             yield from _names_below(disk, folder, f"{inside}/")
-        elif not is_private(inside, LEFT_OUT):
+        elif not is_private(inside, EXCLUDED):
             yield inside
 
 

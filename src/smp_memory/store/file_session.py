@@ -166,7 +166,7 @@ class FileSession:
                 raise self._store.no_session(self.session) from None
             except OSError as error:
                 raise from_os_error(error, self.reader.folder, batches[0].doing) from error
-        self._store.marks.set(self.session)
+        self._store.marks.mark_changed(self.session)
         if self._sync_later:
             self._store.sync_later(self, names)
 
@@ -182,7 +182,7 @@ class FileSession:
         if self._suspects:
             with self._writing:
                 names = list(self._suspects)
-                self.writer.distrust(names, self._timeout_seconds)
+                self.writer.mark_suspect(names, self._timeout_seconds)
                 self._suspects.difference_update(names)
 
     def _make_private(self) -> None:
@@ -199,7 +199,7 @@ class FileSession:
             try:
                 self._make_private()
                 timeout = self.usable_config().lock_timeout_seconds
-                return self.writer.locked(doing, timeout, work, check=not while_converting)
+                return self.writer.run_locked(doing, timeout, work, check=not while_converting)
             except FileNotFoundError:
                 raise self._store.no_session(self.session) from None
             except StorageCorrupt:
@@ -209,7 +209,7 @@ class FileSession:
             except OSError as error:
                 raise from_os_error(error, self.reader.folder, doing) from error
             finally:
-                self._store.marks.set(self.session)
+                self._store.marks.mark_changed(self.session)
 
     # -- reading
 
@@ -334,7 +334,7 @@ class FileSession:
         if self._store.layout.info_file:
             self._store.disk.replace(self._info_path(), data)
         else:
-            self.writer.append_head(f"{self.session}.jsonl", data)
+            self.writer.append_metadata(f"{self.session}.jsonl", data)
 
     # -- checking
 
@@ -360,7 +360,7 @@ class FileSession:
         """Before this process forgets its entries: those that another program took out of the files go to quarantine."""
         try:
             with self._writing:
-                self.writer.keep_missing(self._timeout_seconds)
+                self.writer.quarantine_missing(self._timeout_seconds)
         except FileNotFoundError:
             pass  # the session was moved or removed
         except (OSError, SMPError) as error:
@@ -376,7 +376,7 @@ class FileSession:
     def __del__(self) -> None:
         """Called at any moment, maybe while this thread holds the lock: the comparison is left to the store, if it lives on."""
         self._close_files()
-        if self.writer.knows_entries:
+        if self.writer.has_known_entries:
             _open_sessions.add(self)
             self._store.dropped.append(self)
 

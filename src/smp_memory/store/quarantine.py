@@ -80,7 +80,7 @@ class QuarantinedEntry:
         store = self._files.store
         for layout in (store.layout, *(layout_named(name) for name in NAMES if name != store.layout.name)):
             for name in (self._flat, self._flat.replace("_", "/", 1)):
-                if name and layout.is_own_file(name, self.session):
+                if name and layout.is_session_file(name, self.session):
                     return SessionReader(store.disk, layout, store.root, self.session), name
         raise InvalidRecord(f"{self.path}: not a part of a session's file; look at it by hand.", path=self.path)
 

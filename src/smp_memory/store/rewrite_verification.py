@@ -177,6 +177,6 @@ class _Places:
         if any(twin is not None and twin.place != entry.place for entry, twin in twins):
             return False
         found.entries += window.entries
-        found.heads += window.heads
+        found.metadata_lines += window.metadata_lines
         found.problems += window.problems
         return True

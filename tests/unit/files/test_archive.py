@@ -19,7 +19,7 @@ from hypothesis import strategies as some
 
 from smp_memory.errors import FormatTooNew, InvalidFormat, SessionExists, SMPError, StorageCorrupt
 from smp_memory.files.archive import check, pack, pack_files, unpack
-from smp_memory.files.archive_format import END, ArchiveLimits, colliding, encode_header, padding, unsafe_because
+from smp_memory.files.archive_format import END, ArchiveLimits, encode_header, find_collision, padding, unsafe_reason
 from smp_memory.files.disk import Disk
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.files.system import RealSystem
@@ -488,7 +488,7 @@ def test_nothing_is_overwritten() -> None:
 
 @given(
     some.dictionaries(
-        some.text("abcXYZ-_.é数 ", min_size=1, max_size=12).filter(lambda name: not unsafe_because(name)),
+        some.text("abcXYZ-_.é数 ", min_size=1, max_size=12).filter(lambda name: not unsafe_reason(name)),
         some.binary(max_size=3000),
         max_size=8,
     )
@@ -497,7 +497,7 @@ def test_any_files_come_back(files: dict[str, bytes]) -> None:
     disk = memory_disk()
     disk.make_folder("/s")
     put_session(disk, "/s", files)
-    if colliding(sorted(files)):
+    if find_collision(sorted(files)):
         with pytest.raises(InvalidFormat):
             pack(disk, "/s", ARCHIVE, {})
         return

@@ -15,7 +15,7 @@ from smp_memory.files.disk import Disk
 from smp_memory.files.journal import Journal, Plan
 from smp_memory.files.layouts import NAMES
 from smp_memory.files.system import RealSystem
-from smp_memory.files.user_state import code, user_key
+from smp_memory.files.user_state import authentication_code, user_key
 
 layouts = pytest.mark.parametrize("layout", NAMES)
 
@@ -36,7 +36,7 @@ def pending(root: Path, layout: str, session: str = "s1") -> Journal:
     plan.moves = [("added.txt.smp-new", "added.txt")]
 
     def commit() -> None:
-        files.writer._warn("plan")
+        files.writer._set_warning("plan")
         new.write_text("new content")
         reader.journal.commit(plan)
 
@@ -131,7 +131,7 @@ def test_signed_plan_that_leads_out_is_not_carried_out(tmp_path: Path, change: d
     body = json.dumps({"appends": [], "moves": [], "removes": [], **change}, separators=(",", ":"))
     from smp_memory.files.codec import signature
 
-    mac = code(RealSystem().secret(), "journal of s1", body.encode())
+    mac = authentication_code(RealSystem().secret(), "journal of s1", body.encode())
     Path(journal.path).write_text(f'{body[:-1]},"checksum":"{signature(body.encode())}","mac":"{mac}"}}\n')
     assert journal.load() is None
     assert journal.is_foreign
@@ -165,7 +165,7 @@ def test_code_is_hmac_sha256() -> None:
 
     for key in (b"", b"k" * 32, b"k" * 64):
         expected = hmac.new(key, b"purpose\0body", hashlib.sha256).hexdigest()
-        assert code(key, "purpose", b"body") == expected
+        assert authentication_code(key, "purpose", b"body") == expected
 
 
 def test_key_is_private_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from smp_memory.files.correction_hints import advice
+from smp_memory.files.correction_hints import with_hint
 from tests.conformance.places import blocks, decisions_file, filled, opened, texts
 
 SLIPS = [
@@ -66,9 +66,9 @@ def test_advice_quotes_no_value() -> None:
         b'  - decision: "secret word\n',
         b'{"decision": "secret word" "a": 1}',
     ):
-        assert "secret" not in advice(text, 1, "damaged")
+        assert "secret" not in with_hint(text, 1, "damaged")
 
 
 def test_long_entries_and_bytes_that_are_no_text_get_the_reason_alone() -> None:
-    assert advice(b"\xff\xfe", 1, "not valid UTF-8") == "not valid UTF-8"
-    assert advice(b"  - a: b\n" * 20_000, 1, "damaged") == "damaged"
+    assert with_hint(b"\xff\xfe", 1, "not valid UTF-8") == "not valid UTF-8"
+    assert with_hint(b"  - a: b\n" * 20_000, 1, "damaged") == "damaged"

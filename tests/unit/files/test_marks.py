@@ -21,7 +21,7 @@ def test_a_mark_changes_its_slot_and_no_other(folder: str) -> None:
     writer, reader = ChangeTable(RealSystem(), folder), ChangeTable(RealSystem(), folder)
     seen = b""
     for session in ("s1", "s2", "s1", "Ünïcode", "s1"):
-        writer.set(session)
+        writer.mark_changed(session)
         now = reader.read()
         assert changed_slots(seen, now) == {slot_of(session)}
         assert changed_slots(now, reader.read()) == set()
@@ -36,7 +36,7 @@ def test_several_writers_are_seen_by_who_came_first(folder: str) -> None:
     assert reader.read() == b""
     writers = [ChangeTable(RealSystem(), folder) for _ in range(3)]
     for writer, session in zip(writers, ("a", "b", "c"), strict=True):
-        writer.set(session)
+        writer.mark_changed(session)
     assert changed_slots(b"", reader.read()) == {slot_of(name) for name in "abc"}
     for marks in (reader, *writers):
         marks.close()
@@ -44,7 +44,7 @@ def test_several_writers_are_seen_by_who_came_first(folder: str) -> None:
 
 def test_a_folder_that_is_not_there_fails_nobody(tmp_path: Path) -> None:
     marks = ChangeTable(RealSystem(), str(tmp_path / "nothing"))
-    marks.set("s1")
+    marks.mark_changed("s1")
     assert marks.read() == b""
     marks.close()
 
@@ -52,17 +52,17 @@ def test_a_folder_that_is_not_there_fails_nobody(tmp_path: Path) -> None:
 def test_a_disk_that_does_not_take_it_fails_no_write() -> None:
     system = FaultySystem(fail_at=1, sticky=True)
     marks = ChangeTable(system, "/")
-    marks.set("s1")
+    marks.mark_changed("s1")
     assert marks.read() == b""
     system.heal()
-    marks.set("s1")
+    marks.mark_changed("s1")
     assert changed_slots(b"", marks.read()) == {slot_of("s1")}
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 13, 4096, 40_000])
 def test_a_table_that_was_cut_or_grew_costs_a_look(folder: str, size: int) -> None:
     marks = ChangeTable(RealSystem(), folder)
-    marks.set("s1")
+    marks.mark_changed("s1")
     before = marks.read()
     path = Path(folder, FILE)
     path.write_bytes(bytes([7]) * size)
@@ -81,15 +81,15 @@ def test_a_table_that_was_removed_is_found_again(folder: str) -> None:
     """Who has the old file open must see what is written to the new one."""
     reader = ChangeTable(RealSystem(), folder)
     first = ChangeTable(RealSystem(), folder)
-    first.set("s1")
+    first.mark_changed("s1")
     before = reader.read()
     Path(folder, FILE).unlink()
     second = ChangeTable(RealSystem(), folder)
-    second.set("s2")
+    second.mark_changed("s2")
     assert slot_of("s2") in changed_slots(before, reader.read())
     before = reader.read()
     for _ in range(64):  # a writer looks for the new one now and then
-        first.set("s3")
+        first.mark_changed("s3")
     assert slot_of("s3") in changed_slots(before, reader.read())
     for marks in (reader, first, second):
         marks.close()
@@ -98,5 +98,5 @@ def test_a_table_that_was_removed_is_found_again(folder: str) -> None:
 def test_in_ram() -> None:
     system = MemorySystem()
     one, other = ChangeTable(system, "/"), ChangeTable(system, "/")
-    one.set("s1")
+    one.mark_changed("s1")
     assert changed_slots(b"", other.read()) == {slot_of("s1")}

@@ -26,7 +26,7 @@ def encoded(said: Any) -> bytes:
 
 def decoded(said: Any, layout: str = "jsonl") -> writer_state.WriterState:
     kind = layout_named(layout)
-    return writer_state.decode(encoded(said), "boot", lambda name: kind.is_own_file(name, "s"))
+    return writer_state.decode(encoded(said), "boot", lambda name: kind.is_session_file(name, "s"))
 
 
 def test_sound_notes_are_decoded() -> None:
@@ -72,9 +72,9 @@ def test_notes_of_another_shape_are_ignored(said: Any) -> None:
 def test_only_names_of_the_layouts_files_are_its_own(layout: str) -> None:
     kind = layout_named(layout)
     for name in ("../x", "/x", "", ".", "..", "a/b/c.md", "artifacts/../x.md", "artifacts/a\\b.md", "artifacts/a/b.md", ".smp/lock", "x.txt", "artifacts/", kind.info_file or "config.json"):  # fmt: skip
-        assert not kind.is_own_file(name, "s"), name
+        assert not kind.is_session_file(name, "s"), name
     own = {"jsonl": "decisions.jsonl", "log": "memory.jsonl", "single": "s.jsonl", "markdown": "artifacts/ART-0001.md"}
-    assert kind.is_own_file(own[layout], "s")
+    assert kind.is_session_file(own[layout], "s")
 
 
 @pytest.mark.parametrize("layout", NAMES)

@@ -164,7 +164,7 @@ def test_a_cursor_made_within_the_tick_is_not_settled(store: smp_memory.Memory) 
         file.write(_edit(path.read_bytes()))
     os.utime(path, ns=(kept.st_atime_ns, kept.st_mtime_ns))
     more = reader(store, cursors)
-    assert not more.has_digest(name)
+    assert not more.has_checksum(name)
     time.sleep(2 * TICK_NS / 1e9)
     assert begun(store)[name][8]
 

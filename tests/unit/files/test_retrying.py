@@ -10,7 +10,7 @@ import pytest
 from smp_memory.errors import DurabilityUnknown, SMPError, StorageError
 from smp_memory.files.disk import Disk
 from smp_memory.files.memory_system import MemorySystem
-from smp_memory.files.retry import PAUSES_SECONDS, TRANSIENT, again
+from smp_memory.files.retry import PAUSES_SECONDS, TRANSIENT, retry
 from smp_memory.memory import open_memory
 from smp_memory.testing import FaultySystem
 
@@ -71,7 +71,7 @@ def test_changing_calls_are_never_repeated(call: str) -> None:
         if call == "unlink":
             disk.remove("/store/config.json")
         elif call == "ftruncate":
-            disk.cut("/store/config.json", 1, disk.read("/store/config.json", 1))
+            disk.truncate_tail("/store/config.json", 1, disk.read("/store/config.json", 1))
         else:
             disk.replace("/store/new", b"data")
     assert system.calls == 1
@@ -92,4 +92,4 @@ def test_file_that_vanished_meanwhile_is_missing_and_not_an_error() -> None:
         raise FileNotFoundError(errno.ENOENT, "gone")
 
     with pytest.raises(FileNotFoundError):
-        again(OSError(errno.EINTR, "interrupted"), "/x", gone)
+        retry(OSError(errno.EINTR, "interrupted"), "/x", gone)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from smp_memory.files.codec import CONFLICT, DAMAGED, EDITED, SIGNED, TORN, UNSIGNED, Fields, Piece
 from smp_memory.files.yaml_list import YamlList, load_mapping
-from smp_memory.files.yaml_text import DEPTH_LIMIT, Unreadable, mapping_text, read_value
+from smp_memory.files.yaml_text import DEPTH_LIMIT, InvalidYaml, emit_mapping, read_value
 
 codec = YamlList("decisions")
 HEADER = codec.header("Decisions of this session")
@@ -302,7 +302,7 @@ def test_nesting_up_to_the_limit_comes_back_and_deeper_is_not_written() -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.dictionaries(texts, json_values, max_size=5))
 def test_a_mapping_as_a_whole_file_comes_back(fields: Fields) -> None:
-    data = mapping_text(fields).encode()
+    data = emit_mapping(fields).encode()
     assert same(load_mapping(data), fields)
     assert same(load_mapping(b"\xef\xbb\xbf# hi\r\n" + data.replace(b"\n", b"\r\n")), fields)
 
@@ -590,7 +590,7 @@ def test_a_merge_key_is_only_a_key_and_odd_keys_are_text() -> None:
 
 
 def test_two_documents_are_no_mapping() -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(InvalidYaml):
         read_value("a: 1\n--- b\n", yaml)
     with pytest.raises(ValueError, match="UTF-8"):
         load_mapping(b"a: \xff")

@@ -1,4 +1,4 @@
-"""Four ways the same memories look on disk, by name. Each is imported only when a store uses it."""
+"""Four ways to arrange the same memories in files. Each layout is imported only when a store uses it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ NAMES = ("jsonl", "markdown", "single", "log")
 
 
 def layout_named(name: str) -> Layout:
-    """The layout with this name."""
     if name == "jsonl":
         from smp_memory.files.layouts.json_layouts import JsonlLayout
 

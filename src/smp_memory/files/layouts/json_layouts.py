@@ -21,9 +21,9 @@ from smp_memory.files.layouts.layout import (
     build_info,
     context_fields,
     engine_fields,
-    own_settings,
     take,
-    without_figures,
+    take_settings,
+    without_derived_fields,
 )
 from smp_memory.model import ids
 from smp_memory.model.entry import DELETE, RESTORE
@@ -52,7 +52,7 @@ class JsonlLayout(_JsonLinesLayout):
     name = "jsonl"
     sessions = "sessions"
     info_file = "manifest.json"
-    dialect = FieldNames(
+    field_names = FieldNames(
         time="timestamp",
         names={
             "conversation": {"author": "agent_id"},
@@ -65,10 +65,10 @@ class JsonlLayout(_JsonLinesLayout):
         return _FILES[entry.type]
 
     def files(self, disk: Disk, folder: str, session: str) -> list[str]:
-        there = disk.names(folder)  # cheaper than to ask for each
-        return [file for file in _KINDS if file in there]
+        existing = disk.names(folder)  # cheaper than a stat of each
+        return [file for file in _KINDS if file in existing]
 
-    def is_own_file(self, name: str, session: str) -> bool:
+    def is_session_file(self, name: str, session: str) -> bool:
         return name in _KINDS
 
     def kind_of(self, file: str) -> str | None:
@@ -85,7 +85,7 @@ class LogLayout(_JsonLinesLayout):
     name = "log"
     sessions = "sessions"
     info_file = "metadata.json"
-    dialect = FieldNames(
+    field_names = FieldNames(
         time="timestamp",
         names={"conversation": {"content": "message"}},
         nest="content",
@@ -100,7 +100,7 @@ class LogLayout(_JsonLinesLayout):
     def files(self, disk: Disk, folder: str, session: str) -> list[str]:
         return [file for file in (_MEMORY, _TOMBSTONES) if disk.exists(os.path.join(folder, file))]
 
-    def is_own_file(self, name: str, session: str) -> bool:
+    def is_session_file(self, name: str, session: str) -> bool:
         return name in (_MEMORY, _TOMBSTONES)
 
     def encode_info(self, info: SessionInfo) -> bytes:
@@ -112,7 +112,7 @@ class LogLayout(_JsonLinesLayout):
 
 class SingleLayout(_JsonLinesLayout):
     name = "single"
-    dialect = FieldNames(
+    field_names = FieldNames(
         time="ts",
         names={"*": {"author": "by"}, "finding": {"finding": "issue"}},
         nest="data",
@@ -139,15 +139,15 @@ class SingleLayout(_JsonLinesLayout):
         file = session + _ENDING
         return [file] if disk.exists(os.path.join(folder, file)) else []
 
-    def is_own_file(self, name: str, session: str) -> bool:
+    def is_session_file(self, name: str, session: str) -> bool:
         return name == session + _ENDING
 
     def encode_info(self, info: SessionInfo) -> bytes:
-        head = json.loads(_encode_metadata({"created_at": info.created_text}, info, "context", "agent_ids"))
-        return _CODEC.encode({"id": info.id, "type": "session", **head})
+        metadata = json.loads(_encode_metadata({"created_at": info.created_text}, info, "context", "agent_ids"))
+        return _CODEC.encode({"id": info.id, "type": "session", **metadata})
 
     def decode_info(self, data: bytes, session: str) -> SessionInfo:
-        """From the fields of the head's line, as JSON."""
+        """From the fields of the metadata line, as JSON."""
         fields = json.loads(data)
         for name in ("id", "type"):
             fields.pop(name, None)
@@ -161,7 +161,7 @@ def _encode_metadata(fields: Fields, info: SessionInfo, context_name: str, agent
     fields[context_name] = context_fields(info)
     if info.config:
         fields["config"] = info.config
-    fields.update(without_figures(info.other))
+    fields.update(without_derived_fields(info.other))
     fields["smp"] = engine_fields(info)
     return (json.dumps(fields, ensure_ascii=False, indent=2) + "\n").encode()
 
@@ -176,6 +176,6 @@ def _decode_metadata(data: bytes, session: str, context_name: str, agents_name: 
     agents = take(fields, agents_name, list, [])
     status = take(fields, "status", str, "active")
     context = take(fields, context_name, dict, {})
-    config = own_settings(fields)
+    config = take_settings(fields)
     engine = take(fields, "smp", dict, {})
     return build_info(session, created, engine, context, fields, user=user, agents=agents, status=status, config=config)

@@ -1,0 +1,199 @@
+"""Entries written by hand without an id or a time: provisional values, and writing them into the file.
+
+A person adds `- decision: Sessions last 8 hours` to decisions.yaml and saves. The entry is a memory at once. Until SMP writes to that
+file, its id and time are provisional and a pure function of the files:
+- id: the next free number of its type, in the order of the files and lines; numbers that were given out before count as taken
+  (`WriterState.numbers`, the session's metadata). An agent state is named after its agent, an artifact in a file of its own after the file.
+- time: when the file was last modified, in seconds.
+
+The next write to the file, the next change of such a memory and `repair` call `complete_files`: id, time and a uid are inserted in front
+of the fields, and nothing else of the text changes. If the result does not read back, the entry is encoded anew. The uid is derived from
+the text, so that two clones that complete the same entry give it the same one.
+Non-guarantees: a file with merge markers is left alone; its incomplete entries can be read but not changed until the merge is finished.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from smp_memory.files.sha256 import sha256_hex
+from smp_memory.model import ids
+from smp_memory.model.entry import PUT
+from smp_memory.model.record import same
+from smp_memory.model.reports import Problem
+from smp_memory.model.types import KINDS, PREFIXES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from smp_memory.files.reader import FileState, SessionReader
+    from smp_memory.model.entry import Entry
+
+_NS = 1_000_000_000
+_DASH = re.compile(rb"( *)-( *)(?=[^\s{\[])")
+_HEADING = re.compile(rb"## (\S+)[^\n]*")
+
+
+def assign_times(state: FileState) -> None:
+    """Set the provisional time of each incomplete entry of a file that was just read."""
+    from datetime import UTC, datetime
+
+    from smp_memory.model.times import to_text
+
+    modified = to_text(datetime.fromtimestamp(max(state.identity[2] // _NS, 0), UTC))
+    for entry in state.incomplete:
+        if "time" in entry.lacks:
+            entry.at = modified
+
+
+def assign_ids(reader: SessionReader) -> None:
+    """Set the provisional id of each incomplete entry of a session."""
+    incomplete = [
+        (name, entry)
+        for name in sorted(reader.states)
+        for entry in reader.states[name].incomplete
+        if "id" in entry.lacks
+    ]
+    if not incomplete:
+        return
+    numbers = _given_out(reader)
+    taken = set()
+    for state in reader.states.values():
+        for entry in state.entries:
+            if entry.op == PUT and "id" not in entry.lacks:
+                taken.add(entry.id)
+                prefix, number = ids.parts_of(entry.id)
+                numbers[prefix] = max(numbers.get(prefix, 0), number)
+    for name, entry in incomplete:
+        entry.id = _id_from_name(reader, name, entry, taken) or _next_id(entry, numbers)
+        taken.add(entry.id)
+
+
+def _id_from_name(reader: SessionReader, name: str, entry: Entry, taken: set[str]) -> str:
+    agent = entry.data.get("agent")
+    if entry.type == "agent_state" and isinstance(agent, str) and ids.is_valid(ids.STATE_PREFIX + agent, ids.LIMIT + 8):
+        return ids.STATE_PREFIX + agent
+    stem = reader.layout.id_in_name(name)
+    return stem if stem and stem not in taken and ids.is_valid(stem) else ""
+
+
+def _next_id(entry: Entry, numbers: dict[str, int]) -> str:
+    prefix = KINDS[entry.type].prefix
+    numbers[prefix] = numbers.get(prefix, 0) + 1
+    return ids.numbered(prefix, numbers[prefix])
+
+
+def _given_out(reader: SessionReader) -> dict[str, int]:
+    """The largest numbers that were given out, also to memories that were removed."""
+    numbers = dict(reader.read_writer_state().numbers)
+    for prefix, number in reader.numbers_in_metadata().items():
+        if prefix in PREFIXES and type(number) is int:
+            numbers[prefix] = max(numbers.get(prefix, 0), number)
+    return numbers
+
+
+def problem(entry: Entry) -> Problem:
+    what = " and no ".join(entry.lacks)
+    message = (
+        f"{entry.id} was written by hand and has no {what} in the file yet; the next write or `smp repair` adds it."
+    )
+    return Problem(entry.file, entry.line, "unsigned", message, "note", entry.id)
+
+
+# -- writing them into the file
+
+
+def complete_files(reader: SessionReader, skip: Container[str]) -> tuple[dict[str, bytes | None], list[str]]:
+    """The new content of files with incomplete entries, and what was done. The lock is held and the reader has caught up.
+
+    Files in `skip` are in use by the caller; they are completed by a later write.
+    """
+    contents: dict[str, bytes | None] = {}
+    done: list[str] = []
+    for name, state in reader.states.items():
+        if not state.incomplete or name in skip or any(problem.code == "conflict" for problem in state.problems):
+            continue
+        data = reader.disk.read(os.path.join(reader.folder, name))
+        new = _complete_file(reader, name, state, data) if len(data) == state.end else None
+        if new is not None:
+            contents[name] = new
+            done += [
+                f"{name}:{entry.line}: {entry.id} was written by hand; {' and '.join(entry.lacks)} added in the file"
+                for entry in state.incomplete
+            ]
+    return contents, done
+
+
+def _complete_file(reader: SessionReader, name: str, state: FileState, data: bytes) -> bytes | None:
+    """The content of a file with all its entries completed; None if it does not read back as expected."""
+    from smp_memory.files.reader import FileState
+
+    content, position = b"", 0
+    for entry in sorted(state.incomplete, key=lambda each: each.place):
+        start, end = entry.place
+        content += data[position:start] + _complete_text(reader, name, entry, data[start:end])
+        position = end
+    content += data[position:]
+    decoded = FileState()
+    reader.decode(name, content, decoded)
+    actual = [(entry.op, entry.id, entry.at, entry.seq) for entry in decoded.entries]
+    expected = [(entry.op, entry.id, entry.at, entry.seq) for entry in state.entries]
+    return content if actual == expected and decoded.end == len(content) and not decoded.incomplete else None
+
+
+def _complete_text(reader: SessionReader, name: str, entry: Entry, text: bytes) -> bytes:
+    codec, field_names = reader.layout.codec_of(name), reader.layout.field_names
+    entry = entry.copy()
+    entry.uid = entry.uid or _uid(text)
+    fields = {"id": entry.id} if "id" in entry.lacks else {}
+    fields |= {field_names.time: entry.at} if "time" in entry.lacks else {}
+    new = _insert_fields(text, fields | {"uid": entry.uid}, entry)
+    if _reads_as(reader, name, new, entry):
+        return new
+    entry.lacks, entry.schema = (), entry.schema or 1
+    fields = field_names.encode(entry, reader.session)
+    fields.pop("seq", None)  # its position in the file is its order
+    return codec.encode(fields).strip(b"\n") + (b"\n" if text.endswith(b"\n") else b"")
+
+
+def _insert_fields(text: bytes, fields: dict[str, str], entry: Entry) -> bytes:
+    """The text of an entry with more fields in front, as JSON, a YAML list item or a Markdown block."""
+    if text.startswith(b"{"):
+        return b"{" + "".join(f'"{name}": "{value}", ' for name, value in fields.items()).encode() + text[1:]
+    heading = _HEADING.match(text)
+    if heading is not None:
+        number = (
+            ids.parts_of(entry.id)[1]
+            if entry.id == ids.numbered(KINDS[entry.type].prefix, ids.parts_of(entry.id)[1])
+            else 0
+        )
+        heading_text = f"{number or entry.id} - {entry.at[:10]} {entry.at[11:-1]}\n**Uid:** {fields['uid']}"
+        return b"## %b %b%b" % (heading[1], heading_text.encode(), text[heading.end() :])
+    dash = _DASH.match(text)
+    if dash is None:
+        return text
+    indent = b"\n" + b" " * (dash.end() - dash.start())
+    lines = [f"{name}: {value}".encode() for name, value in fields.items()]
+    return dash[0] + indent.join([*lines, text[dash.end() :]])
+
+
+def _reads_as(reader: SessionReader, name: str, text: bytes, expected: Entry) -> bool:
+    """Whether a text decodes to this entry and no other."""
+    from smp_memory.files.reader import FileState
+
+    state = FileState()
+    state.end = 1  # not the beginning of a file
+    reader.decode(name, text if text.endswith(b"\n") else text + b"\n", state)
+    decoded = state.entries[0] if len(state.entries) == 1 and not state.incomplete else None
+    return (
+        decoded is not None
+        and (decoded.op, decoded.type, decoded.id, decoded.at, decoded.uid)
+        == (PUT, expected.type, expected.id, expected.at, expected.uid)
+        and same(decoded.data, expected.data)
+    )
+
+
+def _uid(text: bytes) -> str:
+    return ids.letters(sha256_hex(text.strip().replace(b"\r\n", b"\n"))[:8])
