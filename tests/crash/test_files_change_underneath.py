@@ -25,8 +25,9 @@ import smp_memory
 from smp_memory.errors import SMPError
 from smp_memory.files import quarantine as set_aside
 from smp_memory.files.codec import SIGNED
+from smp_memory.files.file_state import FileState
 from smp_memory.files.memory_system import MemorySystem
-from smp_memory.files.reader import FileState, SessionReader
+from smp_memory.files.reader import SessionReader
 from smp_memory.session import SessionMemory
 from tests.crash.stories import LAYOUTS, SESSION, Wrong, depth, files_below, full_base, open_on, patch, read
 

@@ -371,7 +371,7 @@ def _any_boot(data: bytes, boot: str, is_session_file: Any) -> WriterState:
 
 
 def _own_numbers(self: SessionWriter, doing: str, by_us: bool) -> WriterState:
-    numbers, seq = self._state.numbers, self._state.seq
+    numbers, seq = self._writer_state.numbers, self._writer_state.seq
     notes = _load_state(self, doing, by_us)
     if numbers:
         notes.numbers, notes.seq = numbers, seq

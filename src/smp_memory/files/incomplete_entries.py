@@ -1,14 +1,9 @@
-"""Entries written by hand without an id or a time: provisional values, and writing them into the file.
-
-A person adds `- decision: Sessions last 8 hours` to decisions.yaml and saves. The entry is a memory at once. Until SMP writes to that
-file, its id and time are provisional and a pure function of the files:
-- id: the next free number of its type, in the order of the files and lines; numbers that were given out before count as taken
-  (`WriterState.numbers`, the session's metadata). An agent state is named after its agent, an artifact in a file of its own after the file.
-- time: when the file was last modified, in seconds.
+"""Write ids and times into entries that were written by hand without them.
 
 The next write to the file, the next change of such a memory and `repair` call `complete_files`: id, time and a uid are inserted in front
-of the fields, and nothing else of the text changes. If the result does not read back, the entry is encoded anew. The uid is derived from
-the text, so that two clones that complete the same entry give it the same one.
+of the fields, and nothing else of the text changes. Until then both are provisional (`smp_memory.files.file_state`). If the result does
+not read back, the entry is encoded anew. The uid is derived from the text, so that two clones that complete the same entry give it the
+same one.
 Non-guarantees: a file with merge markers is left alone; its incomplete entries can be read but not changed until the merge is finished.
 """
 
@@ -17,92 +12,22 @@ from __future__ import annotations
 import os
 import re
 
+from smp_memory.files.file_state import FileState
 from smp_memory.files.sha256 import sha256_hex
 from smp_memory.model import ids
 from smp_memory.model.entry import PUT
 from smp_memory.model.record import same
-from smp_memory.model.reports import Problem
-from smp_memory.model.types import KINDS, PREFIXES
+from smp_memory.model.types import KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from smp_memory.files.reader import FileState, SessionReader
+    from smp_memory.files.reader import SessionReader
     from smp_memory.model.entry import Entry
 
-_NS = 1_000_000_000
 _DASH = re.compile(rb"( *)-( *)(?=[^\s{\[])")
 _HEADING = re.compile(rb"## (\S+)[^\n]*")
-
-
-def assign_times(state: FileState) -> None:
-    """Set the provisional time of each incomplete entry of a file that was just read."""
-    from datetime import UTC, datetime
-
-    from smp_memory.model.times import to_text
-
-    modified = to_text(datetime.fromtimestamp(max(state.identity[2] // _NS, 0), UTC))
-    for entry in state.incomplete:
-        if "time" in entry.lacks:
-            entry.at = modified
-
-
-def assign_ids(reader: SessionReader) -> None:
-    """Set the provisional id of each incomplete entry of a session."""
-    incomplete = [
-        (name, entry)
-        for name in sorted(reader.states)
-        for entry in reader.states[name].incomplete
-        if "id" in entry.lacks
-    ]
-    if not incomplete:
-        return
-    numbers = _given_out(reader)
-    taken = set()
-    for state in reader.states.values():
-        for entry in state.entries:
-            if entry.op == PUT and "id" not in entry.lacks:
-                taken.add(entry.id)
-                prefix, number = ids.parts_of(entry.id)
-                numbers[prefix] = max(numbers.get(prefix, 0), number)
-    for name, entry in incomplete:
-        entry.id = _id_from_name(reader, name, entry, taken) or _next_id(entry, numbers)
-        taken.add(entry.id)
-
-
-def _id_from_name(reader: SessionReader, name: str, entry: Entry, taken: set[str]) -> str:
-    agent = entry.data.get("agent")
-    if entry.type == "agent_state" and isinstance(agent, str) and ids.is_valid(ids.STATE_PREFIX + agent, ids.LIMIT + 8):
-        return ids.STATE_PREFIX + agent
-    stem = reader.layout.id_in_name(name)
-    return stem if stem and stem not in taken and ids.is_valid(stem) else ""
-
-
-def _next_id(entry: Entry, numbers: dict[str, int]) -> str:
-    prefix = KINDS[entry.type].prefix
-    numbers[prefix] = numbers.get(prefix, 0) + 1
-    return ids.numbered(prefix, numbers[prefix])
-
-
-def _given_out(reader: SessionReader) -> dict[str, int]:
-    """The largest numbers that were given out, also to memories that were removed."""
-    numbers = dict(reader.read_writer_state().numbers)
-    for prefix, number in reader.numbers_in_metadata().items():
-        if prefix in PREFIXES and type(number) is int:
-            numbers[prefix] = max(numbers.get(prefix, 0), number)
-    return numbers
-
-
-def problem(entry: Entry) -> Problem:
-    what = " and no ".join(entry.lacks)
-    message = (
-        f"{entry.id} was written by hand and has no {what} in the file yet; the next write or `smp repair` adds it."
-    )
-    return Problem(entry.file, entry.line, "unsigned", message, "note", entry.id)
-
-
-# -- writing them into the file
 
 
 def complete_files(reader: SessionReader, skip: Container[str]) -> tuple[dict[str, bytes | None], list[str]]:
@@ -128,8 +53,6 @@ def complete_files(reader: SessionReader, skip: Container[str]) -> tuple[dict[st
 
 def _complete_file(reader: SessionReader, name: str, state: FileState, data: bytes) -> bytes | None:
     """The content of a file with all its entries completed; None if it does not read back as expected."""
-    from smp_memory.files.reader import FileState
-
     content, position = b"", 0
     for entry in sorted(state.incomplete, key=lambda each: each.place):
         start, end = entry.place
@@ -181,8 +104,6 @@ def _insert_fields(text: bytes, fields: dict[str, str], entry: Entry) -> bytes:
 
 def _reads_as(reader: SessionReader, name: str, text: bytes, expected: Entry) -> bool:
     """Whether a text decodes to this entry and no other."""
-    from smp_memory.files.reader import FileState
-
     state = FileState()
     state.end = 1  # not the beginning of a file
     reader.decode(name, text if text.endswith(b"\n") else text + b"\n", state)

@@ -15,7 +15,8 @@ import time
 import zlib
 
 from smp_memory.files.disk import identity
-from smp_memory.files.reader import FileState, SessionReader
+from smp_memory.files.file_state import FileState
+from smp_memory.files.reader import SessionReader
 from smp_memory.files.retry import retry_mapped
 from smp_memory.model.entry import Entry
 from smp_memory.model.history import Fold

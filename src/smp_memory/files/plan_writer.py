@@ -12,55 +12,29 @@ import os
 from smp_memory.errors import DurabilityUnknown, StorageError, StorageFull
 from smp_memory.files import incomplete_entries, quarantine, writer_state
 from smp_memory.files.disk import TEMPORARY, identity
+from smp_memory.files.file_state import FileState
 from smp_memory.files.journal import Plan, is_part
-from smp_memory.files.reader import FileState
+from smp_memory.files.locked_files import LockedFiles, StaleFile
 from smp_memory.files.sha256 import sha256_hex
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from smp_memory.files.disk import Disk, OpenFile
-    from smp_memory.files.lock import SessionLock
-    from smp_memory.files.reader import SessionReader
-    from smp_memory.files.writer_state import WriterState
     from smp_memory.store.port import BatchPort
 
 
-class StaleFile(Exception):
-    """A file differs from what the writer state records of it."""
-
-
-class PlanWriter:
-    _reader: SessionReader
-    _disk: Disk
-    _lock: SessionLock
-    _state: WriterState
-    _state_bytes: bytes
-    _files: dict[str, OpenFile]
-    _stored: list[tuple[BatchPort, dict[str, bytes]]]
-    _unterminated: set[str]
-    completed: list[str]  # what was done to incomplete entries, for the report of a repair
-
-    if TYPE_CHECKING:
-
-        def _open(self, name: str) -> OpenFile: ...
-        def _prefix_of(self, name: str, file: OpenFile) -> bytes: ...
-        def _sync(self) -> bool: ...
-        def _mark_suspect(self, name: str) -> None: ...
-        def _path(self, name: str) -> str: ...
-        def _record_growth(self, name: str, size: int) -> None: ...
-        def _start_lineage(self, name: str) -> None: ...
-        def close_files(self) -> None: ...
+class PlanWriter(LockedFiles):
+    """Writes that need a plan."""
 
     def _write_renames(self) -> bool:
         """Store the ids under which memories are shown whose id was given out twice; False if there is nothing to do."""
-        renames = self._reader.fold.renames(self._state.seq)
+        renames = self._reader.fold.renames(self._writer_state.seq)
         parts: dict[str, bytes] = {}
         for entry in renames:
             name, data = self._reader.layout.encode(entry, self._reader.session)
             parts[name] = parts.get(name, b"") + data
-            self._state.seq = entry.seq
+            self._writer_state.seq = entry.seq
         for name, data in parts.items():
             try:
                 file = self._files.get(name) or self._open(name)
@@ -68,14 +42,14 @@ class PlanWriter:
                 return True  # another program changed it since it was reconciled: read it again
             file.append(self._prefix_of(name, file) + data)
             file.sync()
-            self._state.size += len(data)
+            self._writer_state.size += len(data)
             self._unterminated.discard(name)
             self._record_growth(name, file.identity[1])
         return bool(renames)
 
     def _store_by_journal(self, batch: BatchPort, parts: dict[str, bytes]) -> None:
         self._sync()  # the plan's offsets rely on it
-        if self._state.suspects:
+        if self._writer_state.suspects:
             raise StorageError(
                 "The disk does not confirm writes; the transaction was not started.", path=self._reader.folder
             )
@@ -93,7 +67,7 @@ class PlanWriter:
         self._clear_journal()
         for name, offset, data in plan.appends:
             self._unterminated.discard(name)
-            self._state.size += len(data)
+            self._writer_state.size += len(data)
             self._record_growth(name, offset + len(data))
         self._stored.append((batch, parts))
 
@@ -106,8 +80,8 @@ class PlanWriter:
             self._reader.journal.clear()
         except (OSError, StorageError):
             raise self._unfinished_plan(error) from error
-        self._state.warning = ""
-        self._state.forget_all()  # the files were touched: the next writer reads them
+        self._writer_state.warning = ""
+        self._writer_state.forget_all()  # the files were touched: the next writer reads them
         raise error
 
     def _remove_appended(self, path: str, offset: int, data: bytes) -> bool:
@@ -161,11 +135,11 @@ class PlanWriter:
         try:
             self._reader.journal.apply(plan, self.contains_entries)
         except (OSError, StorageError) as error:
-            self._state.forget_all()
+            self._writer_state.forget_all()
             raise self._unfinished_plan(error) from error
         self._clear_journal()
         for name in contents:
-            self._state.forget(name)
+            self._writer_state.forget(name)
         return identities
 
     def _complete_entries(self) -> bool:
@@ -211,7 +185,7 @@ class PlanWriter:
             self._reader.journal.clear()
         except OSError:
             raise self._unfinished_plan(error) from error
-        self._state.warning = ""
+        self._writer_state.warning = ""
 
     def _unfinished_plan(self, error: OSError | StorageError) -> DurabilityUnknown:
         return DurabilityUnknown(
@@ -222,7 +196,7 @@ class PlanWriter:
     def _clear_journal(self) -> None:
         try:
             self._reader.journal.clear()
-            self._state.warning = ""
+            self._writer_state.warning = ""
         except OSError:
             pass  # the plan is applied; the next writer sees the warning, finds it applied and clears it
 
@@ -240,9 +214,9 @@ class PlanWriter:
 
     def _set_warning(self, warning: str) -> None:
         """Store a warning for the next writer, before the change that it warns of; without it the change must not happen."""
-        self._state.warning = warning
-        data = self._state.encode()
-        self._state_bytes = data
+        self._writer_state.warning = warning
+        data = self._writer_state.encode()
+        self._writer_state_bytes = data
         if not writer_state.write(self._disk.system, self._lock.descriptor, data):
             raise StorageFull(
                 f"No space left for the writer state in {self._reader.private}. Nothing was written.",

@@ -28,8 +28,8 @@ from smp_memory import event_log
 from smp_memory.errors import StorageError
 from smp_memory.files.codec import EDITED
 from smp_memory.files.disk import identity
+from smp_memory.files.file_state import FileState
 from smp_memory.files.journal import MISSING, QUARANTINE, write_to_quarantine
-from smp_memory.files.reader import FileState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,59 +21,25 @@ import threading
 import time
 
 from smp_memory.errors import InvalidRecord, SMPError, StorageCorrupt
-from smp_memory.files import correction_hints, incomplete_entries, writer_state
+from smp_memory.files import correction_hints, writer_state
 from smp_memory.files.codec import CONFLICT, EDITED, SIGNED, TORN, UNSIGNED, torn_offset, unfinished_transaction
 from smp_memory.files.disk import identity
+from smp_memory.files.file_state import FileState, assign_ids, assign_times, incomplete_problem
 from smp_memory.files.folded_entries import decode_entries
 from smp_memory.files.journal import Journal, Plan
 from smp_memory.files.lock import HOLDER_BYTES
 from smp_memory.model.entry import Entry
 from smp_memory.model.history import Fold
 from smp_memory.model.reports import Problem
-from smp_memory.model.types import SCHEMA
+from smp_memory.model.types import PREFIXES, SCHEMA
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from smp_memory.files.disk import Disk
     from smp_memory.files.layouts.layout import Layout
 
 _READ_LIMIT = 200
 _LARGE_BYTES = 1 << 18
-
-
-class FileState:
-    """What is known of one file."""
-
-    __slots__ = (
-        "end",
-        "entries",
-        "epoch",
-        "identity",
-        "incomplete",
-        "line",
-        "metadata_lines",
-        "problems",
-        "recorded_epoch",
-        "unterminated",
-    )
-
-    def __init__(self) -> None:
-        self.identity: list[int] = []
-        self.epoch: int | None = None
-        self.recorded_epoch: int | None = (
-            None  # in the writer state when it was read, even if that recorded another identity
-        )
-        self.end = 0  # where the last complete entry ends
-        self.line = 1
-        self.entries: list[Entry] = []
-        self.problems: list[Problem] = []
-        self.incomplete: list[Entry] = []  # of `entries`, those without an id or a time in the file
-        self.metadata_lines: list[
-            dict[str, Any]
-        ] = []  # the session's metadata, in layouts that keep it among the entries
-        self.unterminated = False  # the last line is complete but has no line end
 
 
 class SessionReader:
@@ -277,7 +243,7 @@ class SessionReader:
                 gc.enable()
         state.identity = found
         if state.incomplete:
-            incomplete_entries.assign_times(state)
+            assign_times(state)
         return state.entries[count:]
 
     def decode(self, name: str, data: bytes, state: FileState) -> None:
@@ -353,7 +319,7 @@ class SessionReader:
         incomplete = self.has_incomplete
         if rebuild or self.is_overlaid or self._is_behind or incomplete:
             if incomplete:
-                incomplete_entries.assign_ids(self)
+                assign_ids(self.states, self.layout, self._numbers_given_out)
             self.fold = self.new_fold()
             self._is_behind = False
             fresh = [entry for state in self.states.values() for entry in state.entries]
@@ -404,9 +370,7 @@ class SessionReader:
 
     def problems(self) -> list[Problem]:
         found = [problem for state in self.states.values() for problem in state.problems] + self.fold.problems
-        return found + [
-            incomplete_entries.problem(entry) for state in self.states.values() for entry in state.incomplete
-        ]
+        return found + [incomplete_problem(entry) for state in self.states.values() for entry in state.incomplete]
 
     @property
     def has_incomplete(self) -> bool:
@@ -432,6 +396,14 @@ class SessionReader:
             return {prefix: max(numbers.get(prefix, 0) for numbers in found) for prefix in set().union(*found)}
         except (OSError, SMPError, ValueError, TypeError, AttributeError, RecursionError):
             return {}
+
+    def _numbers_given_out(self) -> dict[str, int]:
+        """The largest numbers that were given out, by prefix, also to memories that were removed."""
+        numbers = dict(self.read_writer_state().numbers)
+        for prefix, number in self.numbers_in_metadata().items():
+            if prefix in PREFIXES and type(number) is int:
+                numbers[prefix] = max(numbers.get(prefix, 0), number)
+        return numbers
 
     def _full_path(self, name: str) -> str:
         return os.path.join(self.folder, name)

@@ -16,11 +16,10 @@ import os
 import time
 
 from smp_memory.errors import DurabilityUnknown, SMPError, StorageError, from_os_error
-from smp_memory.files import quarantine, writer_state
+from smp_memory.files import quarantine
 from smp_memory.files.disk import TEMPORARY, identity
-from smp_memory.files.plan_writer import PlanWriter, StaleFile
-from smp_memory.files.quarantine import KnownEntries
-from smp_memory.files.reader import FileState
+from smp_memory.files.locked_files import StaleFile
+from smp_memory.files.plan_writer import PlanWriter
 from smp_memory.files.writer_state import WriterState
 from smp_memory.model.entry import Entry, transaction_mark
 from smp_memory.model.id_allocator import IdAllocator
@@ -31,62 +30,19 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.files.disk import OpenFile
-    from smp_memory.files.lock import SessionLock
-    from smp_memory.files.reader import SessionReader
-    from smp_memory.model.session_info import SessionInfo
     from smp_memory.store.port import BatchPort
 
     Admit = Callable[[int, int], None]  # (stored bytes, new bytes): raises if the quota is exceeded
 
 _TRIES = 8
-_KEPT_LIMIT = 8 if os.name == "posix" else 0  # Windows cannot replace a file that anybody has open
 
 
 class SessionWriter(PlanWriter):
-    def __init__(
-        self,
-        reader: SessionReader,
-        lock: SessionLock,
-        info: Callable[[], SessionInfo | None],
-        check: Callable[[], None],
-    ) -> None:
-        self._reader = reader
-        self._disk = reader.disk
-        self._layout = reader.layout
-        self._lock = lock
-        self._info = info
-        self._check = check
-        self._state = WriterState()
-        self._state_bytes = b""
-        self._files: dict[str, OpenFile] = {}  # of this commit
-        self._kept: dict[str, OpenFile] = {}  # still open from an earlier commit
-        self._stored: list[tuple[BatchPort, dict[str, bytes]]] = []
-        self._identities: dict[str, list[int]] = {}  # of the files that were read under this lock
-        self._unterminated: set[str] = set()  # files whose last line has no line end
-        self._known_entries = KnownEntries(reader)
-        self.completed = []
-        self.changes = 0  # a counter of all writes that this process knows of, its own and others'
-
-    @property
-    def numbers(self) -> dict[str, int]:
-        """The largest numbers ever given out, by prefix, when the lock was last held."""
-        return dict(self._state.numbers)
-
-    @property
-    def seq(self) -> int:
-        """The largest sequence number of an entry when the lock was last held."""
-        return self._state.seq
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of all files of the session together when the lock was last held."""
-        return self._state.size
-
-    # -- the write path
+    """The writer of one session in one process."""
 
     def commit(self, batches: list[BatchPort], sync: bool, timeout_seconds: float, admit: Admit) -> list[str]:
         """Store the batches; an error is set on its batch. Returns the files written, for callers that sync later."""
-        is_unchanged = self._lock.acquire(timeout_seconds, self._state_bytes)
+        is_unchanged = self._lock.acquire(timeout_seconds, self._writer_state_bytes)
         try:
             state = self._load_state(batches[0].doing, is_unchanged)
             if state.warning or state.suspects or not state.files:
@@ -107,7 +63,7 @@ class SessionWriter(PlanWriter):
                     break
             if sync and self._sync():
                 self._write_state(created=True)
-            self._known_entries.add_all(self._stored, self._state)
+            self._known_entries.add_all(self._stored, self._writer_state)
             return list(self._files)
         finally:
             self._keep_files_open()
@@ -120,7 +76,7 @@ class SessionWriter(PlanWriter):
             lost = [name for name, file in self._files.items() if not file.has_name] or lost
             try:
                 for name in lost:
-                    self._state.forget(name)
+                    self._writer_state.forget(name)
                     if name in self._files:
                         self._files.pop(name).close()
                 if not self._disk.exists(self._reader.private):
@@ -148,7 +104,7 @@ class SessionWriter(PlanWriter):
                 batch.error = error
 
     def _store_batch(self, batch: BatchPort, admit: Admit) -> None:
-        state = self._state
+        state = self._writer_state
         read_version = batch.looked_at
         try:
             for attempt in range(_TRIES):
@@ -191,7 +147,7 @@ class SessionWriter(PlanWriter):
     def _store(self, batch: BatchPort, parts: dict[str, bytes], admit: Admit) -> None:
         """Append to each file; if one append fails, undo all."""
         new_bytes = sum(map(len, parts.values()))
-        batch.check_room(admit, self._state.size, new_bytes)
+        batch.check_room(admit, self._writer_state.size, new_bytes)
         if batch.atomic and len(parts) > 1:
             self._store_by_journal(batch, parts)
             return
@@ -210,7 +166,7 @@ class SessionWriter(PlanWriter):
         except BaseException:
             self._undo_appends(written)
             raise
-        self._state.size += new_bytes
+        self._writer_state.size += new_bytes
         if self._unterminated:
             self._unterminated.difference_update(parts)
 
@@ -220,7 +176,7 @@ class SessionWriter(PlanWriter):
             try:
                 file.undo_appends(size)
             except (OSError, StorageError) as error:
-                self._state.forget(os.path.relpath(file.path, self._reader.folder).replace(os.sep, "/"))
+                self._writer_state.forget(os.path.relpath(file.path, self._reader.folder).replace(os.sep, "/"))
                 failure = error
         if failure is not None:
             raise failure
@@ -242,63 +198,9 @@ class SessionWriter(PlanWriter):
             parts.setdefault(name, []).append(data)
         return {name: b"".join(part) for name, part in parts.items()}
 
-    def _open(self, name: str) -> OpenFile:
-        known = self._state.files.get(name)
-        kept = self._kept.pop(name, None)
-        if kept is not None:
-            if known is not None and kept.is_unchanged(known):
-                self._files[name] = kept
-                return kept
-            kept.close()
-        path = self._path(name)
-        try:
-            file = self._disk.open_append(path, create=known is None)
-        except FileNotFoundError:
-            if known is not None:  # another program removed it, or is about to replace it
-                self._state.forget(name)
-                time.sleep(quarantine.STABLE_SECONDS)
-                raise StaleFile from None
-            self._disk.make_folder(os.path.dirname(path))
-            file = self._disk.open_append(path)
-        if file.created and self._known_entries.holds(name):  # another program removed it
-            file.close()
-            raise StaleFile
-        if not file.created and file.identity not in (known[:4] if known else None, self._identities.get(name)):
-            file.close()
-            raise StaleFile
-        self._files[name] = file
-        return file
-
-    def _prefix_of(self, name: str, file: OpenFile) -> bytes:
-        """The bytes to write before the next entry: the header of a new file, or a missing line end."""
-        if file.identity[1] == 0:
-            return self._layout.codec_of(name).header(self._layout.title_of(name, self._reader.session))
-        return b"\n" if name in self._unterminated else b""
-
-    def _sync(self) -> bool:
-        """Sync the files of this commit. Returns whether one of them is new: its name is on the disk only now."""
-        created = False
-        for name, file in self._files.items():
-            created = created or file.created
-            try:
-                file.sync()
-            except DurabilityUnknown as error:
-                for batch, parts in self._stored:
-                    if name in parts:
-                        batch.error = error
-                self._mark_suspect(name)
-                self._write_state(remember=False)
-        return created
-
-    def _mark_suspect(self, name: str) -> None:
-        """Record that a sync failed: the file is not synced again, the next writer copies it to a new one first."""
-        self._state.forget(name)
-        if name not in self._state.suspects:
-            self._state.suspects.append(name)
-
     def mark_suspect(self, names: Iterable[str], timeout_seconds: float) -> None:
         """Record that the disk did not confirm what was written to these files."""
-        is_unchanged = self._lock.acquire(timeout_seconds, self._state_bytes)
+        is_unchanged = self._lock.acquire(timeout_seconds, self._writer_state_bytes)
         try:
             self._load_state("recording a failed sync", is_unchanged)
             for name in names:
@@ -327,7 +229,7 @@ class SessionWriter(PlanWriter):
 
     def run_locked(self, operation: str, timeout_seconds: float, work: Callable[[], Any], *, check: bool = True) -> Any:
         """Run a function under the lock, on reconciled files."""
-        is_unchanged = self._lock.acquire(timeout_seconds, self._state_bytes)
+        is_unchanged = self._lock.acquire(timeout_seconds, self._writer_state_bytes)
         self.changes += 1
         try:
             self._load_state(operation, is_unchanged)
@@ -347,10 +249,10 @@ class SessionWriter(PlanWriter):
     def recover(self) -> None:
         """Finish what a dead writer left: apply a committed plan, remove temporary files, replace suspect files."""
         self._reader.journal.recover(self.contains_entries)
-        for name in self._state.suspects:
+        for name in self._writer_state.suspects:
             quarantine.replace_suspect(self._reader, self._path(name), _TRIES)
-        self._state.suspects = []
-        self._state.warning = ""
+        self._writer_state.suspects = []
+        self._writer_state.warning = ""
         folders = {os.path.dirname(self._path(name)) for name in self._reader.states}
         for folder in folders | {self._reader.folder, self._reader.private}:
             for name in self._disk.names(folder):
@@ -380,10 +282,13 @@ class SessionWriter(PlanWriter):
         """One attempt; False if a file changed meanwhile, because only what was read may be recorded."""
         fold = self._reader.catch_up()
         info = self._info()
-        allocator = IdAllocator(max(self._state.seq, fold.seq), self._state.numbers)
+        allocator = IdAllocator(max(self._writer_state.seq, fold.seq), self._writer_state.numbers)
         allocator.raise_to(info.seq if info else 0, fold.numbers)
         allocator.raise_to(0, info.numbers if info else {})
-        self._state.seq, self._state.numbers = allocator.seq, allocator.numbers  # first, because what follows may fail
+        self._writer_state.seq, self._writer_state.numbers = (
+            allocator.seq,
+            allocator.numbers,
+        )  # first, because what follows may fail
         for name, state in self._reader.states.items():
             status = self._disk.stat(self._path(name))
             if status is None or identity(status) != state.identity:
@@ -395,22 +300,24 @@ class SessionWriter(PlanWriter):
             self._record_identity(name, state)
             if state.unterminated:
                 self._unterminated.add(name)
-                self._state.forget(name)  # so that the next writer reads it, too
+                self._writer_state.forget(name)  # so that the next writer reads it, too
         if self._reader.states:
             self._sync_folders()
-        self._state.size = sum(known[1] for known in self._state.files.values() if known) + self._unrecorded_bytes()
-        lineage = self._state.lineage
+        self._writer_state.size = (
+            sum(known[1] for known in self._writer_state.files.values() if known) + self._unrecorded_bytes()
+        )
+        lineage = self._writer_state.lineage
         if not lineage:
             self._start_lineage(os.urandom(6).hex())
-        self._reader.lineage = self._state.lineage  # under the lock the states are what the files hold
+        self._reader.lineage = self._writer_state.lineage  # under the lock the states are what the files hold
         return self._known_entries.quarantine_missing(lineage, may_wait=may_wait)
 
     def quarantine_missing(self, timeout_seconds: float) -> None:
         """Compare the entries that this process knows with the files before it forgets them; takes the lock only if a file changed."""
-        lineage = self._state.lineage
+        lineage = self._writer_state.lineage
         if not lineage or not self._known_entries.may_be_missing(self._reader.read_writer_state(), lineage):
             return
-        is_unchanged = self._lock.acquire(timeout_seconds, self._state_bytes)
+        is_unchanged = self._lock.acquire(timeout_seconds, self._writer_state_bytes)
         try:
             state = self._load_state("comparing entries", is_unchanged)
             if self._known_entries.may_be_missing(state, lineage):
@@ -421,99 +328,15 @@ class SessionWriter(PlanWriter):
     @property
     def has_known_entries(self) -> bool:
         """Whether this process wrote to the session, or read it under the lock."""
-        return bool(self._state.lineage)
+        return bool(self._writer_state.lineage)
 
     def forget_known(self) -> None:
         self._known_entries.forget_written()
-        self._state, self._state_bytes = WriterState(), b""
-
-    def _start_lineage(self, name: str) -> None:
-        """Begin a new lineage. SMP does so when it removes entries itself: they must not come back."""
-        self._state.lineage = name
-        self._known_entries.forget_written()
-
-    def _sync_folders(self) -> None:
-        """Sync the folders of all files, because a writer that died may not have done so."""
-        for folder in sorted(
-            {os.path.dirname(self._path(name)) for name in self._reader.states} | {self._reader.folder}
-        ):
-            self._disk.sync_folder(folder)
+        self._writer_state, self._writer_state_bytes = WriterState(), b""
 
     def _unrecorded_bytes(self) -> int:
-        return sum(state.identity[1] for name, state in self._reader.states.items() if name not in self._state.files)
-
-    def _record_identity(self, name: str, state: FileState) -> None:
-        """Record a file's identity when it was read; if it differs from the writer state, a new epoch begins."""
-        epoch = self._state.unchanged(name, state.identity)
-        if epoch is None:
-            epoch = time.time_ns()
-        self._state.remember(name, state.identity, epoch)
-        self._identities[name] = state.identity
-        state.epoch = state.recorded_epoch = epoch
-
-    def _record_growth(self, name: str, size: int) -> None:
-        """Record a file's identity after an append; if its size is not the expected one, the next writer reads it."""
-        known = self._state.files.get(name)
-        try:
-            status = self._disk.stat(self._path(name))
-        except StorageError:  # what was written is stored nevertheless
-            status = None
-        if status is None or status.st_size != size or (known is not None and known[0] != status.st_ino):
-            self._state.forget(name)
-            self._identities.pop(name, None)
-            return
-        now = identity(status)
-        self._state.remember(name, now, known[4] if known else time.time_ns())
-        self._identities[name] = now
+        return sum(
+            state.identity[1] for name, state in self._reader.states.items() if name not in self._writer_state.files
+        )
 
     # -- writer state
-
-    def _load_state(self, operation: str, is_unchanged: bool) -> WriterState:
-        """Read the writer state, unless this process stored it last, and write the holder's name into the lock file."""
-        self._lock.sign(operation, is_unchanged)
-        if self._identities:
-            self._identities.clear()
-            self._unterminated.clear()
-        if not is_unchanged:
-            self.changes += 1
-            lineage = self._state.lineage
-            self._state = self._reader.decode_writer_state(writer_state.read(self._disk, self._lock.descriptor))
-            self._known_entries.compare_epochs(self._state, lineage)
-        return self._state
-
-    def _write_state(self, *, remember: bool = True, created: bool = False) -> None:
-        """Store the writer state. A new file is recorded only when its folder is synced: until then others must read it."""
-        state = self._state
-        for name, file in self._files.items() if remember else ():
-            if (created or not file.created) and name not in state.suspects:
-                known, size = state.files.get(name), file.identity[1]
-                try:
-                    now = file.refresh_identity()
-                except OSError:
-                    now = [0, -1]
-                if now[1] != size or not file.has_name:
-                    state.forget(name)  # another program wrote to it meanwhile: the next writer reads it
-                elif known is not None:
-                    known[:4] = now
-                else:
-                    state.remember(name, now, time.time_ns())
-        self._state_bytes = data = state.encode()
-        writer_state.write(self._disk.system, self._lock.descriptor, data)
-
-    def _keep_files_open(self) -> None:
-        """Keep the files for the next commit: opening one costs more than writing to it."""
-        self._stored.clear()
-        self._kept.update(self._files)
-        self._files.clear()
-        while len(self._kept) > _KEPT_LIMIT:
-            self._kept.pop(next(iter(self._kept))).close()
-
-    def close_files(self) -> None:
-        for files in (self._files, self._kept):
-            for file in files.values():
-                file.close()
-            files.clear()
-        self._stored.clear()
-
-    def _path(self, name: str) -> str:
-        return f"{self._reader.folder}{os.sep}{name}"

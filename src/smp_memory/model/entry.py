@@ -79,7 +79,7 @@ class Entry:
         self.line = line
         self.lacks: tuple[
             str, ...
-        ] = ()  # "id", "time": not in the file; typed by hand, see `smp_memory.files.incomplete_entries`
+        ] = ()  # "id", "time": not in the file; typed by hand, see `smp_memory.files.file_state`
         self.place = (0, 0)  # where it stands in its file, from byte to byte
         self.part: int | None = None  # its position in a folded entry, see `smp_memory.files.folded_entries`
 

@@ -14,9 +14,10 @@ import os
 import re
 
 from smp_memory.errors import Conflict, InvalidRecord, MemoryNotFound
+from smp_memory.files.file_state import FileState
 from smp_memory.files.journal import MISSING, QUARANTINE
 from smp_memory.files.layouts import NAMES, layout_named
-from smp_memory.files.reader import FileState, SessionReader
+from smp_memory.files.reader import SessionReader
 from smp_memory.model import ids
 from smp_memory.model.entry import PUT
 from smp_memory.model.types import KINDS, PREFIXES

@@ -21,8 +21,8 @@ from operator import is_
 from typing import TYPE_CHECKING
 
 from smp_memory.errors import SessionCorrupt, StorageCorrupt, StorageError
+from smp_memory.files.file_state import FileState
 from smp_memory.files.quarantine import ConcurrentFileChange
-from smp_memory.files.reader import FileState
 from smp_memory.store.rewrite_verification import apart, joined, read_back
 
 if TYPE_CHECKING:

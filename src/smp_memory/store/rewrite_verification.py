@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smp_memory.files.codec import SIGNED
-from smp_memory.files.reader import FileState
+from smp_memory.files.file_state import FileState
 
 if TYPE_CHECKING:
     from smp_memory.files.reader import SessionReader
