@@ -1,4 +1,4 @@
-"""A journal is carried out only if this user, or another user of the machine, wrote it."""
+"""A journal is applied only if this user, or another user of the machine, wrote it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def as_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @layouts
-def test_own_journal_is_carried_out_after_the_store_was_moved_or_copied(tmp_path: Path, layout: str) -> None:
+def test_own_journal_is_applied_after_the_store_was_moved_or_copied(tmp_path: Path, layout: str) -> None:
     filled(tmp_path / "one", layout)
     pending(tmp_path / "one", layout)
     shutil.copytree(tmp_path / "one", tmp_path / "copy")
@@ -62,7 +62,7 @@ def test_own_journal_is_carried_out_after_the_store_was_moved_or_copied(tmp_path
 
 
 @layouts
-def test_foreign_journal_is_set_aside_with_the_files_that_it_names(
+def test_foreign_journal_is_quarantined_with_the_files_that_it_names(
     tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled(tmp_path, layout)
@@ -125,7 +125,7 @@ def test_journal_of_another_user_counts_if_it_only_appends(tmp_path: Path, monke
         {"moves": [["", "b"]]},
     ],
 )
-def test_signed_plan_that_leads_out_is_not_carried_out(tmp_path: Path, change: dict[str, object]) -> None:
+def test_signed_plan_with_a_path_outside_the_folder_is_not_applied(tmp_path: Path, change: dict[str, object]) -> None:
     filled(tmp_path, "jsonl")
     journal = pending(tmp_path, "jsonl")
     body = json.dumps({"appends": [], "moves": [], "removes": [], **change}, separators=(",", ":"))
@@ -159,7 +159,7 @@ def test_announcement_of_a_purge_counts_only_if_this_user_wrote_it(
     assert announced_by(session._files.reader) == {}
 
 
-def test_code_is_hmac_sha256() -> None:
+def test_authentication_code_is_hmac_sha256() -> None:
     import hashlib
     import hmac
 

@@ -94,7 +94,7 @@ def test_session_moved_away_before_any_call_leaves_a_usable_lock() -> None:
         raise AssertionError("the write has more calls than were tried")
 
 
-def test_lock_with_a_second_name_is_refused_and_closed() -> None:
+def test_lock_with_a_second_name_is_rejected_and_closed() -> None:
     system = store()
     system.link("/store/sessions/s/.smp/lock", "/store/twin")
     lock = SessionLock(Disk(system), "/store/sessions/s/.smp", "session s")
