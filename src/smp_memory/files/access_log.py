@@ -80,7 +80,7 @@ class AccessLog:
         except (OSError, SMPError):
             return [], offset
         end = data.rfind(b"\n") + 1
-        found = []
+        uses: list[tuple[str, float]] = []
         for line in data[:end].decode(errors="replace").splitlines():
             seconds, _, name = line.partition(" ")
             whole, _, part = seconds.partition(".")
@@ -90,8 +90,8 @@ class AccessLog:
                 and len(whole) < 13
                 and (not part or (part.isascii() and part.isdigit()))
             ):
-                found.append((name, float(seconds) if part else int(whole)))
-        return found, offset + end
+                uses.append((name, float(seconds) if part else int(whole)))
+        return uses, offset + end
 
     def pending(self) -> list[tuple[str, float]]:
         """The uses that this process has not written into the log yet."""
@@ -99,10 +99,10 @@ class AccessLog:
 
     def last_uses(self) -> dict[str, float]:
         """The time of the last use of each name, in seconds, by this process and by others."""
-        found: dict[str, float] = {}
+        last: dict[str, float] = {}
         for name, seconds in (*self.read(0)[0], *self.pending()):
-            found[name] = max(seconds, found.get(name, 0))
-        return found
+            last[name] = max(seconds, last.get(name, 0))
+        return last
 
     def compact(self) -> None:
         """Keep only the last use of each name, if the log is large."""
@@ -122,8 +122,8 @@ class AccessLog:
             pass  # a full or read-only disk: the next maintenance does it
 
     def size_bytes(self) -> int:
-        found = self._disk.stat(self.path)
-        return 0 if found is None else found.st_size
+        status = self._disk.stat(self.path)
+        return 0 if status is None else status.st_size
 
 
 def _encode(uses: Iterable[tuple[str, float]]) -> bytes:

@@ -1,4 +1,4 @@
-"""Byte format of archives: the names that may stand in one, a bounded gunzip, and a strict subset of tar.
+"""Byte format of archives: the names that one may contain, a bounded gunzip, and a strict subset of tar.
 
 Guarantees
 - Names: a path that passes `unsafe_reason` has no `..`, is not absolute, has no drive, no stream, no control character and no
@@ -158,7 +158,7 @@ class Gunzip:
     ) -> None:
         self._system.close(self._descriptor)
 
-    def take(self, size: int) -> bytes:
+    def read(self, size: int) -> bytes:
         """Exactly `size` bytes at once; only for small sizes."""
         return b"".join(self.chunks(size))
 
@@ -244,9 +244,9 @@ END = b"\0" * (2 * BLOCK)
 
 def next_header(stream: Gunzip) -> tuple[str, int] | None:
     """Name and size of the next file; None at the end."""
-    block = stream.take(BLOCK)
+    block = stream.read(BLOCK)
     if block == END[:BLOCK]:
-        if stream.take(BLOCK) != END[:BLOCK]:
+        if stream.read(BLOCK) != END[:BLOCK]:
             stream.reject("damaged", "there is an empty block in the middle")
         return None
     _check_header(stream, block)

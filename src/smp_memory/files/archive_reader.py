@@ -126,7 +126,7 @@ def _verified_chunks(stream: Gunzip, name: str, file: ArchivedFile) -> Iterator[
     for chunk in stream.chunks(file.size_bytes):
         digest.update(chunk)
         yield chunk
-    if stream.take(-file.size_bytes % BLOCK).strip(b"\0"):
+    if stream.read(-file.size_bytes % BLOCK).strip(b"\0"):
         stream.reject("damaged", f"there is data after {name}")
     if digest.hexdigest() != file.sha256:
         stream.reject("checksum", f"the content of {name} is not what was packed")
@@ -138,8 +138,8 @@ def _read_manifest(stream: Gunzip, limits: ArchiveLimits) -> tuple[list[Archived
         stream.reject("no_manifest", "it does not begin with a manifest")
     if header[1] > min(_MANIFEST_BYTES, 1000 * (limits.files + 1)):
         stream.reject("too_large", "its manifest is too large")
-    data = stream.take(header[1])
-    stream.take(-header[1] % BLOCK)
+    data = stream.read(header[1])
+    stream.read(-header[1] % BLOCK)
     fields = _parse_json(stream, data)
     version = fields.get("smp_archive")
     if isinstance(version, int) and version > FORMAT:
@@ -208,10 +208,10 @@ def _is_own(disk: Disk, path: str, limits: ArchiveLimits) -> bool:
     """Whether it begins with SMP's manifest; also True if its beginning cannot be read, which `read_own_archive` reports."""
     with Gunzip(disk, path, limits) as stream:
         try:
-            block = stream.take(BLOCK)
+            block = stream.read(BLOCK)
             if block[:100].rstrip(b"\0") != MANIFEST.encode():
                 return False
-            return _OWN_KEY in stream.take(min(header_size(stream, block[124:136]), BLOCK))
+            return _OWN_KEY in stream.read(min(header_size(stream, block[124:136]), BLOCK))
         except StorageCorrupt:
             return True
 
@@ -230,7 +230,7 @@ def _list_files(disk: Disk, path: str, limits: ArchiveLimits) -> tuple[list[tupl
                 stream.reject("too_large", f"it holds more than {limits.total_bytes:,} bytes")
             for _ in stream.chunks(size):
                 pass
-            stream.take(-size % BLOCK)
+            stream.read(-size % BLOCK)
         stream.finish()
         names = [name for name, _ in files]
         if same := find_collision(names):
@@ -266,7 +266,7 @@ def _write_files(
                 writer.write(inside, chunks)
             for _ in chunks:
                 pass
-            stream.take(-size % BLOCK)
+            stream.read(-size % BLOCK)
         if next(expected, None) is not None:
             stream.reject("damaged", "it changed while it was read")
     writer.sync()
@@ -275,14 +275,14 @@ def _write_files(
 def _plain_files(stream: Gunzip) -> Iterator[tuple[str, int]]:
     """Names and sizes of the plain files; the caller reads the content and its padding before the next."""
     long_name = b""
-    while (block := stream.take(BLOCK)) != END[:BLOCK]:
+    while (block := stream.read(BLOCK)) != END[:BLOCK]:
         check_header_checksum(stream, block)
         kind, size = block[156:157], header_size(stream, block[124:136])
         if kind in (b"x", b"g", b"L"):
             if size > _HEADER_LIMIT_BYTES:
                 stream.reject("too_large", "a name in it is too long")
-            data = stream.take(size)
-            stream.take(-size % BLOCK)
+            data = stream.read(size)
+            stream.read(-size % BLOCK)
             if kind != b"g":
                 long_name = data.rstrip(b"\0") if kind == b"L" else _pax_path(stream, data) or long_name
             continue

@@ -49,9 +49,8 @@ class Piece:
         return f"Piece({self.start}-{self.end}, line {self.line}, {self.state}, {self.fields or self.message})"
 
 
-Stored = tuple[
-    int, int
-]  # up to which number and which byte entries of a file are known to have been written completely
+# Up to which number and which byte entries of a file are known to have been written completely.
+Stored = tuple[int, int]
 NOT_KNOWN: Stored = (0, 0)
 
 

@@ -172,15 +172,15 @@ def decode_rows(raw: bytes) -> list[ColdRow] | None:
 
 def validate_rows(rows: list[Any], base: int, raw_bytes: int) -> list[ColdRow] | None:
     """Rows of a list that may say anything; None if one of them is none."""
-    rows_found = []
+    decoded = []
     for row in rows:
         if not isinstance(row, list) or [type(value) for value in row] != [str, int, str, int, int, str, dict]:
             return None
         id, seq, file, start, length, digest, about = row
         if not 0 <= start <= start + length <= raw_bytes - base:
             return None
-        rows_found.append(ColdRow(id, seq, file, base + start, length, digest, about))
-    return rows_found
+        decoded.append(ColdRow(id, seq, file, base + start, length, digest, about))
+    return decoded
 
 
 def encode_index(blocks: Sequence[Block]) -> bytes:
@@ -196,7 +196,7 @@ def encode_index(blocks: Sequence[Block]) -> bytes:
 def decode_index(raw: bytes) -> list[tuple[BlockSpan, list[ColdRow]]] | None:
     fields = parse_json(raw)
     listed = fields.get("blocks") if fields else None
-    rows_found = []
+    decoded = []
     for each in listed if isinstance(listed, list) else [None]:
         if not isinstance(each, list) or [type(value) for value in each] != [int, int, int, list]:
             return None
@@ -204,8 +204,8 @@ def decode_index(raw: bytes) -> list[tuple[BlockSpan, list[ColdRow]]] | None:
         rows = validate_rows(each[3], 0, span.raw_bytes)
         if rows is None or min(span) < 0:
             return None
-        rows_found.append((span, rows))
-    return rows_found
+        decoded.append((span, rows))
+    return decoded
 
 
 def salvage(data: bytes) -> tuple[list[tuple[BlockSpan, list[ColdRow]]], list[str]]:

@@ -106,12 +106,12 @@ class ColdSegment:
 
     def verify(self) -> list[Problem]:
         """All defects of the file; every block is read and every checksum compared."""
-        match = list(self.problems)
-        readable = {key_of(each.row) for each in self.entries()}
+        problems = list(self.problems)
+        readable = {key_of(match.row) for match in self.entries()}
         for row in self.rows():
             if key_of(row) not in readable:
-                match.append(Problem(self.path, 0, "cold_damaged", f"{row.id} cannot be read.", "error", row.id))
-        return match
+                problems.append(Problem(self.path, 0, "cold_damaged", f"{row.id} cannot be read.", "error", row.id))
+        return problems
 
     def _raw(self, span: BlockSpan) -> bytes | None:
         try:
@@ -120,20 +120,20 @@ class ColdSegment:
             return None
 
     def _was_rewritten(self) -> bool:
-        match = self._disk.stat(self.path)
-        return (match and identity(match)) != self._identity
+        status = self._disk.stat(self.path)
+        return (status and identity(status)) != self._identity
 
     def _raise_if_rewritten(self) -> None:
         if self._was_rewritten():
             raise Conflict(f"{self.path} was rewritten meanwhile. Open it again.", path=self.path)
 
     def _load(self) -> Blocks:
-        match = self._disk.stat(self.path)
-        self._identity = match and identity(match)
-        if match is None:
+        status = self._disk.stat(self.path)
+        self._identity = status and identity(status)
+        if status is None:
             return []
         try:
-            indexed = self._read_index(match.st_size)
+            indexed = self._read_index(status.st_size)
             return indexed if indexed is not None else self._scan_blocks()
         except FileNotFoundError:
             return []

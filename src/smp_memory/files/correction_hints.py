@@ -54,7 +54,7 @@ def _json_hint(text: str) -> str:
         return f"write a colon before column {at + 1}"
     if message.startswith("Unterminated string"):
         return f'close the text that begins at column {at + 1} with "'
-    return f"write a value at column {at + 1}; texts stand in double quotes"
+    return f"write a value at column {at + 1}; put texts in double quotes"
 
 
 def _yaml_hint(text: str, line: int, reason: str) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from smp_memory.files.system import System
 
-TEMPORARY = ".smp-new"  # the ending of files that are not yet what they will be; no reader looks at them
+TEMPORARY = ".smp-new"  # the ending of unfinished files; no reader reads them
 _APPEND = os.O_RDWR | os.O_APPEND
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # opening a pipe that somebody planted must not wait for ever
 _CHUNK = 1 << 20
@@ -118,9 +118,8 @@ class OpenFile:
             if self.created:
                 folder = os.path.dirname(self.path)
                 self._disk.sync_folder(folder)
-                self._disk.sync_folder(
-                    os.path.dirname(folder)
-                )  # the process that made the folder may have died before its sync
+                # The process that made the folder may have died before its sync.
+                self._disk.sync_folder(os.path.dirname(folder))
         except OSError as error:
             try:
                 self.undo_appends(self.size_before)
@@ -168,10 +167,10 @@ class Disk:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            status: list[str] = self._retry_lookup(
+            names: list[str] = self._retry_lookup(
                 error, folder, "listing a folder", [], lambda: sorted(self.system.listdir(folder))
             )
-            return status
+            return names
 
     def folders(self, folder: str) -> list[str]:
         return [name for name in self.names(folder) if self.is_folder(os.path.join(folder, name))]

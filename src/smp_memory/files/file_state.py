@@ -105,6 +105,6 @@ def _next_id(entry: Entry, numbers: dict[str, int]) -> str:
 def incomplete_problem(entry: Entry) -> Problem:
     what = " and no ".join(entry.lacks)
     message = (
-        f"{entry.id} was written by hand and has no {what} in the file yet; the next write or `smp repair` adds it."
+        f"{entry.id} was typed in by hand and has no {what} in the file yet; the next write or `smp repair` adds it."
     )
     return Problem(entry.file, entry.line, "unsigned", message, "note", entry.id)

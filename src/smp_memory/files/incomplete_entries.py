@@ -45,7 +45,7 @@ def complete_files(reader: SessionReader, skip: Container[str]) -> tuple[dict[st
         if new is not None:
             contents[name] = new
             done += [
-                f"{name}:{entry.line}: {entry.id} was written by hand; {' and '.join(entry.lacks)} added in the file"
+                f"{name}:{entry.line}: {entry.id} was typed in by hand; {' and '.join(entry.lacks)} added in the file"
                 for entry in state.incomplete
             ]
     return contents, done

@@ -261,7 +261,9 @@ class MarkdownBlocks:
                 return Piece(start, stop, 0, TORN, None, _CUT_OFF)
             body, text = split_cut_closing(raw, _END_START)
             machine = f"{text.partition(' ')[2]} seq={seq}" if text else f"seq={seq} schema=-"
-            return self._decode_entry(body, heading, trimmed, EDITED, "its end comment is gone", machine, body != raw)
+            return self._decode_entry(
+                body, heading, trimmed, EDITED, "its end comment is missing", machine, body != raw
+            )
         return self._decode_entry(raw, heading, trimmed, UNSIGNED, is_closed=False)
 
     def _decode_entry(

@@ -93,18 +93,18 @@ def concurrent_change(path: str) -> ConcurrentFileChange:
 
 def _read_stable(reader: SessionReader, path: str) -> bytes | None:
     """The bytes of a file that nobody is writing to; empty if it does not exist, None if it changed meanwhile."""
-    found = reader.disk.stat(path)
-    if found is None:
+    status = reader.disk.stat(path)
+    if status is None:
         return b""
-    age_seconds = time.time() - max(found.st_mtime_ns, found.st_ctime_ns) / 1e9
+    age_seconds = time.time() - max(status.st_mtime_ns, status.st_ctime_ns) / 1e9
     if age_seconds < STABLE_SECONDS:
         time.sleep(STABLE_SECONDS)
     try:
         data = reader.disk.read(path)
     except FileNotFoundError:
         return None
-    again = reader.disk.stat(path)
-    return data if again is not None and identity(again) == identity(found) and len(data) == found.st_size else None
+    now = reader.disk.stat(path)
+    return data if now is not None and identity(now) == identity(status) and len(data) == status.st_size else None
 
 
 def find_missing(reader: SessionReader, known: dict[str, list[Entry]]) -> dict[str, dict[Key, Entry]]:
@@ -113,17 +113,18 @@ def find_missing(reader: SessionReader, known: dict[str, list[Entry]]) -> dict[s
         return {}
     stored = [entry for state in reader.states.values() for entry in state.entries]
     stored_keys = {entry.key for entry in stored}
-    bare = {
-        entry.bare_key for entry in stored if entry.state == EDITED and not entry.uid
-    }  # entries that lost their machine line
-    found: dict[str, dict[Key, Entry]] = {}
+    # Entries that lost their machine line have no uid.
+    bare = {entry.bare_key for entry in stored if entry.state == EDITED and not entry.uid}
+    missing: dict[str, dict[Key, Entry]] = {}
     for name, entries in known.items():
-        gone = {entry.key: entry for entry in entries if entry.key not in stored_keys and entry.bare_key not in bare}
-        kept = _keys_in_quarantine(reader, name) if gone else set()
-        gone = {key: entry for key, entry in gone.items() if key not in kept}
-        if gone:
-            found[name] = gone
-    return found
+        vanished = {
+            entry.key: entry for entry in entries if entry.key not in stored_keys and entry.bare_key not in bare
+        }
+        kept = _keys_in_quarantine(reader, name) if vanished else set()
+        vanished = {key: entry for key, entry in vanished.items() if key not in kept}
+        if vanished:
+            missing[name] = vanished
+    return missing
 
 
 def write_missing(reader: SessionReader, missing: dict[str, dict[Key, Entry]]) -> None:
@@ -137,13 +138,13 @@ def write_missing(reader: SessionReader, missing: dict[str, dict[Key, Entry]]) -
 def _keys_in_quarantine(reader: SessionReader, name: str) -> set[Key]:
     """The entries of a file that are in quarantine already."""
     folder = os.path.join(reader.private, QUARANTINE)
-    found: set[Key] = set()
+    keys: set[Key] = set()
     for file in reader.disk.names(folder):
         if file.startswith(name.replace("/", "_") + MISSING):
             state = FileState()
             reader.decode(name, reader.disk.read(os.path.join(folder, file)), state)
-            found.update(entry.key for entry in state.entries)
-    return found
+            keys.update(entry.key for entry in state.entries)
+    return keys
 
 
 def _log_missing(path: str, count: int, kept: str) -> None:
@@ -219,8 +220,8 @@ class KnownEntries:
             return True
         for name, epoch in self._known_epochs(state.lineage):
             known = state.files.get(name)
-            found = reader.disk.stat(os.path.join(reader.folder, name))
-            if known is None or found is None or known[4] != epoch or known[:4] != identity(found):
+            status = reader.disk.stat(os.path.join(reader.folder, name))
+            if known is None or status is None or known[4] != epoch or known[:4] != identity(status):
                 return True
         return False
 

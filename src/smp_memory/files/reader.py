@@ -58,7 +58,7 @@ class SessionReader:
         self.vanished: dict[str, list[Entry]] = {}  # entries that were read once and are in no file any more; by file
         self.vanished_lineage = ""  # the lineage that they were read in, see `smp_memory.files.writer_state`
         self.lineage = ""  # of the files as they were read
-        self.is_overlaid = False  # part of what was read stands in a committed plan, not yet in its file
+        self.is_overlaid = False  # part of what was read is in a committed plan, not yet in its file
         self._is_behind = False  # the fold lacks entries of `states`, because a read failed
         self._stored_until = 0  # entries up to this number were written completely, by the writer state of this boot
         self._recorded_bytes: dict[
@@ -135,9 +135,9 @@ class SessionReader:
     def _names(self, plan: Plan | None) -> list[str]:
         names = self.layout.files(self.disk, self.folder, self.session)
         if plan is not None:
-            gone = set(plan.removes)
+            removed = set(plan.removes)
             ours = [target for _, target in plan.moves if self.layout.may_hold_entries(target)]
-            names = [name for name in dict.fromkeys([*names, *ours]) if name not in gone]
+            names = [name for name in dict.fromkeys([*names, *ours]) if name not in removed]
         return names
 
     def _path(self, name: str, plan: Plan | None) -> str:

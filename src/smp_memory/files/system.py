@@ -11,7 +11,7 @@ only, which takes 9 ms to load; the walk takes 2 µs (docs/adr/0019-hostile-stor
 
 Guarantees: a primitive does one thing, fails with the `OSError` that the operating system gives, and never retries;
 `open` neither follows a link at the end of the path nor waits for the other end of a pipe, and no child process
-inherits its result; a lock belongs to one `open`, excludes every other one (of this process too), and is gone when
+inherits its result; a lock belongs to one `open`, excludes every other one (of this process too), and is released when
 its descriptor is closed or its process dies.
 Non-guarantees: `write` and `pwrite` may write less than they were given; nothing but `sync` (content and size of a
 file) and `sync_dir` (the names in a folder) makes anything durable; after a failed `sync` nobody knows what the disk
@@ -304,9 +304,8 @@ class RealSystem:
     ftruncate = staticmethod(os.ftruncate)
     sync = staticmethod(_sync)
     fstat = staticmethod(os.fstat)
-    lstat = staticmethod(
-        os.lstat
-    )  # opens nothing and returns sizes and times only: walking the path would cost readers more than it gains
+    # Opens nothing and returns sizes and times only: walking the path would cost readers more than it gains.
+    lstat = staticmethod(os.lstat)
 
     def boot_id(self) -> str:
         if not RealSystem._boot:

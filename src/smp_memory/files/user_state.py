@@ -274,14 +274,14 @@ def trusted_stores() -> list[str]:
     home = state_home(os.environ)
     if home is None:
         return []
-    disk, stores, status = Disk(RealSystem(home)), os.path.join(home, "stores"), []
+    disk, stores, paths = Disk(RealSystem(home)), os.path.join(home, "stores"), []
     for name in disk.names(stores):
         try:
             known = json.loads(disk.read(os.path.join(stores, name, STORE_FILE), 0, _SMALL_BYTES))
-            status += [str(path) for path in known["trusted"]]
+            paths += [str(path) for path in known["trusted"]]
         except (OSError, SMPError, ValueError, KeyError, TypeError, RecursionError):
             continue
-    return sorted(status)
+    return sorted(paths)
 
 
 def forget_removed_stores(disk: Disk, stores: str) -> None:

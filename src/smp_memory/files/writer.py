@@ -285,10 +285,8 @@ class SessionWriter(PlanWriter):
         allocator = IdAllocator(max(self._writer_state.seq, fold.seq), self._writer_state.numbers)
         allocator.raise_to(info.seq if info else 0, fold.numbers)
         allocator.raise_to(0, info.numbers if info else {})
-        self._writer_state.seq, self._writer_state.numbers = (
-            allocator.seq,
-            allocator.numbers,
-        )  # first, because what follows may fail
+        # First, because what follows may fail.
+        self._writer_state.seq, self._writer_state.numbers = allocator.seq, allocator.numbers
         for name, state in self._reader.states.items():
             status = self._disk.stat(self._path(name))
             if status is None or identity(status) != state.identity:

@@ -279,7 +279,7 @@ def _decode_item(data: bytes, item: _Item, highest: int, stored: Stored) -> Piec
         return _without_foreign_signature(_parse_item(raw, start, end, UNSIGNED, ""))
     body, machine = split_cut_closing(data[start : item.end], _CLOSING)
     piece = _without_foreign_signature(
-        _parse_item(body.rstrip() + b"\n", start, end, EDITED, "its machine line is gone", machine)
+        _parse_item(body.rstrip() + b"\n", start, end, EDITED, "its machine line is missing", machine)
     )
     if piece.fields is not None:
         piece.fields["seq"] = seq

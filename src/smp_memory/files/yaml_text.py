@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 DEPTH_LIMIT = 32
 
-# What must be escaped: control characters and those that YAML 1.1 takes for line breaks or marks. Classes are
+# What must be escaped: control characters and those that YAML 1.1 treats as line breaks or marks. Classes are
 # given by what they exclude: a class of wide ranges takes `re` ten milliseconds to compile, at every start.
 _HIGH = "\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff"
 _NOT_IN_BLOCK = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_HIGH}]")
@@ -51,7 +51,7 @@ _FIRST_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 _NOT_TEXT = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))  # YAML 1.1, in any case
 
 _json = json.JSONEncoder(ensure_ascii=False)
-_LIST_LINE_LIMIT = 100  # a list that would be longer stands one element per line
+_LIST_LINE_LIMIT = 100  # a longer list is written one element per line
 _SIMPLE_KEY_LIMIT = 900  # YAML ends an ordinary key at 1,024 characters; longer ones need the `? key` form
 
 

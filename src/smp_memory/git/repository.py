@@ -83,25 +83,25 @@ class Repository:
         if names is None or listed is None:
             raise UserError(f"git cannot list the staged files of {self.top}.", path=self.top)
         changed = set(names.decode(errors="surrogateescape").split("\0"))
-        output = {}
+        objects = {}
         for row in listed.decode(errors="surrogateescape").split("\0"):
             facts, _, path = row.partition("\t")
             if path and path in changed and not facts.startswith("160000"):
-                output[path] = facts.split(" ")[1]
-        return output
+                objects[path] = facts.split(" ")[1]
+        return objects
 
     def contents(self, objects: list[str]) -> dict[str, bytes]:
         """The bytes of objects, by id, in one process."""
         data = self._call("cat-file", "--batch", given="".join(f"{each}\n" for each in objects).encode()) or b""
-        output, at = {}, 0
+        contents, at = {}, 0
         while at < len(data):
             end = data.index(b"\n", at)
             name, _, size = data[at:end].decode().partition(" blob ")
             if not size:
                 raise UserError(f"git cannot read the object {name[:60]}.", path=self.top)
-            output[name] = data[end + 1 : end + 1 + int(size)]
+            contents[name] = data[end + 1 : end + 1 + int(size)]
             at = end + 2 + int(size)
-        return output
+        return contents
 
     def _call(self, *words: str, given: bytes = b"") -> bytes | None:
         """The output of git; None if it fails."""
@@ -121,8 +121,8 @@ def merges_without_driver(root: str) -> str | None:
     folder = os.path.realpath(root)
     while True:
         if _names_driver(os.path.join(folder, ".gitattributes")):
-            output = Repository.find(root)
-            return output.top if output is not None and output.setting(DRIVER) is None else None
+            repository = Repository.find(root)
+            return repository.top if repository is not None and repository.setting(DRIVER) is None else None
         parent = os.path.dirname(folder)
         if parent == folder or os.path.exists(os.path.join(folder, ".git")):
             return None

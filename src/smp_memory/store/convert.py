@@ -202,9 +202,8 @@ def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -
     for name, data in contents_of(target, session, entries, info).items():
         relative = os.path.relpath(os.path.join(target.folder(root, session), name), root)
         _stage_file(disk, root, relative, data, plan)
-        disk.set_modified_time(
-            os.path.join(root, STAGING, relative), written
-        )  # or the last one by name were the one in use
+        path = os.path.join(root, STAGING, relative)
+        disk.set_modified_time(path, written)  # or the last one by name were the one in use
     _compare(fold, info, disk, os.path.join(root, STAGING), target, session)
     _plan_removals(store, store.layout, target, session, list(reader.states), plan)
 

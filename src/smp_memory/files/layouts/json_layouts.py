@@ -21,7 +21,7 @@ from smp_memory.files.layouts.layout import (
     build_info,
     context_fields,
     engine_fields,
-    take,
+    pop_checked,
     take_settings,
     without_derived_fields,
 )
@@ -171,11 +171,11 @@ def _decode_metadata(data: bytes, session: str, context_name: str, agents_name: 
     if not isinstance(fields, dict):
         raise ValueError("not a JSON object")
     fields.pop("session_id", None)
-    created = take(fields, "created_at", str, None)
-    user = take(fields, "user_id", str, None)
-    agents = take(fields, agents_name, list, [])
-    status = take(fields, "status", str, "active")
-    context = take(fields, context_name, dict, {})
+    created = pop_checked(fields, "created_at", str, None)
+    user = pop_checked(fields, "user_id", str, None)
+    agents = pop_checked(fields, agents_name, list, [])
+    status = pop_checked(fields, "status", str, "active")
+    context = pop_checked(fields, context_name, dict, {})
     config = take_settings(fields)
-    engine = take(fields, "smp", dict, {})
+    engine = pop_checked(fields, "smp", dict, {})
     return build_info(session, created, engine, context, fields, user=user, agents=agents, status=status, config=config)

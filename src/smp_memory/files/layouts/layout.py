@@ -144,13 +144,13 @@ def without_derived_fields(other: Fields) -> Fields:
 
 
 def take_settings(fields: Fields) -> Fields:
-    """Take a session's settings out of its metadata: `config`, and the designs' names for parts of it."""
-    config = take(fields, "config", dict, {})
+    """Remove and return a session's settings from its metadata: `config`, and the designs' names for parts of it."""
+    config = pop_checked(fields, "config", dict, {})
     return {**{name: fields.pop(name) for name in OVERRIDES if isinstance(fields.get(name), dict)}, **config}
 
 
-def take(fields: Fields, name: str, kind: type, default: Any) -> Any:
-    """Take a value out of fields that a person may have edited; a wrong type is an error that names the field."""
+def pop_checked(fields: Fields, name: str, kind: type, default: Any) -> Any:
+    """Remove and return a value of fields that a person may have edited; a wrong type is an error that names the field."""
     value = fields.pop(name, None)
     if value is None:
         return default
@@ -176,16 +176,16 @@ def build_info(
         parse(created or "1970-01-01T00:00:00Z", "created"),
         user=user,
         agents=[str(name) for name in agents],
-        project=take(context, "project_name", str, None),
-        tags=[str(tag) for tag in take(context, "tags", list, [])],
-        context={**context, **take(context, "context", dict, {})} if "context" in context else context,
+        project=pop_checked(context, "project_name", str, None),
+        tags=[str(tag) for tag in pop_checked(context, "tags", list, [])],
+        context={**context, **pop_checked(context, "context", dict, {})} if "context" in context else context,
         config=config,
         status=status,
-        generation=take(engine, "generation", int, 0),
-        numbers=take(engine, "numbers", dict, {}),
-        seq=take(engine, "seq", int, 0),
-        format=take(engine, "format", int, 0),
-        uid=take(engine, "uid", str, ""),
+        generation=pop_checked(engine, "generation", int, 0),
+        numbers=pop_checked(engine, "numbers", dict, {}),
+        seq=pop_checked(engine, "seq", int, 0),
+        format=pop_checked(engine, "format", int, 0),
+        uid=pop_checked(engine, "uid", str, ""),
         other=other,
     )
 

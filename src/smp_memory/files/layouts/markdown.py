@@ -14,7 +14,7 @@ from smp_memory.files.layouts.layout import (
     build_info,
     context_fields,
     engine_fields,
-    take,
+    pop_checked,
     take_settings,
     without_derived_fields,
 )
@@ -136,15 +136,15 @@ class MarkdownLayout(Layout):
         if not isinstance(fields, dict):
             raise ValueError("the key `session:` is missing")
         fields.pop("id", None)
-        participants = take(fields, "participants", dict, {})
-        items = take(participants, "agents", list, [])
+        participants = pop_checked(fields, "participants", dict, {})
+        items = pop_checked(participants, "agents", list, [])
         agents = [item.get("agent_id") if isinstance(item, dict) else item for item in items]
-        created = take(fields, "created_at", str, None)
-        status = take(fields, "status", str, "active")
-        context = take(fields, "context", dict, {})
+        created = pop_checked(fields, "created_at", str, None)
+        status = pop_checked(fields, "status", str, "active")
+        context = pop_checked(fields, "context", dict, {})
         config = take_settings(fields)
-        engine = take(fields, "smp", dict, {})
-        user = take(participants, "user_id", str, None)
+        engine = pop_checked(fields, "smp", dict, {})
+        user = pop_checked(participants, "user_id", str, None)
         details = {item["agent_id"]: _details(item) for item in items if isinstance(item, dict) and _details(item)}
         if participants or details:
             fields[_PARTICIPANTS] = {**participants, "agents": details}
