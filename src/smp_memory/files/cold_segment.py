@@ -1,4 +1,4 @@
-"""Cold segment: a compressed file with checksums and an index, for compacted and archived memories of a session.
+"""Cold segment: a compressed file with checksums and an index, for compacted memories of a session.
 
 Entries are stored byte for byte as they were in the session's files, in blocks (`cold_format`) with an index at the end.
 

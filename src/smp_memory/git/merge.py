@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     TextMerge = Callable[[bytes, bytes, bytes], bytes | None]  # git's text merge of base, ours, theirs; None: conflict
 
-_NOT_COMPARED = frozenset(["access"])  # use counts: either value is correct enough
+_NOT_COMPARED = frozenset(["access"])  # use counts: either value may be kept
 _ENTRY_FIELDS = frozenset(
     ["access", "smp", "hand", "id", "seq", "tx", "type", "session_id", "uid", "uids", "schema", "timestamp", "ts", "author", "by", "history",
      "revision", "updated", "updated_by"]
