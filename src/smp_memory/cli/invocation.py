@@ -19,15 +19,14 @@ if TYPE_CHECKING:
     from smp_memory.memory import Memory
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.record import Record
-    from smp_memory.search.api import SearchMethods
     from smp_memory.session import SessionMemory
 
 
 def notices(record: Record) -> list[str]:
     """What the writer of a memory should know, each in a line."""
-    from smp_memory.privacy.settings import told
+    from smp_memory.privacy.settings import redaction_notice
 
-    taken_out = told(record.redacted)
+    taken_out = redaction_notice(record.redacted)
     return [
         *([f"{record.id}: {taken_out}"] if taken_out else []),
         *(f"{record.id}: {text}" for text in record.warnings),
@@ -125,12 +124,12 @@ class Call:
     def record(self, reference: str, *, include_deleted: bool = False) -> Record:
         """The memory that is meant, `ID` or `session/ID`; it must be there."""
         session, memory_id = self.place(reference)
-        trail = self.trail(session, memory_id)
-        record = trail.record(session.id) if trail is not None else None
+        history = self.history(session, memory_id)
+        record = history.record(session.id) if history is not None else None
         if not include_deleted and (record is None or record.deleted):
             record = session.get(memory_id)  # says why not
         if record is None:
-            raise session._missing(memory_id)
+            raise session.missing(memory_id)
         return record
 
     def with_hint(self, error: MemoryNotFound) -> MemoryNotFound:
@@ -147,16 +146,16 @@ class Call:
         where = f"Session {having[0]} has" if len(having) == 1 else f"{len(having):,} other sessions have"
         return type(error)(f"{error.message} {where} one: {having[0]}/{memory_id}", **error.details)
 
-    def trail(self, session: SessionMemory, memory_id: str) -> RecordHistory | None:
+    def history(self, session: SessionMemory, memory_id: str) -> RecordHistory | None:
         """All that happened to a memory; a large session is not read for it."""
-        from smp_memory.store.history_lookup import trail_of
+        from smp_memory.store.history_lookup import history_of
 
-        return trail_of(self.memory.store.session(session.id), memory_id)
+        return history_of(self.memory.store.session(session.id), memory_id)
 
     # -- who is asked
 
     @property
-    def asked(self) -> SearchMethods:
+    def asked(self) -> Memory | SessionMemory:
         """The session that was named, else the whole store."""
         return self.memory if self.options.all or self.session_name is None else self.session()
 
@@ -185,6 +184,13 @@ class Call:
         self.answer(data, [line])
         for text in notices(record):
             self.remark(text)
+
+    def remark_redacted(self, what: str, kinds: dict[str, int] | None) -> None:
+        """Say what redaction took out of something that is not a memory."""
+        if kinds:
+            from smp_memory.privacy.settings import redaction_notice
+
+            self.remark(f"{what}: {redaction_notice(kinds)}")
 
     def remark(self, text: str) -> None:
         """Something that a person should know and a program need not."""

@@ -9,11 +9,12 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Call
+    from smp_memory.memory import Memory
     from smp_memory.model.hits import Hits
-    from smp_memory.search.api import SearchMethods
+    from smp_memory.session import SessionMemory
 
     Asked = dict[str, Any]
-    Ask = Callable[[SearchMethods, Asked], Hits]
+    Ask = Callable[[Memory | SessionMemory, Asked], Hits]
 
 _SORTS = ("relevance", "newest", "oldest", "priority", "importance")
 _MODES = ("default", "weighted", "product")
@@ -146,5 +147,5 @@ def loosened(call: Call, asked: Asked, ask: Ask, words: str) -> Iterator[tuple[s
             yield option, f"{len(found):,} or more" if found.more else f"{len(found):,}"
 
 
-def without_words(who: SearchMethods, asked: Asked) -> Hits:
+def without_words(who: Memory | SessionMemory, asked: Asked) -> Hits:
     return who.query(**asked)

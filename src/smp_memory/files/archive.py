@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any, NoReturn
 
-    from smp_memory.files.archive_reader import ArchiveContents, Writer
+    from smp_memory.files.archive_reader import ArchiveContents, ArchiveWriter
     from smp_memory.files.disk import Disk
 
-    Read = Callable[[Disk, str, ArchiveLimits, Writer | None], ArchiveContents]
+    Read = Callable[[Disk, str, ArchiveLimits, ArchiveWriter | None], ArchiveContents]
 
 _CHUNK = 1 << 20
 _LEVEL = 6

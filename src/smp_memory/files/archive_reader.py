@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from smp_memory.files.disk import Disk
 
-    class Writer(Protocol):
+    class ArchiveWriter(Protocol):
         """The target of verified files."""
 
         def write(self, path: str, chunks: Iterator[bytes]) -> None:
@@ -93,7 +93,7 @@ def name_problem(path: str) -> str:
     return unsafe_reason(path) or unsafe_reason(CONTENT + path)
 
 
-def read_own_archive(disk: Disk, path: str, limits: ArchiveLimits, writer: Writer | None) -> ArchiveContents:
+def read_own_archive(disk: Disk, path: str, limits: ArchiveLimits, writer: ArchiveWriter | None) -> ArchiveContents:
     """Verify an archive of SMP from beginning to end, and pass each file to the writer."""
     with Gunzip(disk, path, limits) as stream:
         files, summary = _read_manifest(stream, limits)
@@ -191,7 +191,7 @@ def _parse_json(stream: Gunzip, data: bytes) -> dict[str, Any]:
 
 
 def read_archive(
-    disk: Disk, path: str, limits: ArchiveLimits = DEFAULT_LIMITS, writer: Writer | None = None
+    disk: Disk, path: str, limits: ArchiveLimits = DEFAULT_LIMITS, writer: ArchiveWriter | None = None
 ) -> ArchiveContents:
     """Verify an archive from beginning to end, and pass each file to the writer. The `summary` of a foreign one has only its layout."""
     if _is_own(disk, path, limits):
@@ -253,7 +253,7 @@ def _find_session(stream: Gunzip, names: list[str]) -> tuple[str, str]:
 
 
 def _write_files(
-    disk: Disk, path: str, limits: ArchiveLimits, writer: Writer, files: list[tuple[str, int]], base: str
+    disk: Disk, path: str, limits: ArchiveLimits, writer: ArchiveWriter, files: list[tuple[str, int]], base: str
 ) -> None:
     expected = iter(files)
     with Gunzip(disk, path, limits) as stream:

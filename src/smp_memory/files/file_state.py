@@ -107,4 +107,4 @@ def incomplete_problem(entry: Entry) -> Problem:
     message = (
         f"{entry.id} was typed in by hand and has no {what} in the file yet; the next write or `smp repair` adds it."
     )
-    return Problem(entry.file, entry.line, "unsigned", message, "note", entry.id)
+    return Problem(entry.file, entry.line, "typed", message, "note", entry.id)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from smp_memory.model.entry import Entry
 
 _DASH = re.compile(rb"( *)-( *)(?=[^\s{\[])")
+_DASH_ALONE = re.compile(rb"( *-) *\r?\n( +)(?=[^\s#])")  # its fields begin in the next line
+_BRACE = re.compile(rb" *- *\{")
 _HEADING = re.compile(rb"## (\S+)[^\n]*")
 
 
@@ -94,11 +96,20 @@ def _insert_fields(text: bytes, fields: dict[str, str], entry: Entry) -> bytes:
         )
         heading_text = f"{number or entry.id} - {entry.at[:10]} {entry.at[11:-1]}\n**Uid:** {fields['uid']}"
         return b"## %b %b%b" % (heading[1], heading_text.encode(), text[heading.end() :])
+    brace = _BRACE.match(text)
+    if brace is not None:
+        return (
+            brace[0] + "".join(f'{name}: "{value}", ' for name, value in fields.items()).encode() + text[brace.end() :]
+        )
+    lines = [f"{name}: {value}".encode() for name, value in fields.items()]
+    alone = _DASH_ALONE.match(text)
+    if alone is not None:
+        begin, indent = alone[1] + b" " * (len(alone[2]) - len(alone[1])), b"\n" + alone[2]
+        return begin + indent.join([*lines, text[alone.end() :]])
     dash = _DASH.match(text)
     if dash is None:
         return text
     indent = b"\n" + b" " * (dash.end() - dash.start())
-    lines = [f"{name}: {value}".encode() for name, value in fields.items()]
     return dash[0] + indent.join([*lines, text[dash.end() :]])
 
 

@@ -57,7 +57,14 @@ from smp_memory.files.codec import (
     widen_span,
 )
 from smp_memory.files.conflict_markers import decode_both_sides
-from smp_memory.files.machine_line import highest_seq, join, split, split_cut_closing, split_damaged_closing
+from smp_memory.files.machine_line import (
+    highest_seq,
+    join,
+    mixed_entries,
+    split,
+    split_cut_closing,
+    split_damaged_closing,
+)
 from smp_memory.files.markdown_values import (
     HIGH,
     SPECIAL_LINES,
@@ -88,7 +95,7 @@ _BEGIN_MARK = re.compile(rb" <!-- ([0-9]{1,15}) -->[ \t]*\r?\Z")
 _AFTER_MARK = re.compile(rb" <!-- [0-9]{1,15} -->[ \t]*([^ \t\r\n][^\n]*)\Z")
 _END_START, _END_STOP = b"<!-- end ", b" -->\n"
 _RULE = re.compile(rb"^---[ \t]*\r?$", re.MULTILINE)
-_ABOUT = b"<!-- SMP format "
+ABOUT = b"<!-- SMP format "
 _ENTRY_TAIL = b"\n---\n"
 
 _NOT_IN_BODY = re.compile(f"[\x00-\x08\x0b-\x1f{HIGH}]")
@@ -245,6 +252,8 @@ class MarkdownBlocks:
             signed = signature(data[start : end.start(3)]) == end[3].decode()
             message = "" if signed else "changed since it was signed"
             machine = end[2].decode("utf-8", "replace")
+            if not signed and (mixed := mixed_entries(_BEGIN_MARK.search(heading[4] or b""), machine)):
+                return Piece(start, end.end(), 0, DAMAGED, None, mixed)
             return self._decode_entry(
                 data[start : end.start()], heading, end.end(), SIGNED if signed else EDITED, message, machine
             )
@@ -373,7 +382,7 @@ def _header_end(data: bytes, end: int) -> int:
         return 0 if b"\0" in before or b"\n<!-- end " in before else rule.end()  # 0: an entry that lost its heading
     title, _, rest = data.partition(b"\n")
     about, _, tail = rest.partition(b"\n")
-    is_ours = title.startswith(b"#") and (about.startswith(_ABOUT) or _ABOUT.startswith(about))
+    is_ours = title.startswith(b"#") and (about.startswith(ABOUT) or ABOUT.startswith(about))
     return -1 if end == len(data) and is_ours and not tail.strip(b"\n-") else end
 
 

@@ -19,7 +19,7 @@ from smp_memory.files.file_state import FileState
 from smp_memory.files.reader import SessionReader
 from smp_memory.files.retry import retry_mapped
 from smp_memory.model.entry import Entry
-from smp_memory.model.history import Fold
+from smp_memory.model.history import SessionHistory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _CHUNK = 1 << 20
 
 
 class IncrementReader(SessionReader):
-    """A reader that starts at cursors. Its fold holds what is new; changes of older memories are its orphans."""
+    """A reader that starts at cursors. Its history holds what is new; changes of older memories are its orphans."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class IncrementReader(SessionReader):
     ) -> None:
         """`names`: the ids of memories that were read before, where two had the same one."""
         super().__init__(disk, layout, root, session)
-        self.fold.names = names or self.fold.names
+        self.session_history.names = names or self.session_history.names
         self.reread = False
         self._checksums: dict[str, int] = {}
         self._started: dict[str, tuple[int, int]] = {}
@@ -123,8 +123,8 @@ def _is_settled(state: FileState, now_ns: int) -> int:
 # -- the last memories of a type
 
 
-def read_tail(reader: SessionReader, kind: str, count: int) -> Fold | None:
-    """A fold that ends with the last memories of a type, from the end of their file alone; None if that is not enough."""
+def read_tail(reader: SessionReader, kind: str, count: int) -> SessionHistory | None:
+    """A history that ends with the last memories of a type, from the end of their file alone; None if that is not enough."""
     if reader.states or reader.journal.exists():
         return None
     probe = Entry("put", kind, "probe", "", {})
@@ -141,20 +141,20 @@ def read_tail(reader: SessionReader, kind: str, count: int) -> Fold | None:
     ]
     size = 65536
     while True:
-        fold = _tail_fold(reader, name, max(status.st_size - size, 0), others)
-        trails = fold.trails.values() if fold else ()
-        live = [trail for trail in trails if trail.first.type == kind and trail.deletion is None]
-        if fold is None or len(live) >= count or size >= status.st_size:
-            return fold if size < status.st_size else None
+        session_history = _tail_history(reader, name, max(status.st_size - size, 0), others)
+        histories = session_history.histories.values() if session_history else ()
+        live = [history for history in histories if history.first.type == kind and history.deletion is None]
+        if session_history is None or len(live) >= count or size >= status.st_size:
+            return session_history if size < status.st_size else None
         size *= 4
 
 
-def _tail_fold(reader: SessionReader, name: str, start: int, others: list[str]) -> Fold | None:
+def _tail_history(reader: SessionReader, name: str, start: int, others: list[str]) -> SessionHistory | None:
     """The entries of a file from the first one behind `start` on, with all entries of the other files."""
     chunk = reader.disk.read(os.path.join(reader.folder, name), start)
     boundary = reader.layout.codec_of(name).boundary(chunk) if start else 0
     if boundary < 0:
-        return None if start == 0 else Fold()
+        return None if start == 0 else SessionHistory()
     state = FileState()
     state.end = start + boundary
     reader.decode(name, chunk[boundary:], state)
@@ -167,12 +167,12 @@ def _tail_fold(reader: SessionReader, name: str, start: int, others: list[str]) 
         problem.severity == "error" for problem in state.problems
     ):
         return None  # only the whole session tells whether a transaction is complete
-    fold = reader.new_fold()
-    fold.add(entries)
-    if fold.is_rebuilt or any(entry.uids for entry in entries):
+    session_history = reader.new_history()
+    session_history.add(entries)
+    if session_history.is_rebuilt or any(entry.uids for entry in entries):
         return None  # an id may have been given out twice
-    fold.problems = []
-    return fold
+    session_history.problems = []
+    return session_history
 
 
 # -- byte ranges

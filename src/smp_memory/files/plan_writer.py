@@ -29,7 +29,7 @@ class PlanWriter(LockedFiles):
 
     def _write_renames(self) -> bool:
         """Store the ids under which memories are shown whose id was given out twice; False if there is nothing to do."""
-        renames = self._reader.fold.renames(self._writer_state.seq)
+        renames = self._reader.session_history.renames(self._writer_state.seq)
         parts: dict[str, bytes] = {}
         for entry in renames:
             name, data = self._reader.layout.encode(entry, self._reader.session)

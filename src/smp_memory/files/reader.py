@@ -28,13 +28,15 @@ from smp_memory.files.file_state import FileState, assign_ids, assign_times, inc
 from smp_memory.files.folded_entries import decode_entries
 from smp_memory.files.journal import Journal, Plan
 from smp_memory.files.lock import HOLDER_BYTES
+from smp_memory.git.metadata_conflicts import decode_metadata
 from smp_memory.model.entry import Entry
-from smp_memory.model.history import Fold
+from smp_memory.model.history import SessionHistory
 from smp_memory.model.reports import Problem
 from smp_memory.model.types import PREFIXES, SCHEMA
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from smp_memory.files.codec import Stored
     from smp_memory.files.disk import Disk
     from smp_memory.files.layouts.layout import Layout
 
@@ -54,12 +56,12 @@ class SessionReader:
         self.journal = Journal(disk, os.path.join(self.private, "journal.json"), self.folder, session)
         self.mutex = threading.RLock()
         self.states: dict[str, FileState] = {}
-        self.fold = self.new_fold()
+        self.session_history = self.new_history()
         self.vanished: dict[str, list[Entry]] = {}  # entries that were read once and are in no file any more; by file
         self.vanished_lineage = ""  # the lineage that they were read in, see `smp_memory.files.writer_state`
         self.lineage = ""  # of the files as they were read
         self.is_overlaid = False  # part of what was read is in a committed plan, not yet in its file
-        self._is_behind = False  # the fold lacks entries of `states`, because a read failed
+        self._is_behind = False  # the session_history lacks entries of `states`, because a read failed
         self._stored_until = 0  # entries up to this number were written completely, by the writer state of this boot
         self._recorded_bytes: dict[
             str, int
@@ -68,30 +70,30 @@ class SessionReader:
     def forget(self) -> None:
         """Read everything anew next time."""
         self.states = {}
-        self.fold = self.new_fold()
+        self.session_history = self.new_history()
         self.is_overlaid = self._is_behind = False
         self.lineage = ""
         self._stored_until = 0
         self._recorded_bytes = {}
 
-    def new_fold(self) -> Fold:
-        return Fold(self.numbers_in_metadata)
+    def new_history(self) -> SessionHistory:
+        return SessionHistory(self.numbers_in_metadata)
 
     # -- the whole session
 
-    def catch_up(self) -> Fold:
+    def catch_up(self) -> SessionHistory:
         """Read what is new; the result holds all that was acknowledged before the call."""
         with self.mutex:
             return self._catch_up()
 
-    def _catch_up(self) -> Fold:
+    def _catch_up(self) -> SessionHistory:
         try:
             return self._read_until_consistent()
         except BaseException:
             self._is_behind = True
             raise
 
-    def _read_until_consistent(self) -> Fold:
+    def _read_until_consistent(self) -> SessionHistory:
         fresh: list[Entry] = []
         rebuild = False
         plan = None
@@ -101,21 +103,27 @@ class SessionReader:
             more, changed = self._read_changed(before, plan)
             fresh += more
             rebuild = rebuild or changed
-            if not (fresh or rebuild or plan or self._must_refold()):
-                return self.fold  # no file differs from what was read before, so there is nothing to compare again
+            if not (fresh or rebuild or plan or self._must_rebuild_history()):
+                return (
+                    self.session_history
+                )  # no file differs from what was read before, so there is nothing to compare again
             if self._was_replaced(before, plan):
                 continue
-            self._refold(fresh, rebuild, plan)
+            self._rebuild_history(fresh, rebuild, plan)
             fresh, rebuild = [], False
-            if not self.fold.unfinished() or attempt > 20 or (attempt > 2 and before == self._identities(plan)):
+            if (
+                not self.session_history.unfinished()
+                or attempt > 20
+                or (attempt > 2 and before == self._identities(plan))
+            ):
                 break  # an unfinished transaction that stays so was cut by hand: return what is left
             time.sleep(0.0005 * attempt)
         if fresh or rebuild:
-            self._refold(fresh, rebuild, plan)
-        return self.fold
+            self._rebuild_history(fresh, rebuild, plan)
+        return self.session_history
 
-    def _must_refold(self) -> bool:
-        return self.is_overlaid or self._is_behind or bool(self.fold.unfinished())
+    def _must_rebuild_history(self) -> bool:
+        return self.is_overlaid or self._is_behind or bool(self.session_history.unfinished())
 
     def _was_replaced(self, before: dict[str, list[int]], plan: Plan | None) -> bool:
         """Whether a file was replaced, added or removed meanwhile, or a plan to do so was committed."""
@@ -246,10 +254,14 @@ class SessionReader:
             assign_times(state)
         return state.entries[count:]
 
+    def stored(self, name: str) -> Stored:
+        """Up to which number and byte of a file entries are known to have been written completely."""
+        return self._stored_until, self._recorded_bytes.get(name, 0)
+
     def decode(self, name: str, data: bytes, state: FileState) -> None:
         """Add the entries of a file's rest to its state; stop before a torn end or an unfinished transaction."""
         codec, kind = self.layout.codec_of(name), self.layout.kind_of(name)
-        pieces = codec.decode(data, state.end, state.line, (self._stored_until, self._recorded_bytes.get(name, 0)))
+        pieces = codec.decode(data, state.end, state.line, self.stored(name))
         start, end = state.end, state.end + len(data)
         last_seq = state.entries[-1].seq if state.entries else 0
         mark = len(state.entries)
@@ -281,8 +293,8 @@ class SessionReader:
                 state.problems.append(Problem(path, piece.line, "invalid", error.message))
                 continue
             ends_with_entry, reported = True, None
+            last_seq = entries[0].seq  # of a memory with its changes: where it stands
             for entry in entries:
-                last_seq = entry.seq
                 entry.place = (piece.start, piece.end)
                 state.entries.append(entry)
                 starts.append(piece.start)
@@ -308,26 +320,26 @@ class SessionReader:
         elif piece_state == EDITED:
             reports.append(("edited", f"{entry.id} was edited by hand.", "note"))
         elif piece_state == UNSIGNED:
-            reports.append(("unsigned", f"{entry.id} was written by hand.", "note"))
+            reports.append(("unsigned", f"{entry.id} has no checksum: a person or another program wrote it.", "note"))
         if entry.schema > SCHEMA:
             message = f"{entry.id} was written by a newer SMP (schema {entry.schema}); fields that this version does not know are kept."
             reports.append(("newer_schema", message, "warning"))
         for code, message, severity in reports:
             state.problems.append(Problem(self._full_path(name), entry.line, code, message, severity, entry.id))
 
-    def _refold(self, fresh: list[Entry], rebuild: bool, plan: Plan | None) -> None:
+    def _rebuild_history(self, fresh: list[Entry], rebuild: bool, plan: Plan | None) -> None:
         incomplete = self.has_incomplete
         if rebuild or self.is_overlaid or self._is_behind or incomplete:
             if incomplete:
                 assign_ids(self.states, self.layout, self._numbers_given_out)
-            self.fold = self.new_fold()
+            self.session_history = self.new_history()
             self._is_behind = False
             fresh = [entry for state in self.states.values() for entry in state.entries]
         if plan is not None:
             fresh = fresh + self._entries_of_plan(plan)
         self.is_overlaid = plan is not None
         if fresh:
-            self.fold.add(fresh)
+            self.session_history.add(fresh)
 
     def adopt(self, states: dict[str, FileState], identities: dict[str, list[int]]) -> None:
         """Take over the states of files that a writer replaced and read back; files that differ now are read anew."""
@@ -342,7 +354,7 @@ class SessionReader:
                     self.states.pop(name, None)
             for name in [name for name in self.states if not self.disk.exists(os.path.join(self.folder, name))]:
                 del self.states[name]
-            self._refold([], True, None)
+            self._rebuild_history([], True, None)
 
     def _entries_of_plan(self, plan: Plan) -> list[Entry]:
         """Entries of a committed plan that are not in their files yet."""
@@ -369,7 +381,9 @@ class SessionReader:
         return self.layout.is_session_file(name, self.session)
 
     def problems(self) -> list[Problem]:
-        found = [problem for state in self.states.values() for problem in state.problems] + self.fold.problems
+        found = [
+            problem for state in self.states.values() for problem in state.problems
+        ] + self.session_history.problems
         return found + [incomplete_problem(entry) for state in self.states.values() for entry in state.incomplete]
 
     @property
@@ -392,7 +406,7 @@ class SessionReader:
                 encoded = [self.disk.read(os.path.join(self.folder, layout.info_file))]
             else:
                 encoded = [json.dumps(line).encode() for state in self.states.values() for line in state.metadata_lines]
-            found = [layout.decode_info(data, self.session).numbers for data in encoded]
+            found = [decode_metadata(layout, data, self.session).numbers for data in encoded]
             return {prefix: max(numbers.get(prefix, 0) for numbers in found) for prefix in set().union(*found)}
         except (OSError, SMPError, ValueError, TypeError, AttributeError, RecursionError):
             return {}

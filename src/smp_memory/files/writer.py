@@ -44,7 +44,7 @@ class SessionWriter(PlanWriter):
         """Store the batches; an error is set on its batch. Returns the files written, for callers that sync later."""
         is_unchanged = self._lock.acquire(timeout_seconds, self._writer_state_bytes)
         try:
-            state = self._load_state(batches[0].doing, is_unchanged)
+            state = self._load_state(batches[0].operation_name, is_unchanged)
             if state.warning or state.suspects or not state.files:
                 self.changes += 1
                 self._check()
@@ -53,7 +53,7 @@ class SessionWriter(PlanWriter):
                 self._known_entries.compare(state.lineage)
             for batch in batches:
                 self._store_batch(batch, admit)
-            if batches[0].quiet and all(batch.quiet for batch in batches):
+            if batches[0].is_maintenance and all(batch.is_maintenance for batch in batches):
                 for file in self._files.values():
                     self._disk.set_modified_time(file.path, file.modified_before)
             self._write_state()
@@ -105,16 +105,18 @@ class SessionWriter(PlanWriter):
 
     def _store_batch(self, batch: BatchPort, admit: Admit) -> None:
         state = self._writer_state
-        read_version = batch.looked_at
+        read_version = batch.read_version
         try:
             for attempt in range(_TRIES):
-                fold = None
-                if batch.needs_trails:
-                    fold = self._reader.fold if read_version == self.changes else self._reader.catch_up()
-                    if fold.names.unsettled or self._reader.has_incomplete:  # the batch may refer to them
+                session_history = None
+                if batch.needs_histories:
+                    session_history = (
+                        self._reader.session_history if read_version == self.changes else self._reader.catch_up()
+                    )
+                    if session_history.names.unsettled or self._reader.has_incomplete:  # the batch may refer to them
                         self.reconcile()
-                        fold = self._reader.catch_up()
-                allocator = IdAllocator(state.seq, state.numbers.copy(), fold)
+                        session_history = self._reader.catch_up()
+                allocator = IdAllocator(state.seq, state.numbers.copy(), session_history)
                 try:
                     entries = batch.resolve(allocator)
                     if entries:
@@ -132,7 +134,7 @@ class SessionWriter(PlanWriter):
         except SMPError as error:
             batch.error = error
         except OSError as error:
-            batch.error = from_os_error(error, self._reader.folder, batch.doing)
+            batch.error = from_os_error(error, self._reader.folder, batch.operation_name)
 
     def _resync_existing(self) -> None:
         """Nothing to write: sync the existing files, because the process that wrote them may have died before its sync."""
@@ -280,10 +282,10 @@ class SessionWriter(PlanWriter):
 
     def _reconcile_once(self, *, may_wait: bool) -> bool:
         """One attempt; False if a file changed meanwhile, because only what was read may be recorded."""
-        fold = self._reader.catch_up()
+        session_history = self._reader.catch_up()
         info = self._info()
-        allocator = IdAllocator(max(self._writer_state.seq, fold.seq), self._writer_state.numbers)
-        allocator.raise_to(info.seq if info else 0, fold.numbers)
+        allocator = IdAllocator(max(self._writer_state.seq, session_history.seq), self._writer_state.numbers)
+        allocator.raise_to(info.seq if info else 0, session_history.numbers)
         allocator.raise_to(0, info.numbers if info else {})
         # First, because what follows may fail.
         self._writer_state.seq, self._writer_state.numbers = allocator.seq, allocator.numbers

@@ -19,8 +19,8 @@ number that exists already a person copied it from another entry. Both count. So
 (`stored`): a person removed its machine line.
 
 Reading goes by lines first: an item starts at a `- ` that is not deeper than the item before it, and ends after its machine line or
-before the next item. Each item is then parsed alone, so damage is limited to it. Hand-written lists may have any indent; items of SMP
-are found among them by their begin mark.
+before the next item or another key at column 0. Each item is then parsed alone, so damage is limited to it. Hand-written lists may have
+any indent; items of SMP are found among them by their begin mark.
 
 `agent-states/{agent}.yaml` may also hold the one mapping that design 003 writes (`AgentStateYaml`):
 
@@ -61,7 +61,14 @@ from smp_memory.files.codec import (
     widen_span,
 )
 from smp_memory.files.conflict_markers import BOM, decode_both_sides
-from smp_memory.files.machine_line import highest_seq, join, split, split_cut_closing, split_damaged_closing
+from smp_memory.files.machine_line import (
+    highest_seq,
+    join,
+    mixed_entries,
+    split,
+    split_cut_closing,
+    split_damaged_closing,
+)
 from smp_memory.files.yaml_text import InvalidYaml, emit_mapping, read_item, read_value
 from smp_memory.model import ids
 
@@ -84,7 +91,8 @@ class YamlList:
         self._structure = re.compile(
             rb"^(?:(?P<dash> *)-(?=[ \r\n]|\Z)"
             rb"|(?P<closing> +)smp: (?P<machine>(?:[^\n]* )?)(?P<sum>sha256:[0-9a-f]{16})[ ]*\r?(?:\n|\Z)"
-            rb"|(?P<top>\"?" + name + rb"\"?:[ ]*(?:\[\][ ]*)?(?:#[^\n]*)?|---[ ]*|\.\.\.[ ]*)\r?(?:\n|\Z))",
+            rb"|(?P<top>\"?" + name + rb"\"?:[ ]*(?:\[\][ ]*)?(?:#[^\n]*)?|---[ ]*|\.\.\.[ ]*)\r?(?:\n|\Z)"
+            rb"|(?P<other>[A-Za-z_][A-Za-z0-9_-]*:(?=[ \r\n]|\Z)))",
             re.MULTILINE,
         )
 
@@ -153,6 +161,10 @@ class YamlList:
         for match in self._structure.finditer(data):
             start = match.start()
             dash, closing = match["dash"], match["closing"]
+            if match["other"] is not None:
+                if current is not None and current.stop < 0:
+                    current.stop = start
+                continue
             if closing is not None:
                 if current is not None and len(closing) == current.column:
                     current.end, current.closing_at, current.sum_at = match.end(), start, match.start("sum")
@@ -168,8 +180,7 @@ class YamlList:
                 if len(dash) > deepest and not _is_own_start(data, start):
                     continue
             if current is not None:
-                current.end = start
-                yield current
+                yield current.until(start)
                 current = None
             if dash is None:
                 top_end = match.end()
@@ -177,7 +188,7 @@ class YamlList:
             else:
                 current = _Item(start, len(data), len(dash), _column(data, match.end(), len(dash)))
         if current is not None:
-            yield current
+            yield current.until(len(data))
 
 
 def yaml_library() -> ModuleType:
@@ -209,12 +220,19 @@ def load_mapping(data: bytes) -> Fields:
 class _Item:
     """Position of one list item: its dash's indent, its fields' column, and its machine line if it has one."""
 
-    __slots__ = ("closing_at", "column", "end", "indent", "machine", "start", "sum", "sum_at")
+    __slots__ = ("closing_at", "column", "end", "indent", "machine", "start", "stop", "sum", "sum_at")
 
     def __init__(self, start: int, end: int, indent: int, column: int) -> None:
         self.start, self.end, self.indent, self.column = start, end, indent, column
-        self.closing_at = self.sum_at = -1
+        self.closing_at = self.sum_at = (
+            self.stop
+        ) = -1  # `stop`: where another key of the file stands, if it has no machine line
         self.machine, self.sum = b"", ""
+
+    def until(self, end: int) -> _Item:
+        """The item without a machine line; it ends here or before another key of the file."""
+        self.end = self.stop if self.stop >= 0 else end
+        return self
 
 
 def _id_first(fields: Fields) -> Fields:
@@ -261,9 +279,10 @@ def _decode_item(data: bytes, item: _Item, highest: int, stored: Stored) -> Piec
     if item.sum_at >= 0:
         state = SIGNED if signature(data[start : item.sum_at]) == item.sum else EDITED
         message = "" if state == SIGNED else "changed since it was signed"
-        return _parse_item(
-            data[start : item.closing_at], start, end, state, message, item.machine.decode("utf-8", "replace")
-        )
+        machine = item.machine.decode("utf-8", "replace")
+        if state == EDITED and (mixed := mixed_entries(_BEGIN_MARK.match(data, start, end), machine)):
+            return Piece(start, end, 0, DAMAGED, None, mixed)
+        return _parse_item(data[start : item.closing_at], start, end, state, message, machine)
     raw = data[start:end].rstrip() + b"\n"
     for trimmed in (data[start:end], raw):
         closed = split_damaged_closing(trimmed, _CLOSING, b"\n")

@@ -41,7 +41,7 @@ def merge_metadata_lines(base: dict[str, Any], ours: dict[str, Any], theirs: dic
     """Merge the metadata lines of the layout `single`."""
     mine, other, conflicts = merge_mappings(base, ours, theirs)
     lines = _LINES.encode(mine), _LINES.encode(other)
-    return MergedMetadata(mine, hunks([lines[0]], [lines[1]]) if conflicts else lines[0], conflicts)
+    return MergedMetadata(mine, hunks([lines[0]], [lines[1]]) if conflicts else lines[0], _messages(conflicts))
 
 
 def merge_mapping_files(
@@ -52,7 +52,7 @@ def merge_mapping_files(
     text_merge: Callable[[bytes, bytes, bytes], bytes | None] | None,
 ) -> tuple[bytes, list[str]]:
     """Merge two files that hold one mapping each, in JSON or YAML."""
-    read = _read_json if format == "json" else _read_yaml
+    read = read_json if format == "json" else read_yaml
     fields = read(ours), read(theirs)
     try:
         before = read(base) if base.strip() else {}
@@ -61,7 +61,7 @@ def merge_mapping_files(
     mine, other, conflicts = merge_mappings(before, *fields)
     if conflicts:
         encoded = [_encode(each, format, ours).splitlines(keepends=True) for each in (mine, other)]
-        return hunks(*encoded), conflicts
+        return hunks(*encoded), _messages(conflicts)
     for data, known in ((ours, fields[0]), (theirs, fields[1])):
         if known == mine:
             return data, []
@@ -77,13 +77,17 @@ def merge_mapping_files(
 
 def merge_mappings(
     base: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
-    """The merged fields as ours and as theirs, which differ only in conflicts, and a sentence for each conflict."""
+) -> tuple[dict[str, Any], dict[str, Any], list[tuple[str, ...]]]:
+    """The merged fields as ours and as theirs, which differ only in conflicts, and where each conflict is."""
     inner = [side.get("session") if isinstance(side.get("session"), dict) else side for side in (ours, theirs)]
     first = 0 if _creation_key(inner[0]) <= _creation_key(inner[1]) else 1
     merge = _FieldMerge(first)
     mine, other = merge.mapping(base, ours, theirs, ())
     return mine, other, merge.conflicts
+
+
+def _messages(conflicts: list[tuple[str, ...]]) -> list[str]:
+    return [f"Both sides changed {'.'.join(path)}." for path in conflicts]
 
 
 def _creation_key(metadata: Any) -> tuple[str, str]:
@@ -94,7 +98,7 @@ def _creation_key(metadata: Any) -> tuple[str, str]:
 class _FieldMerge:
     def __init__(self, first: int) -> None:
         self.first = first  # which side created the session first
-        self.conflicts: list[str] = []
+        self.conflicts: list[tuple[str, ...]] = []
 
     def mapping(
         self, base: Any, ours: dict[str, Any], theirs: dict[str, Any], path: tuple[str, ...]
@@ -126,7 +130,7 @@ class _FieldMerge:
         resolved = self._resolve(ours, theirs, path)
         if resolved is not _MISSING:
             return resolved, resolved
-        self.conflicts.append(f"Both sides changed {'.'.join(path)}.")
+        self.conflicts.append(path)
         return ours, theirs
 
     def _resolve(self, ours: Any, theirs: Any, path: tuple[str, ...]) -> Any:
@@ -185,7 +189,7 @@ def _encode(fields: dict[str, Any], format: str, like: bytes) -> bytes:
     return b"".join(comments) + emit_mapping(fields).encode()
 
 
-def _read_json(data: bytes) -> dict[str, Any]:
+def read_json(data: bytes) -> dict[str, Any]:
     try:
         fields = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -195,7 +199,7 @@ def _read_json(data: bytes) -> dict[str, Any]:
     return fields
 
 
-def _read_yaml(data: bytes) -> dict[str, Any]:
+def read_yaml(data: bytes) -> dict[str, Any]:
     from smp_memory.files.yaml_list import load_mapping
 
     try:

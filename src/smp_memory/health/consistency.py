@@ -40,7 +40,7 @@ from smp_memory.model import ids
 from smp_memory.model.times import EPOCH
 from smp_memory.model.types import KINDS
 from smp_memory.policies.consolidation import find_duplicates
-from smp_memory.policies.statuses import is_active_decision, is_waiting, superseded_ids
+from smp_memory.policies.statuses import is_active_decision, is_unresolved, superseded_ids
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.cold_storage import segment_of
 
@@ -79,9 +79,9 @@ class ReferencesCheck(Check):
 
     def session(self, session: SessionSubject) -> Iterator[HealthIssue]:
         there = self._there[session.id] = _ids_of(session)
-        for trail in session.fold.trails.values():
-            data = trail.data()
-            if trail.deletion is not None or _POINTING.isdisjoint(data):
+        for history in session.session_history.histories.values():
+            data = history.data()
+            if history.deletion is not None or _POINTING.isdisjoint(data):
                 continue
             origins = _origins(data)
             for field, target in _targets(data):
@@ -95,7 +95,7 @@ class ReferencesCheck(Check):
                     is_fine = there.get(id) is False or (id not in there and not _looks_like_ours(id))
                 if is_fine:
                     continue
-                first = trail.first
+                first = history.first
                 pointer = _Pointer(session.id, first.id, first.file, first.line, field, other or session.id, id)
                 self._open.append(pointer)
         self.said = counted(self._count, "reference")
@@ -178,7 +178,7 @@ def _looks_like_ours(target: str) -> bool:
 def _ids_of(session: SessionSubject) -> dict[str, bool]:
     """Each id, and whether it is deleted; those in the cold segment are there."""
     found = {row.id: False for row in segment_of(session.files).rows()}
-    found.update({id: trail.deletion is not None for id, trail in session.fold.trails.items()})
+    found.update({id: history.deletion is not None for id, history in session.session_history.histories.items()})
     return found
 
 
@@ -187,9 +187,9 @@ def _ids_elsewhere(subject: HealthSubject, name: str) -> dict[str, bool]:
     store, shelf = subject.store, ArchiveIndex(subject.store)
     try:
         if shelf.is_live(name):
-            fold = SessionReader(store.disk, store.layout, store.root, name).catch_up()
+            session_history = SessionReader(store.disk, store.layout, store.root, name).catch_up()
             found = {row.id: False for row in segment_of(store.session(name)).rows()}
-            return found | {id: trail.deletion is not None for id, trail in fold.trails.items()}
+            return found | {id: history.deletion is not None for id, history in session_history.histories.items()}
         if shelf.is_archived(name):
             return {"*": False}
         return {"*": True} if shelf.deleted(name) else {}
@@ -293,7 +293,7 @@ class StalenessCheck(Check):
         self.said = counted(self._checked, "memory", "memories")
         days = config["health.stale_days"]
         limit = timedelta(days=days)
-        untouched = [each for each in records if is_waiting(each) and not each.pinned and _age(each, now) > limit]
+        untouched = [each for each in records if is_unresolved(each) and not each.pinned and _age(each, now) > limit]
         if days and untouched:
             oldest = max(_age(each, now) for each in untouched)
             yield self._finding(

@@ -31,7 +31,7 @@ from smp_memory.health.report import NOTE, PROBLEM, WARNING, Check, HealthIssue,
 from smp_memory.health.subject import CONFIGURATION, head_path
 from smp_memory.model.session_info import FORMAT
 from smp_memory.privacy.fence import MARK, find, is_only_recalled
-from smp_memory.privacy.settings import redactor_always
+from smp_memory.privacy.settings import redactor_even_if_off
 from smp_memory.store.cold_storage import decoded, segment_of
 from smp_memory.store.verification import validate
 
@@ -49,13 +49,15 @@ _SEVERITY = {"error": PROBLEM, "warning": WARNING, "note": NOTE}
 _REPAIR = "smp repair --session {} --dry-run shows what can be put right; without --dry-run it does so."
 _ADVICE = {
     "edited": "Nothing needs to be done; smp repair --session {} signs it as it stands.",
-    "unsigned": "Nothing needs to be done; smp repair --session {} signs it as it stands.",
+    "typed": "Nothing needs to be done; the next write adds what is missing, or: smp repair --session {}",
+    "unsigned": "Nothing needs to be done; only later edits by hand cannot be told from what was written.",
     "newer_schema": "Use the newer SMP that wrote it.",
     "orphan": "Bring the memory back from git or a backup, if it was taken out by mistake.",
     "revision_gap": "smp history shows what is there; bring the missing step back from git or a backup.",
     "duplicate_id": "Nothing needs to be done; the next write makes the new id permanent.",
     "conflicting_change": "smp history shows both values; smp edit writes the right one.",
     "conflicting_put": "Keep one of the two lines in the file.",
+    "head_conflict": "Correct the file as told, or: smp repair --session {}",
     "same_preference": "Delete the one that you do not want.",
     "not_a_file": "Put a plain file in its place.",
     "missing_entries": "Bring them back from git or a backup, if they are not meant to be gone.",
@@ -106,6 +108,9 @@ def _told(session: str, severity: str, code: str, problems: list[Problem]) -> It
     fix = None
     if code in _RECOVERED:
         advice, fix = "The next write to the session does it, or: smp doctor --fix", "recovery"
+    if code == "unsigned" and len(problems) > 1:
+        yield _without_checksum(session, problems, advice)
+        return
     alone = _SEVERALLY[severity] if len(problems) > _SEVERALLY[severity] + 1 else len(problems)
     for problem in problems[:alone]:
         own = (problem.id,) if problem.id else ()
@@ -116,6 +121,15 @@ def _told(session: str, severity: str, code: str, problems: list[Problem]) -> It
         what = f"{len(rest):,} more of this kind ({code})" + (f": {named(ids)}" if ids else "") + "."
         details = tuple(problem.to_dict() for problem in rest)
         yield HealthIssue(check, severity, what, advice, session, ids, rest[0].path, rest[0].line, fix, details)
+
+
+def _without_checksum(session: str, problems: list[Problem], advice: str) -> HealthIssue:
+    """All of a session in one: a store of another program has nothing else."""
+    ids = tuple(problem.id for problem in problems if problem.id)
+    message = f"{len(problems):,} entries have no checksum: a person or another program wrote them. They are read like all others: {named(ids)}."
+    details = tuple(problem.to_dict() for problem in problems)
+    first = problems[0]
+    return HealthIssue(ReadableEntries.name, NOTE, message, advice, session, ids, first.path, first.line, None, details)
 
 
 class ColdSegmentCheck(Check):
@@ -165,7 +179,7 @@ class FormatCheck(Check):
             yield HealthIssue(
                 self.name,
                 NOTE,
-                f"{count:,} {'session was' if count == 1 else 'sessions were'} made by hand or by an older SMP: "
+                f"{count:,} {'session was' if count == 1 else 'sessions were'} made by hand, by another program or by an older SMP: "
                 f"{named(self._older)}. All of it is read; their heads get format {FORMAT} when they are next changed.",
                 details=tuple({"session": name} for name in self._older),
             )
@@ -184,7 +198,7 @@ class SecretsCheck(Check):
         self._entries = 0
 
     def session(self, session: SessionSubject) -> Iterator[HealthIssue]:
-        redactor = redactor_always(session.config)
+        redactor = redactor_even_if_off(session.config)
         is_on = session.config["privacy.redaction.enabled"]
         severity = PROBLEM if is_on else WARNING
         advice = f"smp redact --session {session.id} --preview, then without --preview. Then change the secret itself."
@@ -214,8 +228,8 @@ class SecretsCheck(Check):
                     path = os.path.join(session.reader.folder, name)
                     known.setdefault(entry.id, ([], path, entry.line))[0].extend(removals)
         for id, (removals, path, line) in known.items():
-            trail = session.fold.trails.get(id)
-            in_history = trail is not None and not redact(trail.data())[1]
+            history = session.session_history.histories.get(id)
+            in_history = history is not None and not redact(history.data())[1]
             where = f"{id}, in its history" if in_history else id
             yield f"{where}: {_told_exposed(removals)}.", (id,), path, line, _details(id, removals)
 
@@ -284,11 +298,11 @@ class RecalledText(Check):
 
     def session(self, session: SessionSubject) -> Iterator[HealthIssue]:
         found = []
-        for trail in session.fold.trails.values():
-            fields = [name for name, value in _texts("", trail.data()) if MARK in value and find(value)]
-            if fields and trail.deletion is None:
-                found.append(self._finding(session.id, trail.first, fields, trail.data()))
-        self._checked += len(session.fold.trails)
+        for history in session.session_history.histories.values():
+            fields = [name for name, value in _texts("", history.data()) if MARK in value and find(value)]
+            if fields and history.deletion is None:
+                found.append(self._finding(session.id, history.first, fields, history.data()))
+        self._checked += len(session.session_history.histories)
         self.said = counted(self._checked, "memory", "memories")
         yield from several(found, _MOST_recalled, f"{{}} more memories of {session.id} hold recalled text.")
 

@@ -35,7 +35,8 @@ from smp_memory.health.report import PROBLEM, SEVERITIES, CheckResult, FixResult
 from smp_memory.health.sessions import ArchivesCheck, TrashCheck
 from smp_memory.health.storage import FILE_MODE, FOLDER_MODE, AccessRightsCheck, LocksCheck, OwnedPath, places
 from smp_memory.health.subject import HealthSubject
-from smp_memory.health.upkeep import TENDED, MergeDriverCheck, OtherLayoutsCheck, SharedFilesCheck
+from smp_memory.health.unread_files import UnreadFiles
+from smp_memory.health.upkeep import TENDED, MergeDriverCheck, OtherLayoutsCheck, OtherStores, SharedFilesCheck
 from smp_memory.model import ids
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.indexer import is_damage
@@ -64,6 +65,8 @@ CHECKS: tuple[type[Check], ...] = (
     content.ReadableEntries,
     content.ColdSegmentCheck,
     OtherLayoutsCheck,
+    OtherStores,
+    UnreadFiles,
     ArchivesCheck,
     SharedFilesCheck,
     storage.LeftoversCheck,
@@ -192,7 +195,7 @@ class _Look:
             if self._is_there(name):
                 self._findings.append(_failed(content.ReadableEntries.name, name, error))
             return
-        self._memories += len(session.fold.trails)
+        self._memories += len(session.session_history.histories)
         before = len(self._findings)
         for check in self._running:
             self._run(check, lambda check=check: check.session(session), name)  # type: ignore[misc]
@@ -238,11 +241,11 @@ def _failed(check: str, session: str | None, error: BaseException) -> HealthIssu
 def _without_secrets(subject: HealthSubject) -> Callable[[HealthIssue], HealthIssue]:
     """What may be told of a finding: a message may quote a file, and hooks quote anything."""
     from smp_memory.privacy.redaction import Redactor
-    from smp_memory.privacy.settings import redactor_always
+    from smp_memory.privacy.settings import redactor_even_if_off
 
     redactors = [Redactor()]
     try:
-        redactors.append(redactor_always(subject.config))
+        redactors.append(redactor_even_if_off(subject.config))
     except SMPError:
         pass  # patterns that cannot be used; the check of the settings tells
 

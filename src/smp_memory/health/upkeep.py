@@ -2,7 +2,7 @@
 
 Check that git knows the merge driver which `.gitattributes` asks for: a clone does not inherit it.
 
-Check that no session stands in a layout that the store does not have: nobody reads it.
+Check that no session stands in a layout that the store does not have or in another store of the project: nobody reads it.
 
 Check the files of the designs that hold for all sessions (`smp_memory.store.design_shared_files`): each can be read.
 """
@@ -15,6 +15,7 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from smp_memory.discovery import about_others
 from smp_memory.errors import SMPError
 from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.files.system import RealSystem
@@ -212,6 +213,16 @@ class OtherLayoutsCheck(Check):
                 path=each.path,
                 details=details,
             )
+
+
+class OtherStores(Check):
+    name = "stores"
+    title = "the project has one store"
+
+    def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
+        said, next_step = about_others(subject.root) if isinstance(subject.system, RealSystem) else ("", "")
+        if said:
+            yield HealthIssue(self.name, NOTE, said, next_step)
 
 
 class SharedFilesCheck(Check):

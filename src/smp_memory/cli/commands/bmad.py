@@ -105,8 +105,8 @@ _SHOWN = 20
 
 
 def take_in_project(call: Call) -> None:
-    from smp_memory.importers.bmad_files import holders
-    from smp_memory.importers.ingest import take_in
+    from smp_memory.importers.bmad_files import find_memory_files
+    from smp_memory.importers.ingest import ingest_files
     from smp_memory.integrations.bmad.project import find_project
 
     options = call.options
@@ -118,13 +118,13 @@ def take_in_project(call: Call) -> None:
     project = find_project(start)
     if project is None:
         raise UserError(f"There is no BMAD project in {start} or above it: no _bmad, .bmad-core, bmad/_cfg or .bmad/_cfg.", path=start)  # fmt: skip
-    found = holders(project, call.memory.store.root)
+    found = find_memory_files(project, call.memory.store.root)
     places = {holder.name: number for number, holder in enumerate(found, 1)}
 
     def progress(name: str, count: int) -> None:
         call.screen.passing(f"{places[name]} of {len(found)} files, {plural(count, 'memory')}: {name}")
 
-    done = take_in(
+    done = ingest_files(
         call.memory,
         found,
         "bmad",

@@ -128,6 +128,7 @@ def _mark(call: Call, verb: str, would: str, done: str, each: str) -> None:
     result = act(**criteria, reason=options.reason)
     shown = ", ".join(result.ids[:_SHOWN]) + (", …" if result.count > _SHOWN else "")
     call.answer(result.to_dict(), [f"{plural(result.count, 'memory')} {done}: {shown}"])
+    call.remark_redacted("reason", result.redacted)
 
 
 def _mark_named(call: Call, verb: str, would: str, each: str) -> None:
@@ -140,9 +141,16 @@ def _mark_named(call: Call, verb: str, would: str, each: str) -> None:
     for session, memory_id in map(call.place, call.options.ids):
         by_session.setdefault(session.id, (session, []))[1].append(memory_id)
     records: list[Record] = []
+    redacted: dict[str, int] = {}
     for session, ids in by_session.values():
-        records += getattr(session, verb)(list(dict.fromkeys(ids)), call.options.reason).records
-    call.answer([record.to_dict() for record in records], (f"{paint('bold', record.id)} {each}" for record in records))
+        result = getattr(session, verb)(list(dict.fromkeys(ids)), call.options.reason)
+        records, redacted = records + result.records, redacted or result.redacted
+    more = {"redacted": redacted} if redacted else {}
+    call.answer(
+        [{**record.to_dict(), **more} for record in records],
+        (f"{paint('bold', record.id)} {each}" for record in records),
+    )
+    call.remark_redacted("reason", redacted)
 
 
 # -- the trash
@@ -238,6 +246,7 @@ def run_erase(call: Call) -> int:
         return 0
     receipt: Receipt = scope.erase(**asked, reason=options.reason, by=call.author)
     call.answer(receipt.to_dict(), _receipt_lines(call, receipt))
+    call.remark_redacted("reason", receipt.redacted)
     return 0 if receipt.complete else 1
 
 

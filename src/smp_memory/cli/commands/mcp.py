@@ -59,6 +59,10 @@ def run_mcp(call: Call) -> None:
         if (error.name or "").partition(".")[0] == "smp_memory":
             raise
         raise UserError(f"MCP is not installed. Where smp is installed: {HOW_TO_INSTALL}", module=error.name) from None
+    except ImportError as error:  # it is there, and a part of it does not load
+        raise UserError(
+            f"MCP cannot be loaded ({error}). Install it anew: {HOW_TO_INSTALL}", module=error.name
+        ) from None
     wanted = ServerOptions(
         session=call.session_name,
         author=call.author,

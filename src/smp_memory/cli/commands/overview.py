@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Call
-    from smp_memory.search.api import SearchMethods
+    from smp_memory.memory import Memory
+    from smp_memory.session import SessionMemory
 
 _SHOWN_EVENTS = 8
 _PIPE_COLUMNS = 240
@@ -23,13 +24,14 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--yaml", action="store_true", help="print it as YAML, as the files of the markdown layout have it")  # fmt: skip
 
 
-def _of(call: Call) -> SearchMethods:
+def _of(call: Call) -> Memory | SessionMemory:
     return call.memory if call.options.all else call.session()
 
 
 def _answer(call: Call, overview: Any, lines: Iterable[str]) -> None:
     if not call.options.yaml or call.options.json:
-        call.answer(overview.to_dict(), lines)
+        unread = {"problems": [each.to_dict() for each in overview.problems]} if overview.problems else {}
+        call.answer({**overview.to_dict(), **unread}, lines)
         return
     from smp_memory.store.overview_files import to_yaml
 

@@ -49,6 +49,7 @@ def run_redact(call: Call) -> None:
     source = call.memory if options.all else call.session()
     found = source.redact(preview=options.preview, reason=options.reason)
     call.answer([each.to_dict() for each in found], _redacted([each.to_dict() for each in found], options.preview))
+    call.remark_redacted("reason", next((each.reason for each in found if each.reason), None))
 
 
 def _redacted(found: list[dict[str, Any]], preview: bool) -> Iterator[str]:

@@ -113,8 +113,10 @@ def _tell_of_overlaid(call: Call, record: Record) -> None:
     """Name hand edits of this memory that have no effect."""
     from smp_memory.model.hand_edits import problems_of
 
-    trail = call.memory.store.session(record.session).view(lambda fold: fold.trails.get(record.id))
-    for problem in problems_of(trail) if trail is not None and not call.options.json else ():
+    history = call.memory.store.session(record.session).view(
+        lambda session_history: session_history.histories.get(record.id)
+    )
+    for problem in problems_of(history) if history is not None and not call.options.json else ():
         call.screen.line(paint("yellow", problem.message))
 
 
@@ -177,8 +179,8 @@ def run_history(call: Call) -> None:
       smp history DEC-0001
     """
     session, memory_id = call.place(call.options.id)
-    trail = call.trail(session, memory_id)
-    steps = trail.history() if trail is not None else session.history(memory_id)  # which says why not
+    history = call.history(session, memory_id)
+    steps = history.steps() if history is not None else session.history(memory_id)  # which says why not
     call.answer(steps, story(memory_id, steps))
 
 

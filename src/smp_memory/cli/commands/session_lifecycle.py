@@ -43,6 +43,7 @@ def run_session_archive(call: Call) -> None:
         {**away.to_dict(), "path": away.path},
         [f"Archived {paint('bold', away.session)} in {away.path}, {size_text(away.bytes)}."],
     )
+    call.remark_redacted("reason", away.redacted)
 
 
 archive_arguments = session_archive_arguments
@@ -107,6 +108,7 @@ def run_session_delete(call: Call) -> None:
         {**away.to_dict(), "until": until, "path": away.path},
         [f"Deleted {paint('bold', away.session)}. Until {time_text(until)}: smp session undelete {away.session}"],
     )
+    call.remark_redacted("reason", away.redacted)
 
 
 def session_undelete_arguments(parser: Parser) -> None:
@@ -119,10 +121,13 @@ def run_session_undelete(call: Call) -> None:
     Examples:
       smp session undelete checkout-review
     """
-    state = call.memory.undelete_session(call.options.id, call.options.reason, by=call.author)
-    call.answer(
-        {"id": call.options.id, "state": state}, [f"Brought back {paint('bold', call.options.id)}; it is {state}."]
-    )
+    from smp_memory.privacy.settings import clean_reason
+
+    reason, redacted = clean_reason(call.memory.config, call.options.reason)
+    state = call.memory.undelete_session(call.options.id, reason, by=call.author)
+    data = {"id": call.options.id, "state": state, **({"redacted": redacted} if redacted else {})}
+    call.answer(data, [f"Brought back {paint('bold', call.options.id)}; it is {state}."])
+    call.remark_redacted("reason", redacted)
 
 
 def session_purge_arguments(parser: Parser) -> None:
@@ -140,6 +145,7 @@ def run_session_purge(call: Call) -> None:
         raise UserError("Purging cannot be undone; repeat it with --yes if you mean it. Nothing was changed.")
     away = call.memory.purge_session(call.options.id, call.options.reason, by=call.author)
     call.answer(away.to_dict(), [f"Purged {paint('bold', away.session)}; it is gone."])
+    call.remark_redacted("reason", away.redacted)
 
 
 # -- compact

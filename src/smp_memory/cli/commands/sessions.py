@@ -5,10 +5,12 @@ from __future__ import annotations
 from smp_memory.cli.arguments import assignment
 from smp_memory.cli.render import bar, bars, fields, one_line, paint, plural, size_text, table, time_text, value_text
 from smp_memory.errors import SMPError, UserError
+from smp_memory.model.times import to_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
     from typing import Any
 
     from smp_memory.cli.arguments import Parser
@@ -71,7 +73,9 @@ def run_session_new(call: Call) -> None:
     note_session_use(
         call.memory.store, session.id, call.memory.now()
     )  # what was written to others before does not count
-    call.answer(_head(session), [f"Started session {paint('bold', session.id)} in {session.folder}"])
+    more = {"redacted": session.redacted} if session.redacted else {}
+    call.answer({**_head(session), **more}, [f"Started session {paint('bold', session.id)} in {session.folder}"])
+    call.remark_redacted(session.id, session.redacted)
 
 
 def _head(session: SessionMemory) -> dict[str, Any]:
@@ -93,23 +97,23 @@ def run_session_list(call: Call) -> None:
       smp session list --all
       smp session list --json
     """
-    sessions = sorted(call.memory.sessions(), key=lambda session: (session.written, session.id))
+    sessions = call.memory.sessions_by_time()
     standings = {standing.session: standing.to_dict() for standing in call.memory.standings()}
     counts = call.memory.query(count_by="session", limit=1, track_access=False).counts["session"]
-    rows = [{**_summary(session, counts), **standings.get(session.id, {})} for session in sessions]
+    rows = [{**_summary(session, counts, written), **standings.get(session.id, {})} for written, session in sessions]
     if call.options.all:
         away = (standing for standing in call.memory.standings(away=True) if standing.away is not None)
         rows += [{**standing.away.to_dict(), **standing.to_dict()} for standing in away if standing.away is not None]
     call.answer(rows, _session_table(call, rows))
 
 
-def _summary(session: SessionMemory, counts: dict[str, int]) -> dict[str, Any]:
+def _summary(session: SessionMemory, counts: dict[str, int], last: datetime) -> dict[str, Any]:
     """What a line of the list says; the index counts the memories, nothing is read."""
     try:
         info: dict[str, Any] = session.info.to_dict()
     except SMPError as error:  # its head is damaged; its memories, and the other sessions, are not
         info = {"project": None, "user": None, "agents": [], "tags": [], "problem": error.message}
-    written = session.written.isoformat()[:-6] + "Z"
+    written = to_text(last)
     size = sum(session.memory.store.session(session.id).sizes().values())
     known = {"id": session.id, "memories": counts.get(session.id, 0), "bytes": size, "written": written}
     return {**info, **known, "folder": session.folder}

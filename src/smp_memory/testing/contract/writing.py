@@ -392,7 +392,7 @@ class WritingContract(ContractFixture):
             "x",
         ]:
             with refused(InvalidRecord):
-                session.add_many([good, bad, good])  # type: ignore[list-item]
+                session.add_many([good, bad, good])
         session.add_decision("x", id="taken")
         with refused(DuplicateId):
             session.add_many([good, ("finding", {"finding": "y", "id": "taken"}), good])
