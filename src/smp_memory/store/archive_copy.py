@@ -1,6 +1,6 @@
 """What is in a session that is put away? A copy of it in RAM, read and changed by the same code as one in its place.
 
-Guarantees: the store is not changed. An archive is read by the strict reader (`files.archive_contents`) within limits, and
+Guarantees: the store is not changed. An archive is read by the strict reader (`files.archive_reader`) within limits, and
 every byte is compared with its manifest before the copy is handed out. An entry that lies in the archive and cannot be
 read is reported by the copy's own reader, with the archive and the member as its path.
 Non-guarantees: what is changed in the copy is for the caller to write down.

@@ -8,7 +8,7 @@ Guarantees: what was restored meanwhile stays and is announced anew if it is del
 announced, while the clock cannot be trusted (`lifecycle.clock`): the answer says why. A crash leaves all of a session's
 purge done or nothing of it. Numbers of purged memories are never given out again. Which ones went stands in
 `purge.json`, written in the same stroke, until it stands in the audit log: nothing goes without a word. The file is
-signed (`files.authentication`): announcements that came with a repository do not count.
+signed (`files.user_state`): announcements that came with a repository do not count.
 """
 
 from __future__ import annotations
