@@ -237,7 +237,7 @@ def fields_table() -> str:
         f"| type | SMP's name | other names on input | {' | '.join(NAMES)} |",
         "|---|---|---|" + "---|" * len(NAMES),
     ]
-    lines.append(_row("all", "created", _columns(lambda layout: layout_named(layout).dialect.time)))
+    lines.append(_row("all", "created", _columns(lambda layout: layout_named(layout).field_names.time)))
     lines.append(_row("all", "references", _columns(lambda layout: _name_in(layout, "decision", "references"))))
     for kind in KINDS.values():
         for field in kind.rank:
@@ -253,7 +253,7 @@ def _row(kind: str, field: str, columns: str) -> str:
 
 def _name_in(layout: str, kind: str, field: str) -> str:
     """What a field is called in the files of a layout, `data.by` if it stands inside another one."""
-    written = layout_named(layout).dialect.encode(Entry(PUT, kind, "id", "time", {field: "sought"}), SESSION)
+    written = layout_named(layout).field_names.encode(Entry(PUT, kind, "id", "time", {field: "sought"}), SESSION)
     for name, value in written.items():
         if value == "sought":
             return name

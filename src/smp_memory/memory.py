@@ -184,7 +184,7 @@ class Memory:
     def was_told_of_trust(self) -> bool:
         """Whether the user was told before that this store is not trusted."""
         try:
-            return self._store.state.was_told()
+            return self._store.state.mark_notified()
         except (OSError, SMPError):
             return False
 

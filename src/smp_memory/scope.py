@@ -103,7 +103,7 @@ class Scope:
     def note_access(self, records: list[Record]) -> None:
         """Count records as used now, whatever time the query was about."""
         if self.config["track_access"]:
-            self.store.access.note([record.ref for record in records], self.now().timestamp())
+            self.store.access.record([record.ref for record in records], self.now().timestamp())
 
     def __repr__(self) -> str:
         sessions = "all sessions" if self.sessions is None else ", ".join(self.sessions)

@@ -8,7 +8,7 @@ import sys
 from smp_memory.cli.commands.write import change
 from smp_memory.errors import InvalidFormat, InvalidRecord, SMPError, UserError
 from smp_memory.files.yaml_list import load_mapping
-from smp_memory.files.yaml_text import mapping_text
+from smp_memory.files.yaml_text import emit_mapping
 from smp_memory.model.record import Field
 
 TYPE_CHECKING = False
@@ -75,7 +75,7 @@ def _draft(record: Record, fields: dict[str, Any]) -> str:
     head += f"# It may also have: {', '.join(more)}.\n" if more else ""
     descriptor, path = tempfile.mkstemp(prefix=f"smp-{record.id}-", suffix=".yaml")
     with os.fdopen(descriptor, "wb") as file:
-        file.write((head + "\n" + mapping_text(fields)).encode())
+        file.write((head + "\n" + emit_mapping(fields)).encode())
     return path
 
 

@@ -236,7 +236,8 @@ class SecretsCheck(Check):
 
 def _in_head(session: SessionSubject, redactor: Redactor) -> Iterator[Any]:
     info = session.info
-    heads = [head for state in session.reader.states.values() for head in state.heads[:-1]]  # a log keeps earlier ones
+    # A log keeps earlier ones.
+    heads = [head for state in session.reader.states.values() for head in state.metadata_lines[:-1]]
     given = [{name: value for name, value in head.items() if name not in _PEOPLE} for head in heads]
     if info is not None:
         given.append({"project": info.project, "tags": info.tags, "context": info.context, "other": info.other})

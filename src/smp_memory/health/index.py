@@ -193,7 +193,7 @@ def _has_caught_up(session: SessionSubject, known: IndexedSession) -> bool:
     cursors: dict[str, Any] = known.files
     if not cursors or any(not cursor[8] for cursor in cursors.values()) or session.reader.journal.exists():
         return False
-    if session.reader._overlaid:  # part of it stands in a plan, not yet in its file
+    if session.reader.is_overlaid:  # part of it stands in a plan, not yet in its file
         return False
     states = session.reader.states
     for name, cursor in cursors.items():  # a reader may have read more than was there when it looked at the file

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from smp_memory.errors import SMPError
-from smp_memory.files.foreign_tar import read_archive
+from smp_memory.files.archive_reader import read_archive
 from smp_memory.health.report import NOTE, PROBLEM, WARNING, Check, HealthIssue, counted, named, several
 from smp_memory.model.times import to_moment
 from smp_memory.policies.quota import OK, Thresholds, days_to_quota, growth_per_day, level_of

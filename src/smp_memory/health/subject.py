@@ -20,7 +20,7 @@ from smp_memory.files.disk import Disk
 from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.reader import SessionReader
 from smp_memory.files.system import RealSystem
-from smp_memory.files.user_state import state_of
+from smp_memory.files.user_state import open_user_state
 from smp_memory.health.readonly_system import ReadOnlySystem, looked_at
 from smp_memory.health.report import PROBLEM, WARNING, HealthIssue
 from smp_memory.model.session_info import FORMAT
@@ -74,7 +74,7 @@ class HealthSubject:
             )
         self.config = self._config(environ, arguments)
         layout = layout_named(self.layout_name)
-        self.state = looked_at(state_of(root, Disk(system)))
+        self.state = looked_at(open_user_state(root, Disk(system)))
         self.store = FileStore(root, layout, self.disk.system, self.config, _nothing_is_written, self.state)
 
     def session_ids(self) -> list[str]:

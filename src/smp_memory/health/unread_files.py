@@ -44,4 +44,4 @@ class UnreadFiles(Check):
 def _is_known(name: str, session: str) -> bool:
     if name in _OF_DESIGNS or name.endswith((".lock", TEMPORARY)):
         return True
-    return any(name == layout.info_file or layout.is_own_file(name, session) for layout in map(layout_named, NAMES))
+    return any(name == layout.info_file or layout.is_session_file(name, session) for layout in map(layout_named, NAMES))

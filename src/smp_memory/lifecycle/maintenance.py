@@ -251,10 +251,10 @@ class _Maintenance:
                 yield f"{name}: uses of {_memories(count)}"
         if end:
             empty_log(self._store, end)
-        self._store.session_uses.shorten()
+        self._store.session_uses.compact()
 
     def _tidy(self) -> Iterator[str]:
-        for name in self._store.session_ids() if self._store.layout.dialect.folds else ():
+        for name in self._store.session_ids() if self._store.layout.field_names.folds else ():
             done = tidy_session(self._store.session(name), dry_run=self._dry_run)
             if done.ids:
                 yield f"{name}: folded the changes of {_memories(len(done.ids))}"

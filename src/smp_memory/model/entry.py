@@ -78,7 +78,7 @@ class Entry:
         self.state = state
         self.file = file
         self.line = line
-        # "id", "time": missing in the file because it was typed by hand, see `smp_memory.files.typed_entries`
+        # "id", "time": missing in the file because it was typed by hand, see `smp_memory.files.file_state`
         self.lacks: tuple[str, ...] = ()
         self.place = (0, 0)  # its byte range in the file: start, end
         self.part: int | None = None  # its position in a folded entry, see `smp_memory.files.folded_entries`

@@ -81,7 +81,7 @@ def test_recovery_carries_out_a_committed_plan(tmp_path: Path, monkeypatch: pyte
         raise Killed
 
     with made(tmp_path) as memory, monkeypatch.context() as patch:
-        patch.setattr(Journal, "carry_out", killed)
+        patch.setattr(Journal, "apply", killed)
         with pytest.raises(Killed), memory.session("review").transaction() as tx:
             tx.add_decision("Committed, but not carried out")
             tx.add_finding("Likewise, in another file")

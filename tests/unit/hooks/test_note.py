@@ -11,13 +11,13 @@ import pytest
 from smp_memory.errors import InvalidRecord
 from smp_memory.files.disk import Disk
 from smp_memory.files.system import RealSystem
-from smp_memory.files.user_state import UserState, state_of
+from smp_memory.files.user_state import UserState, open_user_state
 from smp_memory.integrations.hooks import session_state as notes
 from smp_memory.integrations.hooks.failures import FILE, LIMIT_BYTES, note_failure
 
 
 def state(root: Path) -> UserState:
-    return state_of(str(root), Disk(RealSystem(str(root))))
+    return open_user_state(str(root), Disk(RealSystem(str(root))))
 
 
 def kept(root: Path) -> notes.SessionStates:

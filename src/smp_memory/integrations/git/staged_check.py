@@ -90,7 +90,7 @@ def _secrets(path: str, data: bytes, layout: Layout, redactor: Redactor) -> Iter
     parent = os.path.basename(folder)
     relative = f"{parent}/{name}" if parent in _IN_FOLDERS else name
     session = name.removesuffix(".jsonl") if layout.name == "single" else ""
-    if layout.is_own_file(relative, session):
+    if layout.is_session_file(relative, session):
         yield from _in_entries(relative, data, layout, redactor)
     elif name == layout.info_file:
         yield from _in_metadata(data, layout, redactor)
@@ -108,7 +108,7 @@ def _in_entries(file: str, data: bytes, layout: Layout, redactor: Redactor) -> I
             if piece.fields.get("type") == "session" and not layout.info_file:
                 fields: dict[str, Any] = _without_people(piece.fields)
             else:
-                fields = layout.dialect.decode(
+                fields = layout.field_names.decode(
                     piece.fields, layout.kind_of(file), piece.state, file, piece.line, 0
                 ).data
         except InvalidRecord:

@@ -27,11 +27,11 @@ def _note(root: str, client: str, event: str, error: BaseException) -> None:
 
     from smp_memory.files.disk import Disk
     from smp_memory.files.system import RealSystem
-    from smp_memory.files.user_state import state_of
+    from smp_memory.files.user_state import open_user_state
 
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     line = json.dumps({"at": at, "client": client, "event": event, "error": described(error)}).encode() + b"\n"
-    state = state_of(root, Disk(RealSystem(root)))
+    state = open_user_state(root, Disk(RealSystem(root)))
     state.make()
     disk, path = state.disk, state.path(FILE)
     found = disk.stat(path)

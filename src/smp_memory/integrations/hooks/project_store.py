@@ -31,18 +31,18 @@ def is_trusted(root: str, environ: Mapping[str, str]) -> bool:
         return True
     from smp_memory.files.disk import Disk
     from smp_memory.files.system import RealSystem
-    from smp_memory.files.user_state import state_of
+    from smp_memory.files.user_state import open_user_state
 
-    return state_of(root, Disk(RealSystem(root))).is_trusted(root)
+    return open_user_state(root, Disk(RealSystem(root))).is_trusted(root)
 
 
 def trust(root: str) -> None:
     """The user installs hooks for the project of this store, so the store is trusted."""
     from smp_memory.files.disk import Disk
     from smp_memory.files.system import RealSystem
-    from smp_memory.files.user_state import state_of
+    from smp_memory.files.user_state import open_user_state
 
-    state_of(root, Disk(RealSystem(root))).trust(root)
+    open_user_state(root, Disk(RealSystem(root))).trust(root)
 
 
 def project_of(root: str, cwd: str) -> str:

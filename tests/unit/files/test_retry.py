@@ -1,4 +1,4 @@
-"""Reads that fail for a passing reason are repeated; what changes something is not."""
+"""Reads that fail for a transient reason are retried; calls that change something are not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from smp_memory.errors import DurabilityUnknown, SMPError, StorageError
 from smp_memory.files.disk import Disk
 from smp_memory.files.memory_system import MemorySystem
-from smp_memory.files.retry import PAUSES_SECONDS, TRANSIENT, again
+from smp_memory.files.retry import PAUSES_SECONDS, TRANSIENT, retry
 from smp_memory.memory import open_memory
 from smp_memory.testing import FaultySystem
 
@@ -41,7 +41,7 @@ def test_single_transient_read_error_is_not_seen_by_the_caller(layout: str, code
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.ENOSPC, errno.EROFS])
-def test_lasting_read_error_is_not_repeated(code: int) -> None:
+def test_permanent_read_error_is_not_retried(code: int) -> None:
     system = FaultySystem(disk=filled(), calls=READS, error=code, sticky=True)
     disk = Disk(system)
     system.fail_at = 1
@@ -50,7 +50,7 @@ def test_lasting_read_error_is_not_repeated(code: int) -> None:
     assert system.calls == 1
 
 
-def test_error_that_stays_is_raised_after_three_repetitions(caplog: pytest.LogCaptureFixture) -> None:
+def test_persistent_error_is_raised_after_three_retries(caplog: pytest.LogCaptureFixture) -> None:
     system = FaultySystem(disk=filled(), calls=("lstat",), error=errno.EMFILE, sticky=True)
     disk = Disk(system)
     system.fail_at = 1
@@ -63,7 +63,7 @@ def test_error_that_stays_is_raised_after_three_repetitions(caplog: pytest.LogCa
 
 
 @pytest.mark.parametrize("call", ["write", "sync", "replace", "unlink", "ftruncate"])
-def test_changing_calls_are_never_repeated(call: str) -> None:
+def test_calls_that_change_something_are_never_retried(call: str) -> None:
     system = FaultySystem(disk=filled(), calls=(call,), error=errno.EIO)
     disk = Disk(system)
     system.fail_at = 1
@@ -71,13 +71,13 @@ def test_changing_calls_are_never_repeated(call: str) -> None:
         if call == "unlink":
             disk.remove("/store/config.json")
         elif call == "ftruncate":
-            disk.cut("/store/config.json", 1, disk.read("/store/config.json", 1))
+            disk.truncate_tail("/store/config.json", 1, disk.read("/store/config.json", 1))
         else:
             disk.replace("/store/new", b"data")
     assert system.calls == 1
 
 
-def test_failed_sync_is_not_repeated_on_the_same_file() -> None:
+def test_failed_sync_is_not_retried_on_the_same_file() -> None:
     system = FaultySystem(disk=filled(), calls=("sync",), error=errno.EINTR)
     with open_memory("/store", system=system) as memory:
         session = memory.session("s")
@@ -92,4 +92,4 @@ def test_file_that_vanished_meanwhile_is_missing_and_not_an_error() -> None:
         raise FileNotFoundError(errno.ENOENT, "gone")
 
     with pytest.raises(FileNotFoundError):
-        again(OSError(errno.EINTR, "interrupted"), "/x", gone)
+        retry(OSError(errno.EINTR, "interrupted"), "/x", gone)

@@ -1,4 +1,4 @@
-"""Reading on from cursors: only what is new is read, and only if what was read is still there."""
+"""Reading from cursors: only what is new is read, and only if what was read is unchanged."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 import smp_memory
 from smp_memory.files.disk import Disk
-from smp_memory.files.incremental_reader import TICK_NS, Cursor, IncrementReader
 from smp_memory.files.layouts import NAMES, layout_named
+from smp_memory.files.partial_reader import TICK_NS, Cursor, IncrementReader
 from smp_memory.files.system import RealSystem
 from tests.conformance.places import decisions_file
 
@@ -78,7 +78,7 @@ def test_only_what_is_new_is_read(store: smp_memory.Memory) -> None:
     assert (ids(last), last.session_history.orphans, last.reread) == ([], {}, False)
 
 
-def test_without_notes_the_digest_tells_that_it_only_grew(store: smp_memory.Memory) -> None:
+def test_checksum_shows_growth_without_a_writer_state(store: smp_memory.Memory) -> None:
     """An editor or git appended, or the machine was started anew: the epoch says nothing, the bytes do."""
     cursors = begun(store)
     store.session("s1").add_decision("fresh")
@@ -113,7 +113,9 @@ def _before(data: bytes) -> bytes:
     "change", [_edit, _longer, _shorter, _nothing, _before], ids=lambda change: change.__name__.strip("_")
 )
 @pytest.mark.parametrize("in_place", [True, False])
-def test_anything_else_is_read_anew(store: smp_memory.Memory, change: Callable[[bytes], bytes], in_place: bool) -> None:
+def test_file_changed_in_any_other_way_is_read_anew(
+    store: smp_memory.Memory, change: Callable[[bytes], bytes], in_place: bool
+) -> None:
     time.sleep(2 * TICK_NS / 1e9)
     cursors = begun(store)
     assert all(cursor[8] for cursor in cursors.values())
@@ -144,7 +146,7 @@ def test_the_same_bytes_in_a_new_file_are_not_read_anew(store: smp_memory.Memory
     assert (ids(more), more.reread) == ([], False)
 
 
-def test_a_file_that_is_gone(store: smp_memory.Memory) -> None:
+def test_removed_file_is_read_anew(store: smp_memory.Memory) -> None:
     cursors = begun(store)
     decisions_file(Path(store.root), store.layout).unlink()
     more = reader(store, cursors)
@@ -153,7 +155,7 @@ def test_a_file_that_is_gone(store: smp_memory.Memory) -> None:
     assert ids(more) == []
 
 
-def test_a_cursor_made_within_the_tick_is_not_settled(store: smp_memory.Memory) -> None:
+def test_cursor_made_within_the_tick_is_not_settled(store: smp_memory.Memory) -> None:
     path = decisions_file(Path(store.root), store.layout)
     path.write_bytes(path.read_bytes())
     cursors = begun(store)
@@ -164,12 +166,12 @@ def test_a_cursor_made_within_the_tick_is_not_settled(store: smp_memory.Memory) 
         file.write(_edit(path.read_bytes()))
     os.utime(path, ns=(kept.st_atime_ns, kept.st_mtime_ns))
     more = reader(store, cursors)
-    assert not more.has_digest(name)
+    assert not more.has_checksum(name)
     time.sleep(2 * TICK_NS / 1e9)
     assert begun(store)[name][8]
 
 
-def test_a_torn_end_is_read_when_it_is_whole(store: smp_memory.Memory) -> None:
+def test_torn_end_is_read_when_it_is_complete(store: smp_memory.Memory) -> None:
     if store.layout == "markdown":
         pytest.skip("a list in YAML has no torn lines")
     cursors = begun(store)

@@ -1,4 +1,4 @@
-"""The table that tells which sessions were written: nothing acknowledged is missed, damage costs a look."""
+"""Change table: no acknowledged write is missed, and damage costs only a check of all files."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def folder(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def test_a_mark_changes_its_slot_and_no_other(folder: str) -> None:
+def test_write_changes_the_slot_of_its_session_only(folder: str) -> None:
     writer, reader = ChangeTable(RealSystem(), folder), ChangeTable(RealSystem(), folder)
     seen = b""
     for session in ("s1", "s2", "s1", "Ünïcode", "s1"):
-        writer.set(session)
+        writer.mark_changed(session)
         now = reader.read()
         assert changed_slots(seen, now) == {slot_of(session)}
         assert changed_slots(now, reader.read()) == set()
@@ -31,38 +31,38 @@ def test_a_mark_changes_its_slot_and_no_other(folder: str) -> None:
         marks.close()
 
 
-def test_several_writers_are_seen_by_who_came_first(folder: str) -> None:
+def test_writes_of_several_writers_are_seen(folder: str) -> None:
     reader = ChangeTable(RealSystem(), folder)
     assert reader.read() == b""
     writers = [ChangeTable(RealSystem(), folder) for _ in range(3)]
     for writer, session in zip(writers, ("a", "b", "c"), strict=True):
-        writer.set(session)
+        writer.mark_changed(session)
     assert changed_slots(b"", reader.read()) == {slot_of(name) for name in "abc"}
     for marks in (reader, *writers):
         marks.close()
 
 
-def test_a_folder_that_is_not_there_fails_nobody(tmp_path: Path) -> None:
+def test_missing_folder_is_no_error(tmp_path: Path) -> None:
     marks = ChangeTable(RealSystem(), str(tmp_path / "nothing"))
-    marks.set("s1")
+    marks.mark_changed("s1")
     assert marks.read() == b""
     marks.close()
 
 
-def test_a_disk_that_does_not_take_it_fails_no_write() -> None:
+def test_failing_disk_is_no_error() -> None:
     system = FaultySystem(fail_at=1, sticky=True)
     marks = ChangeTable(system, "/")
-    marks.set("s1")
+    marks.mark_changed("s1")
     assert marks.read() == b""
     system.heal()
-    marks.set("s1")
+    marks.mark_changed("s1")
     assert changed_slots(b"", marks.read()) == {slot_of("s1")}
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 13, 4096, 40_000])
-def test_a_table_that_was_cut_or_grew_costs_a_look(folder: str, size: int) -> None:
+def test_table_of_another_size_reports_changes(folder: str, size: int) -> None:
     marks = ChangeTable(RealSystem(), folder)
-    marks.set("s1")
+    marks.mark_changed("s1")
     before = marks.read()
     path = Path(folder, FILE)
     path.write_bytes(bytes([7]) * size)
@@ -77,26 +77,26 @@ def test_a_table_that_was_cut_or_grew_costs_a_look(folder: str, size: int) -> No
     marks.close()
 
 
-def test_a_table_that_was_removed_is_found_again(folder: str) -> None:
-    """Who has the old file open must see what is written to the new one."""
+def test_writes_to_a_table_that_replaces_a_removed_one_are_seen(folder: str) -> None:
+    """Also by processes that have the old file open."""
     reader = ChangeTable(RealSystem(), folder)
     first = ChangeTable(RealSystem(), folder)
-    first.set("s1")
+    first.mark_changed("s1")
     before = reader.read()
     Path(folder, FILE).unlink()
     second = ChangeTable(RealSystem(), folder)
-    second.set("s2")
+    second.mark_changed("s2")
     assert slot_of("s2") in changed_slots(before, reader.read())
     before = reader.read()
     for _ in range(64):  # a writer looks for the new one now and then
-        first.set("s3")
+        first.mark_changed("s3")
     assert slot_of("s3") in changed_slots(before, reader.read())
     for marks in (reader, first, second):
         marks.close()
 
 
-def test_in_ram() -> None:
+def test_table_in_memory() -> None:
     system = MemorySystem()
     one, other = ChangeTable(system, "/"), ChangeTable(system, "/")
-    one.set("s1")
+    one.mark_changed("s1")
     assert changed_slots(b"", other.read()) == {slot_of("s1")}

@@ -1,4 +1,4 @@
-"""A slip in a hand-written entry costs that entry, and the report names file, line and what to write."""
+"""Hints for mistakes in hand-written entries: the report names file, line and the correction."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from smp_memory.files.correction_hints import advice
+from smp_memory.files.correction_hints import with_hint
 from tests.conformance.places import blocks, decisions_file, filled, opened, texts
 
 SLIPS = [
@@ -40,7 +40,7 @@ def damaged(root: Path, layout: str, slip: str) -> tuple[Path, int]:
 
 
 @pytest.mark.parametrize(("layout", "slip", "told"), SLIPS, ids=lambda value: repr(value)[:40])
-def test_slip_costs_one_entry_and_the_report_says_what_to_write(
+def test_mistake_damages_one_entry_and_the_report_says_how_to_correct_it(
     tmp_path: Path, layout: str, slip: str, told: str
 ) -> None:
     path, line = damaged(tmp_path, layout, slip)
@@ -51,7 +51,7 @@ def test_slip_costs_one_entry_and_the_report_says_what_to_write(
     assert told.format(line=line, next=line + 1) in problem.message
 
 
-def test_validate_advises_to_correct_the_line_before_it_names_repair(tmp_path: Path) -> None:
+def test_validate_suggests_to_correct_the_line_before_repair(tmp_path: Path) -> None:
     path, line = damaged(tmp_path, "jsonl", '{"decision": "X" "made_by": "a"}\n')
     words = [sys.executable, "-m", "smp_memory", "validate", "--root", str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -60,15 +60,15 @@ def test_validate_advises_to_correct_the_line_before_it_names_repair(tmp_path: P
     assert 0 < done.stdout.index("Correct the line") < done.stdout.index("smp repair")
 
 
-def test_advice_quotes_no_value() -> None:
+def test_hint_quotes_no_value() -> None:
     for text in (
         b"  - decision: secret: word\n",
         b'  - decision: "secret word\n',
         b'{"decision": "secret word" "a": 1}',
     ):
-        assert "secret" not in advice(text, 1, "damaged")
+        assert "secret" not in with_hint(text, 1, "damaged")
 
 
-def test_long_entries_and_bytes_that_are_no_text_get_the_reason_alone() -> None:
-    assert advice(b"\xff\xfe", 1, "not valid UTF-8") == "not valid UTF-8"
-    assert advice(b"  - a: b\n" * 20_000, 1, "damaged") == "damaged"
+def test_long_entries_and_invalid_utf8_get_no_hint() -> None:
+    assert with_hint(b"\xff\xfe", 1, "not valid UTF-8") == "not valid UTF-8"
+    assert with_hint(b"  - a: b\n" * 20_000, 1, "damaged") == "damaged"

@@ -1,4 +1,4 @@
-"""Notes in the lock file come from a file that anybody may have written: what is wrong in them is ignored."""
+"""Writer state in the lock file, which anybody may have written: an invalid one is ignored."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def encoded(said: Any) -> bytes:
 
 def decoded(said: Any, layout: str = "jsonl") -> writer_state.WriterState:
     kind = layout_named(layout)
-    return writer_state.decode(encoded(said), "boot", lambda name: kind.is_own_file(name, "s"))
+    return writer_state.decode(encoded(said), "boot", lambda name: kind.is_session_file(name, "s"))
 
 
-def test_sound_notes_are_decoded() -> None:
+def test_valid_state_is_decoded() -> None:
     found = decoded(GOOD)
     assert (found.seq, found.size, found.numbers, found.lineage) == (7, 100, {"DEC": 3}, "abc")
     assert found.files == {"decisions.jsonl": [1, 100, 5, 5, 9]}
@@ -56,7 +56,7 @@ WRONG: list[tuple[int, Any]] = [
 
 
 @pytest.mark.parametrize(("place", "value"), WRONG)
-def test_wrong_notes_are_ignored_as_a_whole(place: int, value: Any) -> None:
+def test_invalid_state_is_ignored_as_a_whole(place: int, value: Any) -> None:
     said = list(GOOD)
     said[place] = value
     found = decoded(said)
@@ -64,22 +64,22 @@ def test_wrong_notes_are_ignored_as_a_whole(place: int, value: Any) -> None:
 
 
 @pytest.mark.parametrize("said", [[], {}, 3, None, "text", GOOD[:5], [[[[]]]]])
-def test_notes_of_another_shape_are_ignored(said: Any) -> None:
+def test_state_of_another_shape_is_ignored(said: Any) -> None:
     assert decoded(said).files == {}
 
 
 @pytest.mark.parametrize("layout", NAMES)
-def test_only_names_of_the_layouts_files_are_its_own(layout: str) -> None:
+def test_only_files_of_the_layout_are_session_files(layout: str) -> None:
     kind = layout_named(layout)
     for name in ("../x", "/x", "", ".", "..", "a/b/c.md", "artifacts/../x.md", "artifacts/a\\b.md", "artifacts/a/b.md", ".smp/lock", "x.txt", "artifacts/", kind.info_file or "config.json"):  # fmt: skip
-        assert not kind.is_own_file(name, "s"), name
+        assert not kind.is_session_file(name, "s"), name
     own = {"jsonl": "decisions.jsonl", "log": "memory.jsonl", "single": "s.jsonl", "markdown": "artifacts/ART-0001.md"}
-    assert kind.is_own_file(own[layout], "s")
+    assert kind.is_session_file(own[layout], "s")
 
 
 @pytest.mark.parametrize("layout", NAMES)
 @pytest.mark.parametrize("name", ["../../../treasure.txt", "/tmp/treasure.txt", "treasure.txt", [1], 10**400, None])
-def test_planted_suspect_is_not_followed(tmp_path: Path, layout: str, name: Any) -> None:
+def test_planted_suspect_outside_the_session_is_ignored(tmp_path: Path, layout: str, name: Any) -> None:
     root = tmp_path / "deep" / "store"
     with smp_memory.open(root, layout=layout) as memory:
         memory.create_session("s").add_decision("kept")
