@@ -52,7 +52,7 @@ def test_what_was_found_is_told_with_place_and_next_step(store: Path, capsys: py
     path = store / "sessions/review/findings.jsonl"
     path.write_text('{"broken\n' + path.read_text().replace("no rate limit", TOKEN))
     told = run(capsys, code=NOT_WELL)
-    assert "✗ memories can be read" in told
+    assert "✗ readable memories" in told
     assert "(review, sessions/review/findings.jsonl:1)" in told
     assert "→ smp repair --session review" in told
     assert "github_token in finding" in told
@@ -122,7 +122,7 @@ def test_a_store_that_nobody_else_recognises(
 
 
 def test_a_quick_look(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "--quick").count("not looked at") == 3
+    assert run(capsys, "--quick").count("not checked at") == 3
 
 
 def test_hostile_texts_do_nothing_to_the_terminal(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,9 +29,7 @@ def test_public_names() -> None:
 
 
 def test_importing_loads_next_to_nothing() -> None:
-    script = (
-        "import sys; before = set(sys.modules); import smp_memory; print(sorted(name for name in set(sys.modules) - before))"
-    )
+    script = "import sys; before = set(sys.modules); import smp_memory; print(sorted(name for name in set(sys.modules) - before))"
     result = subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": SOURCE}, capture_output=True, text=True, check=True)  # fmt: skip
     assert set(ast.literal_eval(result.stdout)) <= {"smp_memory", "__future__"}
 
