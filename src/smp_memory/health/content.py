@@ -44,8 +44,8 @@ _COLD = "cold_damaged"
 _SEVERITY = {"error": PROBLEM, "warning": WARNING, "note": NOTE}
 _REPAIR = "smp repair --session {} --dry-run shows what can be repaired; without --dry-run it repairs it."
 _ADVICE = {
-    "edited": "Nothing needs to be done; smp repair --session {} signs it as it stands.",
-    "unsigned": "Nothing needs to be done; smp repair --session {} signs it as it stands.",
+    "edited": "Nothing needs to be done; smp repair --session {} updates its checksum.",
+    "unsigned": "Nothing needs to be done; smp repair --session {} updates its checksum.",
     "newer_schema": "Use the newer SMP that wrote it.",
     "orphan": "Restore the memory from git or a backup, if it was removed by mistake.",
     "revision_gap": "smp history shows the revisions that exist; restore the missing one from git or a backup.",

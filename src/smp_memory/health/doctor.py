@@ -271,7 +271,7 @@ def _redacted(value: Any, redactors: list[Redactor]) -> Any:
 # -- fixes
 
 _FIXES = ("permissions", "recovery", "index", "access", "maintenance")  # in the order in which they are applied
-_ABANDONED_SECONDS = 3600  # whoever made it would be done by now
+_ABANDONED_SECONDS = 3600  # the process that wrote it would be finished by now
 
 
 def _select_fixes(fix: bool | Iterable[str], report: HealthReport) -> list[str]:

@@ -47,28 +47,28 @@ FILE_MODE, FOLDER_MODE = 0o600, 0o700
 
 class OwnedPath(NamedTuple):
     path: str
-    found: Any  # its stat
+    stat: Any
 
     @property
     def is_folder(self) -> bool:
-        return modes.S_ISDIR(self.found.st_mode)
+        return modes.S_ISDIR(self.stat.st_mode)
 
     @property
     def is_plain(self) -> bool:
         """Whether its permissions may be set: a folder, or a file with one name."""
-        return self.is_folder or (modes.S_ISREG(self.found.st_mode) and self.found.st_nlink == 1)
+        return self.is_folder or (modes.S_ISREG(self.stat.st_mode) and self.stat.st_nlink == 1)
 
     @property
     def is_too_open(self) -> bool:
-        return bool(self.is_plain and self.found.st_mode & 0o077)
+        return bool(self.is_plain and self.stat.st_mode & 0o077)
 
 
 def owned_paths(subject: HealthSubject) -> Iterator[OwnedPath]:
     """Every file and folder that SMP keeps in a store, the store's folder first; links are not followed."""
-    found = subject.disk.stat(subject.root)
-    if found is None:
+    stat = subject.disk.stat(subject.root)
+    if stat is None:
         return
-    yield OwnedPath(subject.root, found)
+    yield OwnedPath(subject.root, stat)
     for name in subject.disk.names(subject.root):
         if _is_ours(name, subject.store.layout.sessions, subject.layout_name):
             yield from _below(subject, subject.disk, os.path.join(subject.root, name))
@@ -85,11 +85,11 @@ def _is_ours(name: str, sessions: str, layout: str) -> bool:
 
 
 def _below(subject: HealthSubject, disk: Disk, path: str) -> Iterator[OwnedPath]:
-    found = disk.stat(path)
-    if found is None:
+    stat = disk.stat(path)
+    if stat is None:
         return
-    yield OwnedPath(path, found)
-    if modes.S_ISDIR(found.st_mode):
+    yield OwnedPath(path, stat)
+    if modes.S_ISDIR(stat.st_mode):
         is_index = _IN_INDEX in path
         for name in disk.names(path):
             if is_index and subject.is_recent_or_gone(os.path.join(path, name)):
@@ -107,8 +107,8 @@ class AccessRightsCheck(Check):
         if os.name == "posix" and all_paths:
             yield from self._too_open(all_paths)
             yield from self._of_others(all_paths)
-        found = [issue for owned in all_paths[1:] if (issue := self._not_plain(owned)) is not None]
-        yield from limited(found, _MAX_ISSUES, "{} more are links or have several names.")
+        issues = [issue for owned in all_paths[1:] if (issue := self._not_plain(owned)) is not None]
+        yield from limited(issues, _MAX_ISSUES, "{} more are links or have several names.")
 
     def _too_open(self, all_paths: list[OwnedPath]) -> Iterator[HealthIssue]:
         files = [owned for owned in all_paths if owned.is_too_open and not owned.is_folder]
@@ -117,36 +117,36 @@ class AccessRightsCheck(Check):
             if not those:
                 continue
             first = those[0]
-            mode = modes.S_IMODE(first.found.st_mode)
+            mode = modes.S_IMODE(first.stat.st_mode)
             name = f"{os.path.basename(first.path)} ({mode:04o})"
             count = f"{name} is" if len(those) == 1 else f"{len(those):,} {what}, such as {name}, are"
             message = f"{count} open to other users of this machine."
             right_mode = FILE_MODE if what == "files" else FOLDER_MODE
             advice = f"smp doctor --fix sets {'it' if len(those) == 1 else 'them'} to {right_mode:04o}."
-            details = tuple({"path": each.path, "mode": f"{modes.S_IMODE(each.found.st_mode):04o}"} for each in those)
+            details = tuple({"path": each.path, "mode": f"{modes.S_IMODE(each.stat.st_mode):04o}"} for each in those)
             yield HealthIssue(self.name, severity, message, advice, path=first.path, fix="permissions", details=details)
 
     def _of_others(self, all_paths: list[OwnedPath]) -> Iterator[HealthIssue]:
-        owner = all_paths[0].found.st_uid
-        others = [owned for owned in all_paths if owned.found.st_uid != owner]
+        owner = all_paths[0].stat.st_uid
+        others = [owned for owned in all_paths if owned.stat.st_uid != owner]
         if others:
             message = (
                 f"{len(others):,} files or folders do not belong to the owner of the store (user {owner}), such as "
-                f"{os.path.basename(others[0].path)} (user {others[0].found.st_uid}). Writing to them may fail."
+                f"{os.path.basename(others[0].path)} (user {others[0].stat.st_uid}). Writing to them may fail."
             )
             advice = f"As an administrator: chown -R {owner} on the store's folder."
-            details = tuple({"path": each.path, "uid": each.found.st_uid} for each in others)
+            details = tuple({"path": each.path, "uid": each.stat.st_uid} for each in others)
             yield HealthIssue(self.name, WARNING, message, advice, path=others[0].path, details=details)
 
     def _not_plain(self, owned: OwnedPath) -> HealthIssue | None:
         if owned.is_plain or owned.path.endswith(TEMPORARY):
             return None
-        if _IN_INDEX in owned.path and modes.S_ISREG(owned.found.st_mode):
+        if _IN_INDEX in owned.path and modes.S_ISREG(owned.stat.st_mode):
             return None  # two indexes may share files while one replaces the other
-        if modes.S_ISREG(owned.found.st_mode):
-            what = f"has {owned.found.st_nlink} names"
+        if modes.S_ISREG(owned.stat.st_mode):
+            what = f"has {owned.stat.st_nlink} names"
         else:
-            what = "is a link" if modes.S_ISLNK(owned.found.st_mode) else "is no file"
+            what = "is a link" if modes.S_ISLNK(owned.stat.st_mode) else "is no file"
         message = f"{os.path.basename(owned.path)} {what}; SMP does not read or write through it."
         advice = "Find out where it leads, then put a plain file or folder in its place."
         return HealthIssue(self.name, WARNING, message, advice, path=owned.path)
@@ -263,7 +263,9 @@ class LeftoversCheck(Check):
             yield HealthIssue(self.name, WARNING, message, _FIX, session.id, path=path, fix=RECOVERY)
         left = [path for path in _temporary(session) if not subject.is_recent_or_gone(path)]
         if left:
-            message = f"{_count(left, 'unfinished file')} of a crashed rewrite: {_names(left)}. Nothing reads them."
+            message = (
+                f"{counted(len(left), 'unfinished file')} of a crashed rewrite: {_names(left)}. Nothing reads them."
+            )
             yield HealthIssue(
                 self.name, NOTE, message, _FIX, session.id, path=left[0], fix=RECOVERY, details=_paths(left)
             )
@@ -273,7 +275,7 @@ class LeftoversCheck(Check):
         disk, folder = session.subject.disk, os.path.join(session.reader.private, QUARANTINE)
         found = [os.path.join(folder, name) for name in disk.names(folder)]
         if found:
-            message = f"{_count(found, 'file')} in quarantine after a crash or a repair: {_names(found)}."
+            message = f"{counted(len(found), 'file')} in quarantine after a crash or a repair: {_names(found)}."
             advice = (
                 f"`smp quarantine` shows them and puts them back. Delete them in {folder} when you do not need them."
             )
@@ -281,7 +283,9 @@ class LeftoversCheck(Check):
         names = [name for name in disk.names(session.reader.private) if name.startswith(_DAMAGED)]
         if names:
             paths = [os.path.join(session.reader.private, name) for name in names]
-            message = f"{_count(paths, 'copy', 'copies')} of a damaged cold segment, kept before it was rewritten."
+            message = (
+                f"{counted(len(paths), 'copy', 'copies')} of a damaged cold segment, kept before it was rewritten."
+            )
             advice = "Delete them when you need nothing in them."
             yield HealthIssue(self.name, NOTE, message, advice, session.id, path=paths[0], details=_paths(paths))
 
@@ -289,7 +293,7 @@ class LeftoversCheck(Check):
         yield from self._whole_store(subject)
         left = [path for path in _temporary_of_store(subject) if not subject.is_recent_or_gone(path)]
         if left:
-            message = f"{_count(left, 'unfinished file or folder', 'unfinished files or folders')}: {_names(left)}. Nothing reads them."
+            message = f"{counted(len(left), 'unfinished file or folder', 'unfinished files or folders')}: {_names(left)}. Nothing reads them."
             advice = "smp doctor --fix removes them."
             yield HealthIssue(self.name, NOTE, message, advice, path=left[0], fix=RECOVERY, details=_paths(left))
         yield from self._archives(subject)
@@ -342,7 +346,7 @@ class LeftoversCheck(Check):
         old = [os.path.join(base, name) for name in names if name != kept]
         old = [path for path in old if not subject.is_recent_or_gone(path)]
         if old:
-            message = f"{_count(old, 'index', 'indexes')} no longer in use: {_names(old)}."
+            message = f"{counted(len(old), 'index', 'indexes')} no longer in use: {_names(old)}."
             advice = "smp doctor --fix removes them, and rebuilds the index."
             yield HealthIssue(self.name, NOTE, message, advice, path=old[0], fix="index", details=_paths(old))
 
@@ -377,10 +381,6 @@ def _is_orphaned(subject: HealthSubject, private: str, name: str, known: set[str
     if not ids.is_valid(name) or name in known or name in (INDEX, FLAG):
         return False
     return subject.disk.exists(os.path.join(private, name, "lock"))
-
-
-def _count(paths: list[str], one: str, many: str = "") -> str:
-    return f"1 {one}" if len(paths) == 1 else f"{len(paths):,} {many or one + 's'}"
 
 
 def _names(paths: list[str]) -> str:

@@ -87,10 +87,10 @@ class HealthSubject:
 
     def is_recent_or_gone(self, path: str) -> bool:
         """Whether a file or folder may belong to work in progress: it was just modified, or has been removed meanwhile."""
-        found = self.disk.stat(path)
-        if found is None or not isinstance(self.system, RealSystem):
-            return found is None
-        return bool(time.time() - found.st_mtime_ns / 1e9 < _RECENT_SECONDS)
+        stat = self.disk.stat(path)
+        if stat is None or not isinstance(self.system, RealSystem):
+            return stat is None
+        return bool(time.time() - stat.st_mtime_ns / 1e9 < _RECENT_SECONDS)
 
     # -- the settings that are valid
 

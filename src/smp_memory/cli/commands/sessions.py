@@ -94,12 +94,12 @@ def run_session_list(call: Invocation) -> None:
       smp session list --json
     """
     sessions = sorted(call.memory.sessions(), key=lambda session: (session.written, session.id))
-    standings = {standing.session: standing.to_dict() for standing in call.memory.standings()}
+    states = {each.session: each.to_dict() for each in call.memory.standings()}
     counts = call.memory.query(count_by="session", limit=1, track_access=False).counts["session"]
-    rows = [{**_summary(session, counts), **standings.get(session.id, {})} for session in sessions]
+    rows = [{**_summary(session, counts), **states.get(session.id, {})} for session in sessions]
     if call.options.all:
-        away = (standing for standing in call.memory.standings(away=True) if standing.away is not None)
-        rows += [{**standing.away.to_dict(), **standing.to_dict()} for standing in away if standing.away is not None]
+        others = (each for each in call.memory.standings(away=True) if each.away is not None)
+        rows += [{**each.away.to_dict(), **each.to_dict()} for each in others if each.away is not None]
     call.answer(rows, _session_table(call, rows))
 
 
