@@ -268,7 +268,7 @@ def test_harmful_entries_are_reported_and_cost_nothing_else(tmp_path: Path, layo
         if layout != "markdown":
             assert found[-1] == "After", harm[:80]
         assert all(len(each.message) < 1000 for each in report.problems)
-    assert isinstance(within(60, session.repair), smp_memory.model.report.Report)  # type: ignore[attr-defined]
+    assert isinstance(within(60, session.repair), smp_memory.model.reports.Report)  # type: ignore[attr-defined]
     assert set(ALL) <= set(texts(opened(tmp_path)))
     assert not Path("/tmp/smp-owned").exists()
 
