@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import sample_data
 
-from smp_memory.privacy.redaction import GROUPS, Redactor, _small
+from smp_memory.privacy.redaction import GROUPS, Redactor, _lower
 from tests.privacy_hostile import GENERATORS, every_rule
 from tests.privacy_samples import hard_negatives, hard_positives, negatives, positives
 from tests.redaction_set import harmless, secrets
@@ -109,7 +109,7 @@ def hostile(redactor: Redactor, rounds: int) -> list[str]:
     rows = []
     for name, make in GENERATORS.items():
         text = make(HOSTILE_BYTES)
-        low = _small(text)
+        low = _lower(text)
         spent = [
             (best_seconds(lambda rule=rule: list(rule.spans(text, low)), rounds) * 1e3, rule.kind or "by name")  # type: ignore[misc]
             for rule in every_rule()

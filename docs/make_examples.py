@@ -202,7 +202,7 @@ WHEN = {
     "SizeLimitExceeded": "One memory is too large, or the session would outgrow its quota. `size` and `limit` say by how much.",
     "Busy": "Catches all that may succeed when tried again.",
     "LockTimeout": "Another process held the lock for too long. `holder` says who. Also while a store is being converted.",
-    "Conflict": "`expected_revision` is not the current one: somebody was quicker.",
+    "Conflict": "`expected_revision` is not the current one: the memory was changed meanwhile.",
     "QueryTimeout": "`query(timeout=…)` took longer than that. Nothing is wrong; ask for less, or give it more time.",
     "Corrupt": "Catches all kinds of damage.",
     "StorageCorrupt": "A link, a pipe or a file with several names where a plain file should be. Exit code of `smp validate` when something cannot be read.",

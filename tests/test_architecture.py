@@ -39,7 +39,8 @@ LINES = 450
 MAY_BE_LONGER = {
     "files/memory_system.py": 490,
     "files/disk.py": 490,
-    "memory.py": 484,
+    "memory.py": 650,  # one facade with every method of a store
+    "session.py": 580,  # and of a session
     "lifecycle/deletion.py": 500,
     "search/filters.py": 470,
     "privacy/redaction.py": 470,

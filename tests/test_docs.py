@@ -17,7 +17,7 @@ import smp_memory
 from smp_memory import config, errors
 from smp_memory.cli.commands import COMMANDS
 from smp_memory.files.layouts import NAMES
-from smp_memory.session import Snapshot
+from smp_memory.store.snapshot import Snapshot
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -274,3 +274,10 @@ def test_files_that_are_named_exist(path: Path) -> None:
 def test_no_paths_of_somebodys_machine(path: Path) -> None:
     found = re.findall(r"(?<![\w.~<])/(?:home|work|tmp|root|Users|var|opt|mnt)\b\S*", path.read_text(encoding="utf-8"))
     assert found == []
+
+
+def test_every_decision_record_has_a_number_of_its_own() -> None:
+    names = sorted(path.name for path in (ROOT / "docs" / "adr").glob("*.md"))
+    assert [int(name[:4]) for name in names] == list(range(1, len(names) + 1))
+    for name in names:
+        assert (ROOT / "docs" / "adr" / name).read_text(encoding="utf-8").startswith(f"# {int(name[:4])}. "), name

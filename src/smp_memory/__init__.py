@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
     from smp_memory.party import Party
     from smp_memory.privacy.anonymisation import Placeholders
-    from smp_memory.session import SessionMemory, Transaction
+    from smp_memory.session import SessionMemory
+    from smp_memory.write.path import Transaction
 
 __version__ = "0.1.0"
 __all__ = [
@@ -43,7 +44,7 @@ _HOMES = {
     "open": ("smp_memory.memory", "open_memory"),
     "Memory": ("smp_memory.memory", "Memory"),
     "SessionMemory": ("smp_memory.memory", "SessionMemory"),
-    "Transaction": ("smp_memory.session", "Transaction"),
+    "Transaction": ("smp_memory.write.path", "Transaction"),
     "Record": ("smp_memory.model.record", "Record"),
     "Placeholders": ("smp_memory.privacy.anonymisation", "Placeholders"),
     "AgentMemory": ("smp_memory.agent_memory", "AgentMemory"),
@@ -52,6 +53,10 @@ _HOMES = {
     "Party": ("smp_memory.party", "Party"),
     "Workflow": ("smp_memory.integrations.workflows.workflow", "Workflow"),
 }
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> object:

@@ -1,58 +1,64 @@
-"""A session as one agent may see it: read, ask, write in its own name. The MCP server reads and writes through it, too.
+"""A session as one agent may see it: read, search, write in its own name. The MCP server reads and writes through it, too.
 
     agent = memory.agent("architect", session="checkout-review")
     agent.relevant_decisions("login")
     agent.add_finding("Login has no rate limit", severity="high")     # by the architect
     agent.update_state({"task": "review", "done": 3})                # for the architect alone
 
-Guarantees: whatever way is asked, the agent gets what `smp_memory.privacy.visibility` lets it see; what it may not see is not
-counted, not named, and not told apart from what does not exist. Every write is attributed to it (`agent_writing`).
+Guarantees: every read gives what `smp_memory.privacy.visibility` lets the agent see; what it may not see is not
+counted and not named, and an error for it is the same as for what does not exist. Every write is attributed to the agent
+(`smp_memory.agent_rights`).
 Non-guarantees: files are files; this keeps agents apart that use SMP, it does not lock anybody out of the disk.
-
-Export of what an agent may see, with the history that it may see.
-
-Guarantees: as `smp_memory.exchange.export`; of memories that the agent may not see nothing leaves, neither now nor from their
-history. Revisions that were written while a memory was hidden from the agent are left out, and the memory says so
-(`smp_memory.privacy.visibility`). The audit log says who exported.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smp_memory.agent_rights import AgentTransaction, AgentWriteMethods
+from smp_memory.agent_rights import AgentRights
 from smp_memory.error_mapping import maps_errors
-from smp_memory.errors import InvalidRecord, SessionNotFound
+from smp_memory.errors import SessionNotFound
+from smp_memory.lifecycle import compaction
 from smp_memory.model import ids
 from smp_memory.model.record import Records
 from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.times import to_text
-from smp_memory.privacy.visibility import Viewer, VisibilityFilter
-from smp_memory.search.api import SearchMethods
-from smp_memory.store.visible_index import VisibleStore
-from smp_memory.write.operations import id_of
+from smp_memory.privacy.visibility import Viewer
+from smp_memory.scope import Scope
+from smp_memory.search import api
+from smp_memory.write.operations import Operation, id_of
+from smp_memory.write.path import Transaction, Writer, additions
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
+    from typing import Unpack
 
     from smp_memory.agent_rights import Guard
-    from smp_memory.config import Config
     from smp_memory.context.builder import Context
     from smp_memory.errors import MemoryNotFound
-    from smp_memory.exchange.file_format import Exported
     from smp_memory.memory import Memory
     from smp_memory.model.deletions import Trashed
-    from smp_memory.model.hits import Hits
-    from smp_memory.model.record import AgentState, Record
+    from smp_memory.model.hits import Hit, Hits, Related
+    from smp_memory.model.record import AgentState, Artifact, Decision, Finding, Learning, Preference, Record, Turn
     from smp_memory.model.session_info import SessionInfo
+    from smp_memory.overview.activity import Participants, Timeline
+    from smp_memory.overview.summary import SessionSummary
+    from smp_memory.overview.topics import Topics
     from smp_memory.policies.consolidation import Duplicates
-    from smp_memory.privacy.visibility import Viewer
-    from smp_memory.search.query import Query
+    from smp_memory.search.options import QueryOptions, RelatedOptions, RelevantOptions, TopicOptions, WatchOptions
     from smp_memory.session import SessionMemory
     from smp_memory.store.snapshot import Snapshot
-
+    from smp_memory.write.fields import (
+        ArtifactFields,
+        CommonFields,
+        DecisionFields,
+        FindingFields,
+        LearningFields,
+        PreferenceFields,
+        TurnFields,
+    )
 
 _RELEVANT = 20
 
@@ -69,55 +75,64 @@ def agent_in(memory: Memory, name: str, session: str | SessionMemory | None) -> 
 
 
 @maps_errors
-class AgentMemory(AgentWriteMethods, SearchMethods):
+class AgentMemory:
     """One session of a store as one agent may see it. Made by `Memory.agent` and `SessionMemory.agent`."""
 
     def __init__(self, session: SessionMemory, agent: str | None, guard: Guard | None = None) -> None:
+        opened = session.opened
         self.agent = agent
         self.id = session.id
         self._session = session
         self._viewer = Viewer(agent)
-        self._guard = guard
-        self._store = VisibleStore(session.memory.store, self._viewer, strict=True)
+        self._rights = AgentRights(opened.files, agent, self._viewer, guard)
+        self._writer = Writer(opened, self._commit, agent)
+
+    @property
+    def _scope(self) -> Scope:
+        own = self._session.scope
+        return Scope(own.store, own.sessions, own.config, own.clock, viewer=self._viewer, author=self.agent)
 
     @property
     def info(self) -> SessionInfo:
         """Who takes part in the session, in which project, since when."""
         return self._session.info
 
-    # -- what an agent asks for most
+    # -- what agents ask for most
 
     def conversation_context(self, turns: int = 20) -> list[Record]:
         """The last turns, oldest first."""
         return self.records("conversation", last=turns)
 
-    def relevant_decisions(self, topic: str, *, limit: int = _RELEVANT, **asked: Any) -> list[Record]:
+    def relevant_decisions(
+        self, topic: str, *, limit: int = _RELEVANT, **options: Unpack[RelevantOptions]
+    ) -> list[Record]:
         """Decisions about a topic, in any session, best first; those that were overturned are left out."""
-        return self._relevant("decision", topic, limit, asked)
+        return self._relevant("decision", topic, limit, {**options})
 
-    def relevant_findings(self, topic: str, *, limit: int = _RELEVANT, **asked: Any) -> list[Record]:
+    def relevant_findings(
+        self, topic: str, *, limit: int = _RELEVANT, **options: Unpack[RelevantOptions]
+    ) -> list[Record]:
         """Findings about a topic, in any session, best first; those that are settled are left out."""
-        return self._relevant("finding", topic, limit, asked)
+        return self._relevant("finding", topic, limit, {**options})
 
-    def _relevant(self, type: str, topic: str, limit: int, asked: dict[str, Any]) -> list[Record]:
+    def _relevant(self, type: str, topic: str, limit: int, options: dict[str, Any]) -> list[Record]:
+        from smp_memory.index.tokens import without_signs
         from smp_memory.policies.statuses import is_settled
-        from smp_memory.search.api import similar_words
 
-        asked.setdefault("sessions", "all")
-        hits = [*self.query(topic=topic, types=type, limit=limit, **asked)]
-        hits += self.query(similar_words(topic), types=type, limit=limit, **asked)
+        options = {"sessions": "all", **options, "types": type, "limit": limit}
+        scope = self._scope
+        hits = [*api.query(scope, None, {**options, "topic": topic})]
+        hits += api.query(scope, without_signs(topic), options)
         found = {hit.record.ref: hit.record for hit in hits if not is_settled(hit.record)}
         return list(found.values())[:limit]
 
     def user_preferences(self, topic: str | None = None) -> list[Record]:
         """Preferences of this session and those for all sessions; of one key the session's own. With a topic: about it."""
-        asked: dict[str, Any] = {"types": "preference", "limit": 200, "track_access": False}
-        if topic is not None:
-            asked["text"] = topic
+        options: dict[str, Any] = {"types": "preference", "limit": 200, "track_access": False}
         found: dict[str, Record] = {}
         for name in (self.id, GLOBAL_SESSION):
             if name == self.id or self._session.memory.global_memory.exists:
-                for hit in self.query(**asked, sessions=[name]):
+                for hit in api.query(self._scope, topic, {**options, "sessions": [name]}):
                     found.setdefault(str(hit.record.key or hit.record.ref), hit.record)
         return list(found.values())
 
@@ -143,7 +158,7 @@ class AgentMemory(AgentWriteMethods, SearchMethods):
         record = self.find(id)
         if record is None or record.deleted:
             raise self._missing(id_of(id))
-        self._note_access([record], self._asked_at())
+        self._session.scope.note_access([record])
         return record
 
     def find(self, id: Any) -> Record | None:
@@ -154,11 +169,11 @@ class AgentMemory(AgentWriteMethods, SearchMethods):
     def records(self, type: str | None = None, *, last: int | None = None, include_deleted: bool = False) -> Records:
         """All memories, or those of one type, oldest first."""
         found = self._session.records(type, last=last, include_deleted=include_deleted)
-        seen = Records((record for record in found if self._viewer.sees(record)), found.problems)
+        seen = self._scope.shown(found)
         if last is None or len(seen) == len(found):
             return seen
-        every = self._session.records(type, include_deleted=include_deleted)
-        return Records([record for record in every if self._viewer.sees(record)][-last:], every.problems)
+        every = self._scope.shown(self._session.records(type, include_deleted=include_deleted))
+        return Records([*every][-last:], every.problems)
 
     def history(self, id: Any) -> list[dict[str, Any]]:
         """What happened to a memory. Revisions that were written while it was hidden are named, without their content."""
@@ -166,8 +181,8 @@ class AgentMemory(AgentWriteMethods, SearchMethods):
 
         if self.find(id) is None:
             raise self._missing(id_of(id))
-        steps: list[dict[str, Any]] = self._session._files.view(
-            lambda fold: history_for(fold.trails[id_of(id)], self._viewer)
+        steps: list[dict[str, Any]] = self._session.opened.files.view(
+            lambda session_history: history_for(session_history.histories[id_of(id)], self._viewer)
         )
         return steps
 
@@ -186,18 +201,16 @@ class AgentMemory(AgentWriteMethods, SearchMethods):
         return [trashed for trashed in self._session.deleted() if self._viewer.sees(trashed.record)]
 
     def duplicates(self, *, threshold: float | None = None) -> list[Duplicates]:
-        """Findings and preferences that say the same, in groups; nothing is changed."""
-        from smp_memory.policies.consolidation import find_duplicates
-        from smp_memory.policies.similarity import THRESHOLD
-
-        return find_duplicates(self.records(), THRESHOLD if threshold is None else threshold)
+        """Groups of findings and preferences that say the same; nothing is changed."""
+        return compaction.find_duplicates(self.records(), threshold)
 
     def export(
         self, path: str | os.PathLike[str] | None = None, format: str | None = None, *, force: bool = False
     ) -> str:
         """Write what the agent may see into one file and return its path, or return the text if there is no path."""
+        from smp_memory.exchange.api import export
 
-        return export_seen(self._session, self._viewer, path, format, force)
+        return export(self._scope, path, format, force=force)
 
     def __iter__(self) -> Iterator[Record]:
         return iter(self.records())
@@ -206,93 +219,138 @@ class AgentMemory(AgentWriteMethods, SearchMethods):
         return f"AgentMemory({self.agent} in {self.id})"
 
     def _missing(self, id: str) -> MemoryNotFound:
-        return self._session._files.no_memory(id)
+        return self._session.opened.files.no_memory(id)
 
-    # -- writing
+    # -- searching, as `SessionMemory` does it
 
-    def transaction(self) -> AgentTransaction:
+    def query(self, text: str | Mapping[str, Any] | None = None, **options: Unpack[QueryOptions]) -> Hits:
+        """Find memories that the agent may see, best first; see `Memory.query` for the options."""
+        return api.query(self._scope, text, options)
+
+    def watch(
+        self,
+        text: str | None = None,
+        *,
+        timeout: float | None = None,
+        pause: float = 0.1,
+        **options: Unpack[WatchOptions],
+    ) -> Iterator[Hit]:
+        """Yield memories that match as any process writes them; for ever, or for so many seconds."""
+        return api.watch(self._scope, text, options, timeout, pause)
+
+    def by_topic(self, topic: str, **options: Unpack[TopicOptions]) -> Hits:
+        return api.query(self._scope, None, {**options, "topic": topic})
+
+    def by_agent(self, agent: str, **options: Unpack[QueryOptions]) -> Hits:
+        return api.query(self._scope, None, {**options, "agents": agent})
+
+    def by_type(self, type: str, **options: Unpack[QueryOptions]) -> Hits:
+        return api.query(self._scope, None, {**options, "types": type})
+
+    def by_time_range(self, start: Any, end: Any = None, **options: Unpack[QueryOptions]) -> Hits:
+        return api.query(self._scope, None, {**options, "time": start if end is None else (start, end)})
+
+    def find_similar(self, what: Any, **options: Unpack[QueryOptions]) -> Hits:
+        """Memories similar to a text, or to the memory with an id; best first."""
+        return api.find_similar(self._scope, what, options)
+
+    def find_related(
+        self, id: Any, depth: int = 1, kinds: str | list[str] | None = None, **options: Unpack[RelatedOptions]
+    ) -> list[Related]:
+        """Memories that this one points to or that point to it, nearest first."""
+        return api.find_related(self._scope, id, depth, kinds, options)
+
+    def priority(self, id: Any, at: Any = None) -> float:
+        """The priority of a memory, 0 to 1, now or at a time."""
+        return api.priority(self._scope, id, at)
+
+    def topics(self) -> Topics:
+        return api.topics(self._scope)
+
+    def timeline(self, by: str = "hour", *, time: Any = None, since: Any = None, until: Any = None) -> Timeline:
+        return api.timeline(self._scope, by, time, since, until)
+
+    def agents(self) -> Participants:
+        return api.agents(self._scope)
+
+    def summarize(self) -> SessionSummary:
+        return api.summarize(self._scope)
+
+    # -- writing, in the agent's own name
+
+    def _commit(self, operation: Operation, name: str) -> Any:
+        self._rights.check(operation)
+        return self._session.opened.do(operation, name)
+
+    def add(self, type: str | Mapping[str, Any], data: Mapping[str, Any] | str | None = None, **fields: Any) -> Any:
+        """Add a memory of any type; see `SessionMemory.add`."""
+        return self._writer.add(type, data, **fields)
+
+    def add_turn(self, role: str | Mapping[str, Any], content: str | None = None, **fields: Unpack[TurnFields]) -> Turn:
+        return self._writer.add_turn(role, content, **fields)
+
+    def add_decision(self, decision: str | Mapping[str, Any], **fields: Unpack[DecisionFields]) -> Decision:
+        return self._writer.add_decision(decision, **fields)
+
+    def add_finding(self, finding: str | Mapping[str, Any], **fields: Unpack[FindingFields]) -> Finding:
+        return self._writer.add_finding(finding, **fields)
+
+    def add_preference(
+        self, key: str | Mapping[str, Any] | None = None, value: Any = None, **fields: Unpack[PreferenceFields]
+    ) -> Preference:
+        return self._writer.add_preference(key, value, **fields)
+
+    def add_artifact(
+        self, name: str | Mapping[str, Any] | None = None, content: str | None = None, **fields: Unpack[ArtifactFields]
+    ) -> Artifact:
+        return self._writer.add_artifact(name, content, **fields)
+
+    def add_learning(self, learning: str | Mapping[str, Any], **fields: Unpack[LearningFields]) -> Learning:
+        return self._writer.add_learning(learning, **fields)
+
+    def update_state(self, state: Any, **fields: Unpack[CommonFields]) -> AgentState:
+        """Replace what the agent knows about its own work; others do not see it."""
+        return self._writer.update_state(state, **fields)
+
+    def update_agent_state(self, agent: str, state: Any, **fields: Unpack[CommonFields]) -> AgentState:
+        return self._writer.update_agent_state(agent, state, **fields)
+
+    def add_many(self, items: Iterable[tuple[str, Mapping[str, Any] | str]]) -> list[Record]:
+        """Add many memories with one sync per file; see `SessionMemory.add_many`."""
+        operations = additions(self._writer, items)
+        for operation in operations:
+            self._rights.check(operation)
+        self._session.opened.commit(operations, f"adding {len(operations)} memories", atomic=False)
+        return [operation.record for operation in operations if operation.record is not None]
+
+    def transaction(self) -> Transaction:
         """Several writes that become visible together or not at all."""
-        return AgentTransaction(self)
+        opened = self._session.opened
+        commit = lambda all, name: opened.commit(all, name, atomic=True)  # noqa: E731
+        return Transaction(opened, commit, self.agent, self._rights.check)
 
-    # -- asking, as `smp_memory.search.api` does it
+    def update(self, id: Any, expected_revision: int | None = None, *, by: str | None = None, **changes: Any) -> Any:
+        """Change fields of a memory; see `SessionMemory.update`."""
+        return self._writer.update(id, expected_revision, by=by, **changes)
 
-    def _asked_store(self) -> Any:
-        return self._store
+    def resolve(
+        self, id: Any, resolution: Any = None, *, by: str | None = None, status: str = "resolved", **fields: Any
+    ) -> Any:
+        """Close a finding or a decision."""
+        return self._writer.resolve(id, resolution, by=by, status=status, **fields)
 
-    def _asked_sessions(self) -> list[str] | None:
-        return [self.id]
+    def relate(self, source: Any, target: Any, kind: str = "relates_to", *, by: str | None = None) -> Any:
+        return self._writer.relate(source, target, kind, by=by)
 
-    def _asked_config(self) -> Config:
-        return self._session.config
+    def pin(self, id: Any, *, by: str | None = None) -> Any:
+        return self._writer.pin(id, by=by)
 
-    def _asked_at(self) -> datetime:
-        return self._session._now()
+    def unpin(self, id: Any, *, by: str | None = None) -> Any:
+        return self._writer.unpin(id, by=by)
 
-    def _head(self) -> SessionInfo | None:
-        return self.info
+    def delete(self, id: Any, reason: str | None = None, *, by: str | None = None) -> Any:
+        """Hide a memory at once; `restore` brings it back."""
+        return self._writer.delete(id, reason, by=by)
 
-    def _looked_over(self) -> Records:
-        return self.records()
-
-    def _find(self, session: str, memory_id: str) -> Record | None:
-        home = self._session if session in ("", self.id) else self._session.memory._opened(session)
-        record = home.find(memory_id)
-        return record if record is not None and self._viewer.sees(record) else None
-
-    def _record_meant(self, what: Any) -> Record | None:
-        record = super()._record_meant(what)
-        if record is not None and not self._viewer.sees(record):
-            raise InvalidRecord(f"{record.id}: not a memory of {self.agent}.", field="text")
-        return record
-
-    def _answer(self, question: Query) -> Hits:
-        question.where = VisibilityFilter(self._viewer, question.where)  # type: ignore[assignment]
-        if not question.include_archived:
-            return super()._answer(question)
-        from smp_memory.search.archive_search import with_archived
-
-        question.include_archived = False
-        hits = with_archived(self._session.memory.store, question, self._policy(), super()._answer)
-        for hit in hits:
-            hit.related = [record for record in hit.related if self._viewer.sees(record)]
-        return hits
-
-
-def export_seen(
-    session: SessionMemory, viewer: Viewer, path: str | os.PathLike[str] | None, format: str | None, force: bool
-) -> str:
-    import os.path
-
-    from smp_memory.exchange import export, file_format
-    from smp_memory.model.times import to_text
-
-    memory, files, _ = session._exported()
-    chosen = export.format_named(format, path)
-    carried = _seen(export.carried_from(files[0]), viewer)
-    counts: list[int] = []
-    pieces = file_format.write(chosen, export.counting([carried], counts), 1)
-    target = None if path is None else os.path.abspath(os.fspath(path))
-    result = b"".join(pieces).decode() if target is None else export.write(target, pieces, force)
-    memory.store.audit.note(
-        "export",
-        at=to_text(memory.now()),
-        by=viewer.agent,
-        session=session.id,
-        count=counts[0],
-        format=chosen,
-        to=target,
-    )
-    return result
-
-
-def _seen(carried: Exported, viewer: Viewer) -> Exported:
-    """Without what may not be seen: memories that are hidden now, and revisions that were."""
-    from smp_memory.model.history import Fold
-    from smp_memory.privacy.visibility import entries_for
-
-    fold = Fold()
-    fold.add(carried.entries)
-    seen = [trail for trail in fold.trails.values() if viewer.may_see(trail.first.type, trail.data())]
-    entries = [entry for trail in seen for entry in entries_for(trail, viewer)]
-    carried.entries = sorted(entries, key=lambda entry: entry.seq)
-    return carried
+    def restore(self, id: Any, reason: str | None = None, *, by: str | None = None) -> Any:
+        return self._writer.restore(id, reason, by=by)

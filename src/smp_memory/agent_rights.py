@@ -1,6 +1,6 @@
 """Write rights of an agent: it writes in its own name only, and changes only what it can see.
 
-`AgentMemory`, its transactions, workflows, MACP and the MCP server all write through the checks of this module.
+`AgentMemory`, its transactions, workflows, MACP and the MCP server all write through these checks.
 
 Guarantees: every write is attributed to the agent. The state of another agent is never changed, not even a shared one. A change of a memory that the agent may not see is refused in the same
 words as one of a memory that is not there. Checks come before the write; a refused write has changed nothing.
@@ -11,17 +11,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import DuplicateId, InvalidRecord, NotAllowed
-from smp_memory.model.types import KINDS, kind_of
-from smp_memory.privacy.visibility import FOR_ALL
+from smp_memory.model.types import KINDS
+from smp_memory.privacy.visibility import VISIBLE_TO_ALL
+from smp_memory.search.records import find
 from smp_memory.write.operations import Add, Delete, Operation, Relate, Update
-from smp_memory.write.path import DelegatedWrites, each_of, given_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from smp_memory.errors import MemoryNotFound
-    from smp_memory.model.record import AgentState, Record
+    from smp_memory.model.record import Record
     from smp_memory.privacy.visibility import Viewer
+    from smp_memory.store.file_session import FileSession
 
     Guard = Callable[[str, str], None]  # told the kind, and whose state or which preference; raises if it must not be
 
@@ -29,47 +30,37 @@ _SHARED_KINDS = ("conversation", "preference", "summary")  # never one agent's o
 _OWNERS_FIELDS = frozenset(("author", "visibility", "agent"))
 
 
-class AgentWriteMethods(DelegatedWrites):
-    """The ways to write, as one agent."""
+class AgentRights:
+    """The checks of one agent's operations. Operations carry it along, because some checks need the session's lock."""
 
-    agent: str | None  # None: a caller without a name, which writes without an author
-    _viewer: Viewer
-    _guard: Guard | None = None
+    def __init__(self, files: FileSession, agent: str | None, viewer: Viewer, guard: Guard | None = None) -> None:
+        self._files = files
+        self.agent = agent  # None: a caller without a name, which writes without an author
+        self._viewer = viewer
+        self._guard = guard
 
-    @property
-    def _author(self) -> str | None:  # type: ignore[override]
-        return self.agent
-
-    def update_state(self, state: Any, **fields: Any) -> AgentState:
-        """Replace what the agent knows about its own work; others do not see it."""
-        if self.agent is None:
-            raise NotAllowed("agent: a caller without a name has no state of its own.", field="agent")
-        return self.update_agent_state(self.agent, state, **fields)
-
-    # -- may it?
-
-    def _check(self, wish: Operation) -> None:
+    def check(self, operation: Operation) -> None:
         """Refuse early what can be refused, and have the rest checked under the session's lock."""
-        wish.rights = self
-        if isinstance(wish, Add):
-            self._check_new(wish)
-        elif isinstance(wish, (Update, Delete)):
-            if wish.by not in (None, self.agent):
-                raise NotAllowed(f"by: {self._name} cannot write as {wish.by!r}.", field="by", agent=self.agent)
-            record = self._found(wish.target) if isinstance(wish.target, str) else None
+        operation.rights = self
+        if isinstance(operation, Add):
+            self._check_new(operation)
+        elif isinstance(operation, (Update, Delete)):
+            if operation.by not in (None, self.agent):
+                raise NotAllowed(f"by: {self._name} cannot write as {operation.by!r}.", field="by", agent=self.agent)
+            record = self._found(operation.target) if isinstance(operation.target, str) else None
             if record is not None:
-                self._check_change(wish, record)
+                self._check_change(operation, record)
             if record is None or record.type == "preference":
-                self._check_key(getattr(wish, "changes", None))
-            if isinstance(wish, Relate) and isinstance(wish.other, str):
-                self._found(wish.other)
+                self._check_key(getattr(operation, "changes", None))
+            if isinstance(operation, Relate) and isinstance(operation.other, str):
+                self._found(operation.other)
 
     def _check_known(self, record: Record) -> None:
         """A repeated idempotency key must not give away another's memory."""
         if not self._viewer.sees(record):
             raise DuplicateId("idempotency_key: is taken in this session; use another one.", field="idempotency_key")
 
-    def _check_change(self, wish: Operation, record: Record) -> None:
+    def _check_change(self, operation: Operation, record: Record) -> None:
         """Whether the agent may change this memory in this way."""
         if not self._viewer.sees(record):
             raise self._no_memory(record.id)
@@ -77,8 +68,8 @@ class AgentWriteMethods(DelegatedWrites):
         owner = name if kind == "agent_state" else str(record.author or "")
         if kind == "agent_state" and owner != self.agent:
             raise self._not_its_state(owner)
-        if isinstance(wish, Update) and isinstance(wish.changes, dict):
-            self._check_changes(kind, owner, wish.changes)
+        if isinstance(operation, Update) and isinstance(operation.changes, dict):
+            self._check_changes(kind, owner, operation.changes)
         self._ask_guard(kind, name)
 
     def _check_target(self, name: str, record: Record | None) -> None:
@@ -87,10 +78,10 @@ class AgentWriteMethods(DelegatedWrites):
             raise self._no_memory(name)
 
     def _no_memory(self, id: str) -> MemoryNotFound:
-        return self._session._files.no_memory(id)
+        return self._files.no_memory(id)
 
-    def _check_new(self, wish: Add) -> None:
-        kind, data = wish.draft.kind.name, wish.draft.data
+    def _check_new(self, operation: Add) -> None:
+        kind, data = operation.draft.kind.name, operation.draft.data
         author, role = data.get("author"), data.get("role")
         if kind == "agent_state" and data.get("agent") != self.agent:
             raise self._not_its_state(data.get("agent"))
@@ -101,11 +92,11 @@ class AgentWriteMethods(DelegatedWrites):
         self._check_values(kind, data)
         self._ask_guard(kind, _name_in(kind, data))
         if "relations" in data or "references" in data:
-            wish.needs_trails = True
+            operation.needs_histories = True
 
     def _check_values(self, kind: str, data: Mapping[str, Any]) -> None:
         """Checks of new values that hold for a new memory and for a change of one."""
-        if kind in _SHARED_KINDS and data.get("visibility") not in FOR_ALL:
+        if kind in _SHARED_KINDS and data.get("visibility") not in VISIBLE_TO_ALL:
             raise InvalidRecord(
                 f"visibility: a {kind} is for all agents of a session; use a learning or the agent's state for its own notes.",
                 field="visibility",
@@ -128,17 +119,17 @@ class AgentWriteMethods(DelegatedWrites):
         )
         if not named:
             return
-        name = self._session._files.view(lambda fold: fold.preferences.get(str(named[0])))
-        record = self._session.find(name) if name else None
+        name = self._files.view(lambda session_history: session_history.preferences.get(str(named[0])))
+        record = find(self._files, name) if name else None
         if record is not None and not self._viewer.sees(record):
             raise NotAllowed("key: this preference cannot be set by an agent.", field="key")
 
     def _found(self, target: str) -> Record | None:
         """The memory that is named; it must be there for this agent. None: in another session, where only a relation may point."""
         place, slash, id = target.rpartition("/")
-        if slash and place != self._session.id:
+        if slash and place != self._files.session:
             return None
-        record = self._session.find(id)
+        record = find(self._files, id)
         self._check_target(id, record)
         return record
 
@@ -155,53 +146,6 @@ class AgentWriteMethods(DelegatedWrites):
     def _ask_guard(self, kind: str, name: str) -> None:
         if self._guard is not None:
             self._guard(kind, name)
-
-    # -- doing it
-
-    def _do(self, wish: Operation, doing: str) -> Any:
-        self._check(wish)
-        return self._session._do(wish, doing)
-
-    def add_many(self, items: Iterable[tuple[str, Mapping[str, Any] | str]]) -> list[Record]:
-        """Add many memories with one sync per file; see `SessionMemory.add_many`."""
-        wishes: list[Operation] = []
-        item: Any
-        for item in each_of(items):
-            if not isinstance(item, (tuple, list)) or len(item) != 2:
-                raise InvalidRecord("items: each must be a type and its data, (type, data).", field="items")
-            kind = kind_of(item[0])
-            wish = self._addition(kind, given_fields(kind, item[1]))
-            self._check(wish)
-            wishes.append(wish)
-        self._session._commit(wishes, f"adding {len(wishes)} memories", atomic=False)
-        return [wish.record for wish in wishes if wish.record is not None]
-
-
-class AgentTransaction(AgentWriteMethods):
-    """Writes of one agent that are stored together when the `with` block ends."""
-
-    def __init__(self, writer: AgentWriteMethods) -> None:
-        self.agent = writer.agent
-        self._session = writer._session
-        self._viewer = writer._viewer
-        self._guard = writer._guard
-        self._inner = writer._session.transaction()
-
-    def _do(self, wish: Operation, doing: str) -> Any:
-        self._check(wish)
-        return self._inner._do(wish, doing)
-
-    def commit(self) -> None:
-        self._inner.commit()
-
-    def rollback(self) -> None:
-        self._inner.rollback()
-
-    def __enter__(self) -> AgentTransaction:
-        return self
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        self._inner.__exit__(kind, error, trace)
 
 
 def _name_in(kind: str, data: Mapping[str, Any]) -> str:

@@ -1,21 +1,21 @@
-"""Which settings hold, and who said so? Frozen settings under one schema.
+"""Immutable settings of a store or a session, under one schema with sources.
 
 A value comes from the first of these that has one: an argument, the environment (`SMP_` and the dotted name in
 capitals, `SMP_CONCURRENCY_LOCK_TIMEOUT_MS`), the session's own overrides, the file `config.json` at the store's
 root, the default. To add a setting, add one line to `SETTINGS`.
 
-Guarantees: a `Config` never changes; every value in it was checked; an unknown key or a bad value is an
-`InvalidConfig` that names the key, where it came from and what is allowed. `layout` and `format` are facts about the
+Guarantees: a `Config` is immutable; every value in it was validated; an unknown key or a bad value is an
+`InvalidConfig` that names the key, where it came from and what is allowed. `layout` and `format` belong to the
 whole store: once the file states them, the environment does not change them, an argument that names another layout
 is a `LayoutMismatch`, and a session cannot override them. A file of a newer format is `FormatTooNew`, whatever else
-is in it.
-Non-guarantees: nothing is read or written here; files, and `os.environ`, are handed in by the caller. Unknown `SMP_*`
+it contains.
+Non-guarantees: nothing is read or written here; the caller passes the content of files and `os.environ`. Unknown `SMP_*`
 variables are ignored, because other tools may own them; an empty variable counts as not set.
 """
 
 from __future__ import annotations
 
-from smp_memory.config_values import Between, ChoiceOf, Mark, NameList, Patterns, Positive, Switch, Whole
+from smp_memory.config_values import Between, ChoiceOf, NameList, Patterns, Positive, Replacement, Switch, Whole
 from smp_memory.errors import FormatTooNew, InvalidConfig, LayoutMismatch
 
 TYPE_CHECKING = False  # typing itself is not loaded at run time: `import smp_memory` must be fast
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, NoReturn
 
-    from smp_memory.config_values import Check
+    from smp_memory.config_values import ValueCheck
     from smp_memory.design_settings import DesignSettings
 
     Flat = dict[str, Any]
@@ -34,7 +34,7 @@ FORMAT = 1
 DEFAULT_ROOTS = {"jsonl": ".bmad/memory", "single": ".bmad/sessions", "markdown": ".bmad/sessions", "log": "memory"}
 
 _MB, _KB = 1024 * 1024, 1024
-_SHOWN_CHARACTERS = 80
+_QUOTED_CHARACTERS = 80
 
 
 class Setting:
@@ -42,7 +42,7 @@ class Setting:
 
     __slots__ = ("check", "default", "doc", "path", "store_wide", "variable")
 
-    def __init__(self, path: str, default: Any, check: Check, doc: str, store_wide: bool = False) -> None:
+    def __init__(self, path: str, default: Any, check: ValueCheck, doc: str, store_wide: bool = False) -> None:
         self.path = path
         self.default = default
         self.check = check
@@ -57,59 +57,59 @@ SETTINGS = (
     Setting("durability", "always", ChoiceOf("always", "interval", "os"), "When a write is synced to disk."),
     Setting("sync_interval_seconds", 1.0, Positive(60), "How often the disk is synced when durability is interval."),
     Setting("concurrency.lock_timeout_ms", 5000, Whole(0, 600_000), "How long a writer waits for another one."),
-    Setting("storage.max_session_size_mb", 10, Positive(10_240), "How large a session may grow, in MiB."),
-    Setting("storage.max_content_kb", 1024, Whole(1, 1024), "How large one memory may be, in KiB."),
-    Setting("storage.warning_percent", 80, Between(1, 100), "From this share of its quota on a session is compacted gently."),
-    Setting("storage.critical_percent", 95, Between(1, 100), "From this share on it is compacted in any case."),
-    Setting("storage.gentle_percent", 10, Between(0, 100), "How much of a session gentle compaction frees."),
-    Setting("storage.forced_percent", 20, Between(0, 100), "How much of it forced compaction frees."),
-    Setting("search.semantic", "auto", ChoiceOf("auto", "off"), "Whether meaning counts beside words: auto, if smp-memory[semantic] is installed."),
-    Setting("privacy.redaction.enabled", True, Switch(), "Whether secrets are taken out of what is written, see privacy.md."),
+    Setting("storage.max_session_size_mb", 10, Positive(10_240), "The maximum size of a session, in MiB."),
+    Setting("storage.max_content_kb", 1024, Whole(1, 1024), "The maximum size of one memory, in KiB."),
+    Setting("storage.warning_percent", 80, Between(1, 100), "The share of its quota from which a session is compacted gently."),
+    Setting("storage.critical_percent", 95, Between(1, 100), "The share from which it is compacted in any case."),
+    Setting("storage.gentle_percent", 10, Between(0, 100), "The share of a session that gentle compaction frees."),
+    Setting("storage.forced_percent", 20, Between(0, 100), "The share that forced compaction frees."),
+    Setting("search.semantic", "auto", ChoiceOf("auto", "off"), "Whether searches use embeddings besides words: auto, if smp-memory[semantic] is installed."),
+    Setting("privacy.redaction.enabled", True, Switch(), "Whether secrets are redacted when memories are written, see privacy.md."),
     Setting("privacy.redaction.off", [], NameList(), "Rules or kinds that are not applied, such as phone."),
-    Setting("privacy.redaction.patterns", [], Patterns(), "Own patterns for what is taken out, too."),
-    Setting("privacy.redaction.replacement", "[REDACTED:{kind}]", Mark(), "What stands in place of what was taken out."),
-    Setting("context.share_users", False, Switch(), "Whether a context brings memories of sessions of other users, too."),
-    Setting("track_access", True, Switch(), "Whether being found counts for how present a memory is."),
-    Setting("decay.enabled", True, Switch(), "Whether memories fade at all."),
-    Setting("decay.policy", "smp", ChoiceOf("smp", "half-life", "boosted", "simple"), "By which rule memories fade."),
-    Setting("decay.rates.conversation", 0.05, Between(0, 10), "How fast turns fade per day: smp, simple."),
-    Setting("decay.rates.decision", 0.03, Between(0, 10), "How fast decisions fade per day: smp, simple."),
-    Setting("decay.rates.finding", 0.04, Between(0, 10), "How fast findings fade per day: smp, simple."),
-    Setting("decay.rates.preference", 0.02, Between(0, 10), "How fast preferences fade per day: smp, simple."),
-    Setting("decay.rates.agent_state", 0.06, Between(0, 10), "How fast agent states fade per day: smp, simple."),
-    Setting("decay.floors.conversation", 0.1, Between(0, 1), "Turns do not fade below this: smp."),
-    Setting("decay.floors.decision", 0.4, Between(0, 1), "Decisions do not fade below this: smp."),
-    Setting("decay.floors.finding", 0.3, Between(0, 1), "Findings do not fade below this: smp."),
-    Setting("decay.floors.preference", 0.6, Between(0, 1), "Preferences do not fade below this: smp; inferred ones, 0.3."),
-    Setting("decay.floors.agent_state", 0.0, Between(0, 1), "Agent states do not fade below this: smp."),
-    Setting("decay.half_life_hours.conversation", 168, Positive(10_000_000), "When turns are half as present: half-life, boosted."),
-    Setting("decay.half_life_hours.decision", 720, Positive(10_000_000), "When decisions are half as present: half-life, boosted."),
-    Setting("decay.half_life_hours.finding", 336, Positive(10_000_000), "When findings are half as present: half-life, boosted."),
-    Setting("decay.half_life_hours.preference", 1440, Positive(10_000_000), "When preferences are half as present: boosted; by half-life they do not fade."),
-    Setting("decay.half_life_hours.other", 168, Positive(10_000_000), "When all other types are half as present: half-life, boosted."),
-    Setting("decay.minimum_factor", 0.1, Between(0, 1), "No memory fades below this: half-life, boosted."),
-    Setting("compaction.enabled", True, Switch(), "Whether sessions are compacted by themselves; `smp compact` works in any case."),
-    Setting("compaction.faded_below", 0.3, Between(0, 1), "Memories less present than this go first."),
-    Setting("compaction.old_turns_days", 7, Between(0, 36_500), "Turns older than this go next, summed up."),
+    Setting("privacy.redaction.patterns", [], Patterns(), "Additional patterns to redact."),
+    Setting("privacy.redaction.replacement", "[REDACTED:{kind}]", Replacement(), "The text that replaces a secret."),
+    Setting("context.share_users", False, Switch(), "Whether a context includes memories from sessions of other users."),
+    Setting("track_access", True, Switch(), "Whether being found raises the priority of a memory."),
+    Setting("decay.enabled", True, Switch(), "Whether memories decay at all."),
+    Setting("decay.policy", "smp", ChoiceOf("smp", "half-life", "boosted", "simple"), "The policy by which memories decay."),
+    Setting("decay.rates.conversation", 0.05, Between(0, 10), "The decay rate of turns per day: smp, simple."),
+    Setting("decay.rates.decision", 0.03, Between(0, 10), "The decay rate of decisions per day: smp, simple."),
+    Setting("decay.rates.finding", 0.04, Between(0, 10), "The decay rate of findings per day: smp, simple."),
+    Setting("decay.rates.preference", 0.02, Between(0, 10), "The decay rate of preferences per day: smp, simple."),
+    Setting("decay.rates.agent_state", 0.06, Between(0, 10), "The decay rate of agent states per day: smp, simple."),
+    Setting("decay.floors.conversation", 0.1, Between(0, 1), "Turns do not decay below this: smp."),
+    Setting("decay.floors.decision", 0.4, Between(0, 1), "Decisions do not decay below this: smp."),
+    Setting("decay.floors.finding", 0.3, Between(0, 1), "Findings do not decay below this: smp."),
+    Setting("decay.floors.preference", 0.6, Between(0, 1), "Preferences do not decay below this: smp; inferred ones, 0.3."),
+    Setting("decay.floors.agent_state", 0.0, Between(0, 1), "Agent states do not decay below this: smp."),
+    Setting("decay.half_life_hours.conversation", 168, Positive(10_000_000), "The half-life of turns: half-life, boosted."),
+    Setting("decay.half_life_hours.decision", 720, Positive(10_000_000), "The half-life of decisions: half-life, boosted."),
+    Setting("decay.half_life_hours.finding", 336, Positive(10_000_000), "The half-life of findings: half-life, boosted."),
+    Setting("decay.half_life_hours.preference", 1440, Positive(10_000_000), "The half-life of preferences: boosted; with half-life they do not decay."),
+    Setting("decay.half_life_hours.other", 168, Positive(10_000_000), "The half-life of all other types: half-life, boosted."),
+    Setting("decay.minimum_factor", 0.1, Between(0, 1), "No memory decays below this: half-life, boosted."),
+    Setting("compaction.enabled", True, Switch(), "Whether sessions are compacted automatically; `smp compact` works in any case."),
+    Setting("compaction.faded_below", 0.3, Between(0, 1), "Memories with a priority below this are compacted first."),
+    Setting("compaction.old_turns_days", 7, Between(0, 36_500), "Turns older than this are compacted next, into summaries."),
     Setting("compaction.keep_turns_hours", 24, Between(0, 876_000), "Turns younger than this stay."),
-    Setting("compaction.keep_used_hours", 48, Between(0, 876_000), "What was written or found within this time stays."),
-    Setting("compaction.keep_priority", 0.7, Between(0, 1), "What is more present than this stays."),
-    Setting("compaction.keep_importance", 0.9, Between(0, 1), "What is at least this important stays."),
-    Setting("compaction.keep_referenced", True, Switch(), "Whether what an open or pinned memory rests on stays."),
+    Setting("compaction.keep_used_hours", 48, Between(0, 876_000), "Memories written or found within this time stay."),
+    Setting("compaction.keep_priority", 0.7, Between(0, 1), "Memories with a priority above this stay."),
+    Setting("compaction.keep_importance", 0.9, Between(0, 1), "Memories at least this important stay."),
+    Setting("compaction.keep_referenced", True, Switch(), "Whether memories that an open or pinned memory refers to stay."),
     Setting("lifecycle.idle_hours", 24, Between(0, 876_000), "When an unused session is idle."),
     Setting("lifecycle.decaying_days", 7, Between(0, 36_500), "When an unused session is decaying."),
     Setting("lifecycle.archive_days", 30, Between(0, 36_500), "When an unused session is archived."),
-    Setting("lifecycle.purge_days", 30, Between(0, 36_500), "How long a deleted session can be brought back."),
+    Setting("lifecycle.purge_days", 30, Between(0, 36_500), "How long a deleted session can be restored."),
     Setting("lifecycle.auto_archive", True, Switch(), "Whether maintenance archives unused sessions."),
-    Setting("lifecycle.auto_purge", True, Switch(), "Whether maintenance purges what was deleted long ago."),
-    Setting("maintenance.auto", True, Switch(), "Whether opening a store runs what is due and cheap, a few times a day."),
-    Setting("health.stale_days", 90, Between(0, 36_500), "From when on `smp doctor` names what is open and nobody touched; 0 means never."),
+    Setting("lifecycle.auto_purge", True, Switch(), "Whether maintenance purges deleted sessions and memories after that time."),
+    Setting("maintenance.auto", True, Switch(), "Whether opening a store runs due, cheap maintenance tasks, a few times a day."),
+    Setting("health.stale_days", 90, Between(0, 36_500), "The age from which `smp doctor` reports open memories that nobody touched; 0 means never."),
     Setting("hooks.recall", True, Switch(), "Whether hooks of coding agents put memories into the conversation."),
     Setting("hooks.recall_agents", True, Switch(), "Whether they do so for agents that the host starts, too."),
     Setting("hooks.record", True, Switch(), "Whether they record what is said."),
     Setting("hooks.start_tokens", 1200, Whole(0, 100_000), "How much they recall at the start of a session."),
     Setting("hooks.prompt_tokens", 500, Whole(0, 100_000), "How much at each prompt, and for each agent that is started."),
-    Setting("retention.enabled", False, Switch(), "Whether old memories go to the trash by themselves."),
+    Setting("retention.enabled", False, Switch(), "Whether old memories are moved to the trash automatically."),
     Setting("retention.days.conversation", 90, Whole(0, 36_500), "How long turns are kept; 0 means for ever."),
     Setting("retention.days.decision", 365, Whole(0, 36_500), "How long decisions are kept."),
     Setting("retention.days.finding", 180, Whole(0, 36_500), "How long findings are kept."),
@@ -119,7 +119,7 @@ SETTINGS = (
 _BY_PATH = {setting.path: setting for setting in SETTINGS}
 _BY_VARIABLE = {setting.variable: setting for setting in SETTINGS}
 _SECTIONS = {path[:at] for path in _BY_PATH for at, character in enumerate(path) if character == "."}
-_OTHER_NAMES = {"privacy.auto_redaction": "privacy.redaction.enabled"}  # as a design has it
+_OTHER_NAMES = {"privacy.auto_redaction": "privacy.redaction.enabled"}  # the name in a design
 WRAPPER = "memory_config"  # the design of the jsonl layout puts all settings inside it
 
 
@@ -153,16 +153,16 @@ class Config:
         environ: Mapping[str, str] | None = None,
         arguments: Mapping[str, Any] | None = None,
     ) -> Config:
-        """Settle every setting. Mappings are nested as in the file; `environ` is usually `os.environ`."""
-        _refuse_newer_format(file, file_path)
+        """Determine every setting. Mappings are nested as in the file; `environ` is usually `os.environ`."""
+        _reject_newer_format(file, file_path)
         stated = _flatten(file, f"file {file_path}")
-        asked = _flatten(arguments, "argument")
-        _refuse_other_layout(stated, asked, file_path)
+        requested = _flatten(arguments, "argument")
+        _reject_other_layout(stated, requested, file_path)
         return cls(
             (f"file {file_path}", stated),
             _session_layer(session, session_id),
             ("environment", _from_environment(environ or {}, stated)),
-            ("argument", asked),
+            ("argument", requested),
         )
 
     def override_session(self, mapping: Mapping[str, Any] | None, session_id: str) -> Config:
@@ -176,7 +176,7 @@ class Config:
         return self._values[name]
 
     def source(self, name: str) -> str:
-        """Who set it: default, file PATH, session ID, environment SMP_NAME or argument."""
+        """The source of a value: default, file PATH, session ID, environment SMP_NAME or argument."""
         if name not in self._sources:
             _unknown(name, "argument")
         return self._sources[name]
@@ -187,7 +187,7 @@ class Config:
 
     @property
     def unused(self) -> list[tuple[str, str]]:
-        """Settings of a design that have no effect here: where each came from, and its name."""
+        """Settings of a design that have no effect in SMP: source and name of each."""
         return [(source, key) for source, flat in self._layers for key in getattr(flat, "unused", ())]
 
     def to_dict(self) -> dict[str, Any]:
@@ -236,7 +236,7 @@ class Config:
 
     @property
     def decay(self) -> dict[str, Any]:
-        """The section on fading, as `smp_memory.decay.policies.policy_of` reads it."""
+        """The section `decay`, as `smp_memory.decay.policies.policy_of` expects it."""
         return self.section("decay")
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -254,22 +254,22 @@ class Config:
 
 
 def _flatten(mapping: Any, source: str) -> Flat:
-    """Nested settings by their dotted names, each checked. A dotted name as a key is understood as well."""
+    """Flatten nested settings to dotted names and validate each. Dotted names are accepted as keys, too."""
     flat = Values()
     if mapping is not None:
         _collect(mapping, "", source, flat, may_wrap=True)
     if flat.design is not None:
-        for path, (said_as, value) in flat.design.finish(flat).items():
+        for path, (key, value) in flat.design.finish(flat).items():
             setting = _BY_PATH[path]
             if not setting.check.accepts(value):
-                _bad_value(said_as, value, source, setting.check.allowed)
+                _bad_value(key, value, source, setting.check.allowed)
             flat[path] = value
         flat.unused, flat.design = tuple(flat.design.unused), None
     return flat
 
 
 class Values(dict[str, "Any"]):
-    """Settings by their dotted names, and which keys of a design are without effect."""
+    """Settings by dotted name, and the keys of a design without effect."""
 
     unused: tuple[str, ...] = ()
     design: DesignSettings | None = None
@@ -281,7 +281,7 @@ def _collect(mapping: Any, prefix: str, source: str, flat: Values, may_wrap: boo
     for key, value in mapping.items():
         path = f"{prefix}.{key}" if prefix else str(key)
         if not _is_section(value):
-            path = usual_name(path)
+            path = canonical_name(path)
         if path in _BY_PATH:
             if path in flat:
                 raise InvalidConfig(f"The setting '{path}' is given twice ({source}).", key=path, source=source)
@@ -290,12 +290,12 @@ def _collect(mapping: Any, prefix: str, source: str, flat: Values, may_wrap: boo
             _collect(value, "", source, flat)
         elif path in _SECTIONS:
             _collect(value, path, source, flat)
-        elif not _of_a_design(path, value, source, flat):
+        elif not _collect_design_setting(path, value, source, flat):
             _unknown(_first_leaf(path, value), source)
 
 
-def _of_a_design(path: str, value: Any, source: str, flat: Values) -> bool:
-    """Take in a setting or a section of a design; False if it is none."""
+def _collect_design_setting(path: str, value: Any, source: str, flat: Values) -> bool:
+    """Collect a setting or a section of a design; False if the path belongs to no design."""
     from smp_memory.design_settings import DesignSettings
 
     if DesignSettings.is_section(path) and _is_section(value) and len(value):
@@ -305,7 +305,7 @@ def _of_a_design(path: str, value: Any, source: str, flat: Values) -> bool:
         return False
     if flat.design is None:
         flat.design = DesignSettings()
-    allowed = flat.design.take(path, value)
+    allowed = flat.design.add(path, value)
     if allowed is not None:
         _bad_value(path, value, source, allowed)
     return True
@@ -341,8 +341,8 @@ def _session_layer(mapping: Mapping[str, Any] | None, session_id: str) -> Layer:
     return source, flat
 
 
-def _refuse_newer_format(file: Any, file_path: str) -> None:
-    """Before anything else in the file is judged: a newer format may have keys that are unknown here."""
+def _reject_newer_format(file: Any, file_path: str) -> None:
+    """Checked first: a newer format may have keys that this version does not know."""
     found = file.get("format") if _is_section(file) else None
     if isinstance(found, int) and not isinstance(found, bool) and found > FORMAT:
         raise FormatTooNew(
@@ -354,26 +354,26 @@ def _refuse_newer_format(file: Any, file_path: str) -> None:
         )
 
 
-def _refuse_other_layout(stated: Flat, asked: Flat, file_path: str) -> None:
-    if "layout" in stated and asked.get("layout", stated["layout"]) != stated["layout"]:
+def _reject_other_layout(stated: Flat, requested: Flat, file_path: str) -> None:
+    if "layout" in stated and requested.get("layout", stated["layout"]) != stated["layout"]:
         raise LayoutMismatch(
-            f"The store has the layout {stated['layout']} (file {file_path}), asked for was {asked['layout']}. "
+            f"The store has the layout {stated['layout']} (file {file_path}), requested was {requested['layout']}. "
             "Leave the layout out to open it as it is, or convert it.",
             path=file_path,
             found=stated["layout"],
-            asked=asked["layout"],
+            asked=requested["layout"],
         )
 
 
-def _checked(setting: Setting, value: Any, source: str, shown: Any = None) -> Any:
+def _checked(setting: Setting, value: Any, source: str, text: str | None = None) -> Any:
     if not setting.check.accepts(value):
-        _bad_value(setting.path, value if shown is None else shown, source, setting.check.allowed)
+        _bad_value(setting.path, value if text is None else text, source, setting.check.allowed)
     return value
 
 
 def _bad_value(path: str, value: Any, source: str, allowed: str) -> NoReturn:
     raise InvalidConfig(
-        f"Bad value for the setting '{path}' ({source}): {_shown(value)}. Allowed: {allowed}.",
+        f"Bad value for the setting '{path}' ({source}): {_quoted(value)}. Allowed: {allowed}.",
         key=path,
         source=source,
         allowed=allowed,
@@ -385,12 +385,12 @@ def _not_a_section(path: str, value: Any, source: str) -> NoReturn:
     what = f"The setting '{path}'" if path else "The settings"
     allowed = f"an object with {inside}" if path else "an object with settings"
     raise InvalidConfig(
-        f"{what} ({source}) must be {allowed}, not {_shown(value)}.", key=path, source=source, allowed=allowed
+        f"{what} ({source}) must be {allowed}, not {_quoted(value)}.", key=path, source=source, allowed=allowed
     )
 
 
-def usual_name(path: str) -> str:
-    """The name of a setting, also if it is called otherwise."""
+def canonical_name(path: str) -> str:
+    """The name of a setting; an alias is replaced."""
     return _OTHER_NAMES.get(path, path)
 
 
@@ -398,9 +398,9 @@ def _unknown(path: str, source: str) -> NoReturn:
     import difflib  # rare, and slow to load
 
     known = list(_BY_PATH)
-    last_names = {name.rpartition(".")[2]: name for name in known}  # somebody left the section out
+    last_names = {name.rpartition(".")[2]: name for name in known}  # for names given without their section
     near = (
-        [usual_name(path)]
+        [canonical_name(path)]
         if path in _OTHER_NAMES
         else difflib.get_close_matches(path, known, 1)
         or [last_names[name] for name in difflib.get_close_matches(path.rpartition(".")[2], list(last_names), 1)]
@@ -409,7 +409,7 @@ def _unknown(path: str, source: str) -> NoReturn:
         f"Did you mean '{near[0]}'?" if near else f"Known settings: {', '.join(known[:8])}, …; `smp config` lists all."
     )
     raise InvalidConfig(
-        f"Unknown setting {_shown(path)} ({source}). {hint}",
+        f"Unknown setting {_quoted(path)} ({source}). {hint}",
         key=path,
         source=source,
         suggestion=near[0] if near else None,
@@ -417,7 +417,7 @@ def _unknown(path: str, source: str) -> NoReturn:
 
 
 def _first_leaf(path: str, value: Any) -> str:
-    """Name the key inside an unknown section rather than the section: the suggestion gets better."""
+    """The first key inside an unknown section: it gives a better suggestion than the section."""
     if not _is_section(value):
         return path
     first = next(iter(value.keys()), None)
@@ -428,6 +428,6 @@ def _is_section(value: Any) -> bool:
     return hasattr(value, "items") and hasattr(value, "keys")
 
 
-def _shown(value: Any) -> str:
+def _quoted(value: Any) -> str:
     text = repr(value)
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+    return text if len(text) <= _QUOTED_CHARACTERS else text[: _QUOTED_CHARACTERS - 1] + "…"

@@ -1,26 +1,34 @@
-"""The content of `config.json` as an object: facts found at once, one setting changed, the layout of a new store.
-
-Change the settings that a session has of its own, in its head.
-"""
+"""Edit settings: the content of `config.json`, and the overrides in the metadata of a session."""
 
 from __future__ import annotations
 
 import os
 
-from smp_memory.config import WRAPPER, usual_name
+from smp_memory.config import WRAPPER, canonical_name
 from smp_memory.files.layouts import NAMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from collections.abc import Callable, Mapping
+    from typing import Any, Protocol
 
     from smp_memory.config import Config
-    from smp_memory.store.file_session import FileSession
+    from smp_memory.model.session_info import SessionInfo
+
+    class SessionFiles(Protocol):
+        """The part of a session's store that changing its settings needs."""
+
+        session: str
+
+        def info_to_change(self) -> SessionInfo: ...
+
+        def write_info(self, info: SessionInfo) -> None: ...
+
+        def exclusively(self, doing: str, work: Callable[[], Any]) -> Any: ...
 
 
-def with_facts_outside(stored: dict[str, Any]) -> dict[str, Any]:
-    """A config file whose layout and format are found at once, also if it has one object around all of it."""
+def with_store_facts_at_top(stored: dict[str, Any]) -> dict[str, Any]:
+    """Move layout, format and conversion state out of the wrapping object, so that they are at the top level of the file."""
     inner = stored.get(WRAPPER)
     if not isinstance(inner, dict):
         return stored
@@ -29,12 +37,12 @@ def with_facts_outside(stored: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_setting(stored: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
-    """The settings of a file with one of them changed or, for None, taken out."""
+    """A copy of the settings with one changed or, for None, removed."""
     from copy import deepcopy
 
     changed: dict[str, Any] = deepcopy(stored)
     inner = changed[WRAPPER] if isinstance(changed.get(WRAPPER), dict) else changed
-    _take_out(inner, name)
+    _remove(inner, name)
     if value is not None:
         *sections, last = name.split(".")
         for section in sections:
@@ -43,29 +51,29 @@ def with_setting(stored: dict[str, Any], name: str, value: Any) -> dict[str, Any
     return changed
 
 
-def _take_out(settings: dict[str, Any], name: str, prefix: str = "") -> None:
-    """Take a setting out, in whatever way it is written: nested, with dots, under another name."""
+def _remove(settings: dict[str, Any], name: str, prefix: str = "") -> None:
+    """Remove a setting in any notation: nested, dotted, or under an alias."""
     for key, value in list(settings.items()):
-        if usual_name(prefix + key) == name:
+        if canonical_name(prefix + key) == name:
             del settings[key]
         elif isinstance(value, dict):
-            _take_out(value, name, f"{prefix}{key}.")
+            _remove(value, name, f"{prefix}{key}.")
             if not value:
                 del settings[key]
 
 
-def layout_asked_for(config: Mapping[str, Any] | None) -> str:
-    """The layout of a new store as the settings or the environment say it; a wrong one is `Config`'s to refuse."""
-    asked = (config or {}).get("layout") or os.environ.get("SMP_LAYOUT")
-    return str(asked) if asked in NAMES else "jsonl"
+def requested_layout(config: Mapping[str, Any] | None) -> str:
+    """The layout for a new store from settings or environment; `Config` rejects an unknown one."""
+    layout = (config or {}).get("layout") or os.environ.get("SMP_LAYOUT")
+    return str(layout) if layout in NAMES else "jsonl"
 
 
-def set_session_config(files: FileSession, config: Config, name: str, value: Any) -> None:
-    """Set or, for None, take out one setting under the session's lock. A wrong one changes nothing; raises InvalidConfig."""
-    config.source(name)  # an unknown one is an error that suggests the right one
+def set_session_config(files: SessionFiles, config: Config, name: str, value: Any) -> None:
+    """Set or, for None, remove one override under the session's lock. Raises InvalidConfig, and then changes nothing."""
+    config.source(name)  # raises for an unknown name, with a suggestion
 
     def change() -> None:
-        info = files.info()
+        info = files.info_to_change()
         info.config = with_setting(info.config, name, value)
         config.override_session(info.config, files.session)
         files.write_info(info)

@@ -1,6 +1,6 @@
-"""What values may a setting have? A check for each kind, and how an environment variable's text becomes a value.
+"""Value types of settings: validation, and parsing of environment variables.
 
-To add a kind, write a class with the three parts of `Check`. `allowed` completes "Allowed: …" in an error.
+To add a kind, write a class with the three parts of `ValueCheck`. `allowed` completes "Allowed: …" in an error.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ TYPE_CHECKING = False  # typing itself is not loaded at run time: `import smp_me
 if TYPE_CHECKING:
     from typing import Any, Protocol
 
-    class Check(Protocol):
+    class ValueCheck(Protocol):
         """What values a setting may have."""
 
         allowed: str
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
         def accepts(self, value: Any) -> bool: ...
 
         def parse(self, text: str) -> Any:
-            """The value that an environment variable's text means; ValueError if it means none."""
+            """Parse the text of an environment variable; raises ValueError."""
 
 
 class ChoiceOf:
-    """One of some words."""
+    """One of several words."""
 
     __slots__ = ("allowed", "words")
 
@@ -37,7 +37,7 @@ class ChoiceOf:
 
 
 class Whole:
-    """A whole number between two, both included."""
+    """An integer in a closed range."""
 
     __slots__ = ("allowed", "high", "low")
 
@@ -54,7 +54,7 @@ class Whole:
 
 
 class Positive:
-    """A number above nothing, fractions allowed."""
+    """A number above 0, fractions allowed."""
 
     __slots__ = ("allowed", "high")
 
@@ -71,7 +71,7 @@ class Positive:
 
 
 class Between:
-    """A number between two, both included, fractions allowed."""
+    """A number in a closed range, fractions allowed."""
 
     __slots__ = ("allowed", "high", "low")
 
@@ -100,7 +100,7 @@ _SWITCH_WORDS = {
 
 
 class Switch:
-    """A boolean. The environment may also say 1 or 0, on or off, yes or no, in any case."""
+    """A boolean. In the environment also 1 or 0, on or off, yes or no, case-insensitive."""
 
     __slots__ = ("allowed",)
 
@@ -115,7 +115,7 @@ class Switch:
 
 
 class NameList:
-    """Some words, without commas."""
+    """A list of names without commas."""
 
     __slots__ = ("allowed",)
 
@@ -129,8 +129,8 @@ class NameList:
         return _json(text) if text.lstrip().startswith("[") else [name.strip() for name in text.split(",")]
 
 
-class Mark:
-    """What stands in place of a secret; `{kind}` in it is the kind of secret."""
+class Replacement:
+    """The text that replaces a secret; `{kind}` in it is the kind of secret."""
 
     __slots__ = ("allowed",)
 
@@ -145,7 +145,7 @@ class Mark:
 
 
 class Patterns:
-    """Kinds and regular expressions. Whether they may be used at all, `smp_memory.privacy.custom_patterns` says."""
+    """Kinds of secrets with regular expressions; `smp_memory.privacy.custom_patterns` checks that they are safe to run."""
 
     __slots__ = ("allowed",)
 
@@ -177,7 +177,7 @@ def _json(text: str) -> Any:
 
 
 def _plain(text: str) -> str:
-    """Digits as in JSON: Python's own 1_000 and digits of other scripts are not numbers here."""
+    """Reject what Python accepts and JSON does not: `1_000` and digits of other scripts."""
     if "_" in text or not text.isascii():
         raise ValueError(text)
     return text

@@ -1,10 +1,10 @@
-"""The session that is meant when none is named: the one written or started last, unless another one is in use at the same time.
+"""Choose the session for a command that names none: the one written or started last, unless another one is in use at the same time.
 
-Two conversations of coding agents may share a store, each with a session of its own. Which of them a command belongs to cannot be told
-from the files, so a command that names no session is refused while memories were written to two sessions within `RECENT_HOURS`.
+Two conversations of coding agents may share a store, each with a session of its own. The files do not tell which of them a command belongs
+to, so a command that names no session is rejected while memories were written to two sessions within `RECENT_HOURS`.
 
-Memories count by their own time, not by the times of files: a clone, a checkout or an import makes no session one that was just written.
-Whoever starts, restores or imports a session goes on with that one: what was written to others before does not count any more.
+Memories count by their own time, not by the times of files: a clone, a checkout or an import does not make a session recently written.
+After a session is started, restored or imported, earlier writes to other sessions no longer count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from smp_memory.store.session_states import Writes
 
 RECENT_HOURS = 1
-_NAMED = 5
+_LISTED_SESSIONS = 5
 
 
 def current_session(memory: Memory, how: str = "--session ") -> str | None:
@@ -28,41 +28,52 @@ def current_session(memory: Memory, how: str = "--session ") -> str | None:
     from datetime import timedelta
 
     window = timedelta(hours=RECENT_HOURS)
-    found = sorted(((each.written, each.id) for each in memory.sessions() if each.id != GLOBAL_SESSION), reverse=True)
+    found = sorted(
+        ((_files_written(memory, name), name) for name in memory.store.session_ids() if name != GLOBAL_SESSION),
+        reverse=True,
+    )
     # a file is written when a memory is, so only sessions whose files are about as new as the newest need a closer look
-    near = {name: written for written, name in found if written > found[0][0] - window}
-    if len(near) < 2 or _just_started(memory, near):
+    recent = {name: written for written, name in found if written > found[0][0] - window}
+    if len(recent) < 2 or _just_started(memory, recent):
         return found[0][1] if found else None
-    writes = _last_writes(memory, near)
-    newest = sorted(near, key=lambda name: (max(filter(None, writes[name])), name), reverse=True)
+    writes = _last_writes(memory, recent)
+    newest = sorted(recent, key=lambda name: (max(filter(None, writes[name])), name), reverse=True)
     chosen, since = newest[0], memory.now() - window
     started = max(since, writes[chosen].started or since)
     others = [name for name in newest[1:] if writes[name].written > started]
     if others:
         raise UserError(
-            f"Several sessions were written in the last hour: {_listed([chosen, *others])}. Name the one that is meant, such as: {how}{chosen}",
+            f"Several sessions were written in the last hour: {_listed([chosen, *others])}. Name the session, for example: {how}{chosen}",
             sessions=[chosen, *others],
         )
     return chosen
 
 
-def _just_started(memory: Memory, near: dict[str, datetime]) -> bool:
+def _files_written(memory: Memory, name: str) -> datetime:
+    from datetime import UTC, datetime
+
+    from smp_memory.store.file_store import last_written_ns
+
+    return datetime.fromtimestamp(last_written_ns(memory.store, name) / 1e9, UTC)
+
+
+def _just_started(memory: Memory, recent: dict[str, datetime]) -> bool:
     """Whether the session with the newest files was started after all others were written; costs no index."""
-    first, *others = near
+    first, *others = recent
     started = memory.store.session_uses.last_uses().get(first)
-    return started is not None and all(near[other].timestamp() < started for other in others)
+    return started is not None and all(recent[other].timestamp() < started for other in others)
 
 
-def _last_writes(memory: Memory, near: dict[str, datetime]) -> dict[str, Writes]:
+def _last_writes(memory: Memory, recent: dict[str, datetime]) -> dict[str, Writes]:
     from smp_memory.store.session_states import Writes, last_writes
 
     try:
-        return last_writes(memory.store, list(near))
+        return last_writes(memory.store, list(recent))
     except SMPError:  # a session was just archived, or the index cannot be used
-        return {name: Writes(written, None) for name, written in near.items()}
+        return {name: Writes(written, None) for name, written in recent.items()}
 
 
 def _listed(names: list[str]) -> str:
-    more = len(names) - _NAMED
-    shown = names[:_NAMED] if more > 0 else names[:-1]
-    return f"{', '.join(shown)} and {f'{more:,} others' if more > 0 else names[-1]}"
+    more = len(names) - _LISTED_SESSIONS
+    listed = names[:_LISTED_SESSIONS] if more > 0 else names[:-1]
+    return f"{', '.join(listed)} and {f'{more:,} others' if more > 0 else names[-1]}"

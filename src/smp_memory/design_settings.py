@@ -1,8 +1,8 @@
-"""Settings of the original designs (001 §6, §7 and §9, 003 §9, 004 §7) as SMP's own. Pure.
+"""Translate the settings of the original designs 001, 003 and 004 into SMP's own. Pure.
 
-Each key of a design is either translated, or known and without effect here: such a key stays in the file, `Config.unused` names
-it, and it is reported once. A key whose value says what SMP does anyway (`compression.enabled: false`) is not reported. Where a
-file has a setting under SMP's own name as well, that one holds.
+Each key of a design is either translated, or known and without effect in SMP: such a key stays in the file, `Config.unused` names
+it, and it is reported once. A key whose value matches SMP's behaviour (`compression.enabled: false`) is not reported. A setting
+under SMP's own name takes precedence. See docs/designs.md.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _COMPUTED = (
     "decay_config.half_life_hours",
     *(f"decay.type_specific.{name}.decay_enabled" for name in _TYPES),
 )
-# Known, without effect here: the values that say what SMP does anyway, or none.
+# Known, without effect in SMP; with the values that match what SMP does, which are not reported.
 _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "storage.root_path": (".bmad/memory",),
     "storage.root_directory": ("./memory", "memory"),
@@ -82,6 +82,8 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "performance.lazy_load": (True,),
     "performance.cache_size": (),
     "performance.index_in_memory": (),
+    "quota_policy.size_calculation.include": (),
+    "quota_policy.size_calculation.exclude": (),
     "integrity.enable_checksums": (True,),
     "integrity.checksum_algorithm": ("sha256",),
 }
@@ -105,15 +107,15 @@ class DesignSettings:
     def is_section(path: str) -> bool:
         return path in _SECTIONS
 
-    def take(self, path: str, value: Any) -> str | None:
-        """Take a key in. Returns what is allowed if the value cannot be understood."""
+    def add(self, path: str, value: Any) -> str | None:
+        """Add a key. Returns a description of the allowed values if the value is invalid, else None."""
         if path in _SAME:
             self.translated[_SAME[path]] = path, value
         elif path in _WITHOUT_EFFECT:
             if value not in _WITHOUT_EFFECT[path]:
                 self.unused.append(path)
         elif path.endswith(".decay_enabled"):
-            return self._take_switch(path, value)
+            return self._add_decay_switch(path, value)
         elif isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e12:
             return "a number above 0"
         elif path in _SHARES and value > 1:
@@ -122,7 +124,7 @@ class DesignSettings:
             self._numbers[path] = value
         return None
 
-    def _take_switch(self, path: str, value: Any) -> str | None:
+    def _add_decay_switch(self, path: str, value: Any) -> str | None:
         if not isinstance(value, bool):
             return "true or false"
         kind = path.split(".")[2]
@@ -131,17 +133,17 @@ class DesignSettings:
         return None
 
     def finish(self, own: dict[str, Any]) -> dict[str, tuple[str, Any]]:
-        """All that was translated, without what is given under SMP's own name."""
+        """The translated settings, without those given under SMP's own name in `own`."""
         for path, number in self._numbers.items():
             for name, value in self._computed(path, number, own):
                 self.translated.setdefault(name, (path, value))
-        halved = [path for name, (path, _) in self.translated.items() if name.startswith("decay.half_life_hours.")]
-        if halved:
-            both = any(
+        half_lives = [path for name, (path, _) in self.translated.items() if name.startswith("decay.half_life_hours.")]
+        if half_lives:
+            has_rates = any(
                 name.startswith("decay.rates.") and path.startswith("decay_config.")
                 for name, (path, _) in self.translated.items()
             )
-            self.translated.setdefault("decay.policy", (halved[0], "boosted" if both else "half-life"))
+            self.translated.setdefault("decay.policy", (half_lives[0], "boosted" if has_rates else "half-life"))
         return {name: each for name, each in self.translated.items() if name not in own}
 
     @staticmethod

@@ -1,11 +1,10 @@
 """Find the store of a folder: one discovery for Python, the command line, MCP and hooks.
 
-The nearest store upwards is found, as git finds `.git`, in `.bmad/memory`, `.bmad/sessions` or `memory`. A store is a folder whose
+The nearest store is searched upwards, as git searches `.git`, in `.bmad/memory`, `.bmad/sessions` or `memory`. A store is a folder whose
 `config.json` names a layout or has the form of a design's configuration, or one with sessions in the form of the design that has
-its place there. Nothing is created or changed, and no link is followed below the folder that is looked at.
+its place there. Nothing is created or changed, and no link is followed below the folder that is examined.
 Only `os` and `smp_memory.ownership` are loaded unless there is something to read, because hooks call this at every prompt.
-
-Open a session by its id alone: in the nearest store, made if there is none. `SessionMemory("review")` does.
+`in_nearest_store` opens a session by its id alone, for `SessionMemory("review")`; it creates the store if there is none.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.files.disk import Disk
+    from smp_memory.lifecycle.open_session import OpenSession
     from smp_memory.memory import Memory
-    from smp_memory.store.file_session import FileSession
 
 
 PLACES = {".bmad/memory": ("jsonl",), ".bmad/sessions": ("markdown", "single"), "memory": ("log",)}
@@ -45,7 +44,7 @@ _GLOBAL_FILES = frozenset(("cross-session-preferences.yaml", "learned-patterns.y
 
 
 class Discovery:
-    """What was found: the root of a store, whether it is ours, and the folder at which the search ended."""
+    """The result of a search: the root of a store, whether it is ours, and the folder at which the search ended."""
 
     __slots__ = ("folder", "is_ours", "root")
 
@@ -63,11 +62,11 @@ def discovery(
     if named:
         root = os.path.abspath(named)
         return Discovery(root if is_store(root) else None, True, root)
-    begun = folder = os.path.realpath(start or os.getcwd())  # so that what is found is a link only below this folder
+    first = folder = os.path.realpath(start or os.getcwd())  # resolved, so that only parts below it can be links
     while True:
         found = store_in(folder, layout)
         if found is not None:
-            return Discovery(found, is_ours(found, begun), folder)
+            return Discovery(found, is_ours(found, first), folder)
         parent = os.path.dirname(folder)
         if parent == folder or os.path.isdir(os.path.join(folder, ".bmad")):
             return Discovery(None, False, folder)
@@ -76,6 +75,34 @@ def discovery(
 
 def store_in(folder: str, layout: str | None = None) -> str | None:
     """The store in one of a folder's places: a trusted one, else one with a `config.json`, else one that is recognised."""
+    found = _stores_in(folder, layout)
+    if len(found) > 1:
+        from smp_memory.files.user_state import trusted_first
+
+        found = trusted_first(found)
+    return found[0] if found else None
+
+
+def _beside(root: str) -> list[str]:
+    """The other stores of the project that a store lies in; they are not read."""
+    for place in PLACES:
+        folder = root.removesuffix(os.path.join(os.sep, *place.split("/")))
+        if folder != root:
+            return [each for each in _stores_in(folder or os.sep, None) if each != root]
+    return []
+
+
+def about_others(root: str) -> tuple[str, str]:
+    """What to say about them, and what can be done; empty if there are none."""
+    others = _beside(root)
+    if not others:
+        return "", ""
+    are = "is another store of this project and is" if len(others) == 1 else "are other stores of this project and are"
+    advice = "--root, SMP_ROOT or smp_memory.open(folder) names the one that is meant; `smp export` and `smp import` bring sessions from one to another."
+    return f"{', '.join(others)} {are} not read; this one is {root}.", advice
+
+
+def _stores_in(folder: str, layout: str | None) -> list[str]:
     stated, recognised = [], []
     for place, layouts in PLACES.items():
         root = os.path.join(folder, place)
@@ -85,16 +112,11 @@ def store_in(folder: str, layout: str | None = None) -> str | None:
             stated.append(root)
         elif layout_of(root, _names, _folders) in layouts:
             recognised.append(root)
-    found = stated + recognised
-    if len(found) > 1:
-        from smp_memory.files.user_state import trusted_first
-
-        found = trusted_first(found)
-    return found[0] if found else None
+    return stated + recognised
 
 
 def find_root(layout_name: str | None, start: str | None = None) -> str:
-    """The root of the nearest store, or where one may be made: in the nearest `.bmad`. Another user's store must be named."""
+    """The root of the nearest store, or the place for a new one in the nearest `.bmad`. Another user's store must be named explicitly."""
     from smp_memory.errors import StoreNotFound
 
     found = discovery(start, layout=layout_name)
@@ -103,28 +125,28 @@ def find_root(layout_name: str | None, start: str | None = None) -> str:
             return found.root
         raise StoreNotFound(
             f"The nearest store, {found.root}, belongs to another user. "
-            "If you mean it, say so: --root, SMP_ROOT, smp_memory.open(folder).",
+            "To use it, name it: --root, SMP_ROOT, smp_memory.open(folder).",
             path=found.root,
         )
     if os.path.isdir(os.path.join(found.folder, ".bmad")):
         place = next(
             place for place, layouts in PLACES.items() if layout_name not in _LAYOUTS or layout_name in layouts
         )
-        return not_through_a_link(os.path.join(found.folder, place))
+        return reject_linked_root(os.path.join(found.folder, place))
     raise StoreNotFound(
-        "No .bmad folder here or above. Make a store with `smp init`, or say where it is (--root, SMP_ROOT, smp_memory.open(folder))."
+        "No .bmad folder here or above. Create a store with `smp init`, or name one (--root, SMP_ROOT, smp_memory.open(folder))."
     )
 
 
-def not_through_a_link(root: str) -> str:
-    """Where a store may be made: a link there may have come with the project, and leads anywhere."""
+def reject_linked_root(root: str) -> str:
+    """Return the root for a new store; raise if it is a link, which may have come with the project and may lead anywhere."""
     folder = os.path.dirname(root)
     for path in (folder, root) if os.path.basename(folder) == ".bmad" else (root,):
         if os.path.islink(path) and not is_store(root):
             from smp_memory.errors import StorageCorrupt
 
             raise StorageCorrupt(
-                f"{path} is a link, which may have come with the project and may lead anywhere. Name the folder if you mean it: --root.",
+                f"{path} is a link, which may have come with the project and may lead anywhere. To use it, name the folder: --root.",
                 path=path,
             )
     return root
@@ -136,7 +158,7 @@ def is_store(root: str) -> bool:
 
 
 def _stated_layout(root: str) -> str | None:
-    """The layout that a folder's `config.json` names or implies; that of a `memory/` folder may be anybody's."""
+    """The layout that a folder's `config.json` names or implies; the `config.json` of a `memory/` folder may belong to another program."""
     data = config_bytes(root)
     if b'"layout"' not in data and b'"memory_config"' not in data and b'"root_directory"' not in data:
         return None
@@ -144,7 +166,10 @@ def _stated_layout(root: str) -> str | None:
 
     try:
         stored = json.loads(data.decode("utf-8-sig"))
-    except (ValueError, RecursionError):  # a store of ours whose settings are damaged is found and then refused
+    except (
+        ValueError,
+        RecursionError,
+    ):  # a damaged configuration of an SMP store: found here, rejected when it is opened
         return "jsonl" if os.path.exists(os.path.join(root, ".smp", "id")) else None
     return layout_in_config(stored) if isinstance(stored, dict) else None
 
@@ -154,8 +179,8 @@ def layout_in_config(stored: dict[str, Any]) -> str | None:
     inner = stored.get("memory_config")
     for settings in (stored, inner):
         if isinstance(settings, dict) and "layout" in settings:
-            said = settings["layout"]
-            return said if said in _LAYOUTS else None
+            layout = settings["layout"]
+            return layout if layout in _LAYOUTS else None
     if isinstance(inner, dict):
         return "jsonl"
     storage = stored.get("storage")
@@ -165,7 +190,7 @@ def layout_in_config(stored: dict[str, Any]) -> str | None:
 
 
 def recognise(disk: Disk, root: str) -> str | None:
-    """The layout of a folder that is named and has no `config.json`, by what is in it; None if it is not a store."""
+    """The layout of an explicitly named folder without `config.json`, by its content; None if it is not a store."""
     if not disk.exists(root):
         return None
     recognised = layout_of(root, disk.names, disk.folders)
@@ -173,7 +198,7 @@ def recognise(disk: Disk, root: str) -> str | None:
         return recognised
     from smp_memory.files.layouts import layout_named
 
-    for name in _LAYOUTS:  # what is too little evidence to find a store is enough for one that is named
+    for name in _LAYOUTS:  # weaker evidence is enough for a folder that was named
         known = layout_named(name)
         if any(known.exists(disk, root, session) for session in known.session_ids(disk, root)):
             return name
@@ -185,10 +210,10 @@ def layout_of(root: str, names: Callable[[str], Iterable[str]], folders: Callabl
     top = frozenset(names(root))
     if "sessions" in top:
         for session in folders(os.path.join(root, "sessions")):
-            there = frozenset(names(os.path.join(root, "sessions", session)))
-            if "manifest.json" in there or there & _TYPE_FILES:
+            session_files = frozenset(names(os.path.join(root, "sessions", session)))
+            if "manifest.json" in session_files or session_files & _TYPE_FILES:
                 return "jsonl"
-            if "memory.jsonl" in there:
+            if "memory.jsonl" in session_files:
                 return "log"
     if _is_markdown(root, top, names, folders):
         return "markdown"
@@ -200,10 +225,12 @@ def layout_of(root: str, names: Callable[[str], Iterable[str]], folders: Callabl
 def _is_markdown(
     root: str, top: frozenset[str], names: Callable[[str], Iterable[str]], folders: Callable[[str], Iterable[str]]
 ) -> bool:
-    for place, wanted in (("active", ()), ("archived", ("summary.yaml",)), ("deleted", ("deletion-record.yaml",))):
+    for place, markers in (("active", ()), ("archived", ("summary.yaml",)), ("deleted", ("deletion-record.yaml",))):
         for session in folders(os.path.join(root, place)) if place in top else ():
-            there = frozenset(names(os.path.join(root, place, session)))
-            if there.intersection(wanted) or (not wanted and any(n.endswith((".yaml", ".md")) for n in there)):
+            session_files = frozenset(names(os.path.join(root, place, session)))
+            if session_files.intersection(markers) or (
+                not markers and any(n.endswith((".yaml", ".md")) for n in session_files)
+            ):
                 return True
     return "global" in top and not _GLOBAL_FILES.isdisjoint(names(os.path.join(root, "global")))
 
@@ -231,23 +258,23 @@ def _folders(folder: str) -> list[str]:
         return []
 
 
-_opening: list[Callable[[], Memory]] = []  # how a store is opened; `smp_memory.memory` says it
+_open_store: list[Callable[[], Memory]] = []  # set by `smp_memory.memory`
 
 
-def opens_with(opening: Callable[[], Memory]) -> None:
-    """Say how `SessionMemory(id)` opens the nearest store: a session does not know stores."""
-    _opening[:] = [opening]
+def register_opener(open_store: Callable[[], Memory]) -> None:
+    """Register the function with which `SessionMemory(id)` opens the nearest store, because sessions do not import stores."""
+    _open_store[:] = [open_store]
 
 
-def in_nearest_store(session: Any) -> tuple[Memory, FileSession]:
+def in_nearest_store(session: Any) -> tuple[Memory, OpenSession]:
     """A session of the nearest store by its id, made if need be."""
     name = ids.check(session, "session_id")
-    memory = _opening[0]()
+    memory = _open_store[0]()
     try:
         found = memory.session(name)
     except SessionNotFound:
         try:
             found = memory.create_session(name)
-        except SessionExists:  # another process was quicker
+        except SessionExists:  # another process created it meanwhile
             found = memory.session(name)
-    return memory, found._files
+    return memory, found.opened

@@ -1,7 +1,7 @@
 """Map foreign errors to SMPError, once, at the public methods of stores and sessions.
 
 Guarantees: what the operating system or the index database raises leaves a public method as an `SMPError` with the path
-and the method's name. All other errors pass as they are: they are bugs, or come from functions that the caller handed in.
+and the method's name. All other errors pass unchanged: they are bugs, or come from functions that the caller passed in.
 """
 
 from __future__ import annotations
@@ -19,22 +19,20 @@ if TYPE_CHECKING:
 
     Kind = TypeVar("Kind", bound=type)
 
-_MARK = "_raises_own_errors"
 _SPECIAL = ("__exit__", "__iter__", "__len__")
 
 
 def maps_errors(kind: Kind) -> Kind:
-    """A class whose public methods and properties raise no foreign errors; those that it inherits from SMP included."""
-    for each in kind.__mro__:
-        for name, found in list(vars(each).items()) if each.__module__.startswith("smp_memory.") else ():
-            if name.startswith("_") and name not in _SPECIAL:
-                continue
-            function = found.fget if isinstance(found, property) else found
-            if function is None or not hasattr(function, "__code__") or hasattr(function, _MARK):
-                continue
-            mapped = _mapped(function, name)
-            is_property = isinstance(found, property)
-            setattr(each, name, property(mapped, found.fset, found.fdel, found.__doc__) if is_property else mapped)
+    """Class decorator: the public methods and properties that the class itself defines raise no foreign errors."""
+    for name, found in list(vars(kind).items()):
+        if name.startswith("_") and name not in _SPECIAL:
+            continue
+        function = found.fget if isinstance(found, property) else found
+        if function is None or not hasattr(function, "__code__"):
+            continue
+        mapped = _mapped(function, name)
+        is_property = isinstance(found, property)
+        setattr(kind, name, property(mapped, found.fset, found.fdel, found.__doc__) if is_property else mapped)
     return kind
 
 
@@ -44,23 +42,22 @@ def _mapped(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         try:
             return function(self, *args, **named)
         except Exception as error:
-            own = _own_error(error, self, f"{name}() ran")
-            if own is None:
+            mapped = _mapped_error(error, self, f"{name}() ran")
+            if mapped is None:
                 raise
-            raise own from error
+            raise mapped from error
 
-    setattr(call, _MARK, True)  # two classes may inherit it from the same one
     return call
 
 
-def _own_error(error: Exception, where: Any, doing: str) -> SMPError | None:
-    """The error to raise instead; None for one that passes."""
-    files = getattr(where, "_files", None)
-    path = str(getattr(where, "root", "") or (files.reader.folder if files is not None else ""))
+def _mapped_error(error: Exception, instance: Any, activity: str) -> SMPError | None:
+    """The error to raise instead; None for one that passes unchanged."""
+    files = getattr(instance, "_files", None)
+    path = str(getattr(instance, "root", "") or (files.reader.folder if files is not None else ""))
     if isinstance(error, OSError):
-        return from_os_error(error, error.filename or path, doing)
+        return from_os_error(error, error.filename or path, activity)
     if type(error).__module__ == "sqlite3":
         from smp_memory.index.rows import from_index_error
 
-        return from_index_error(error, path, doing)
+        return from_index_error(error, path, activity)
     return None

@@ -1,7 +1,7 @@
-"""Every error that SMP raises on purpose.
+"""The error classes of SMP.
 
     SMPError
-    ├── UserError                     the caller can put it right; nothing was written
+    ├── UserError                     the caller can correct it; nothing was written
     │   ├── InvalidRecord             E_SCHEMA_INVALID     a field of a memory is wrong
     │   ├── InvalidFormat             E_INVALID_FORMAT     a file or an argument cannot be read
     │   ├── InvalidConfig             E_CONFIG_INVALID     an unknown setting or a bad value
@@ -18,20 +18,20 @@
     ├── SizeLimitExceeded             E_SIZE_LIMIT         MEM_E001
     ├── Busy                          try again; nothing was written
     │   ├── LockTimeout               E_LOCK_TIMEOUT       MEM_E002
-    │   ├── Conflict                  E_CONCURRENT_MOD     another writer was quicker
+    │   ├── Conflict                  E_CONCURRENT_MOD     the memory was changed meanwhile
     │   └── QueryTimeout              E_QUERY_TIMEOUT
     ├── Corrupt
     │   ├── StorageCorrupt            E_STORAGE_CORRUPT    MEM_E003
     │   ├── SessionCorrupt            E_SESSION_CORRUPT
     │   ├── FormatTooNew              E_FORMAT_TOO_NEW
     │   └── CompactionFailed          E_COMPACTION_FAILED  MEM_E006
-    └── StorageError                  E_STORAGE_IO         the operating system said no
+    └── StorageError                  E_STORAGE_IO         the operating system failed
         ├── StorageFull               E_STORAGE_FULL
         ├── StorageReadOnly           E_STORAGE_READ_ONLY
-        └── DurabilityUnknown         E_DURABILITY_UNKNOWN the disk did not confirm; do not count on it
+        └── DurabilityUnknown         E_DURABILITY_UNKNOWN the disk did not confirm the write
 
-Guarantees: `code` and `exit_code` never change their meaning; every error can be pickled; its attributes
-(`session`, `path`, `line`, `field`, `limit`, …) say what its message says. Damaged lines in files are not
+Guarantees: `code` and `exit_code` are stable; every error can be pickled; its attributes
+(`session`, `path`, `line`, `field`, `limit`, …) repeat the facts of its message. Damaged lines in files are not
 errors but `Problem` values, see `smp_memory.model.reports`.
 """
 
@@ -214,8 +214,8 @@ class DurabilityUnknown(StorageError):
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
-_LEADS_OUT = {errno.ELOOP}
-_PASSING = {  # it may work a moment later, and what to do about it
+_SYMLINK = {errno.ELOOP}
+_TRANSIENT = {  # the call may succeed later; advice for the user
     errno.EMFILE: "This process has too many files open; close some, or raise the limit (ulimit -n), and repeat.",
     errno.ENFILE: "Too many files are open on this machine; repeat when there are fewer.",
     errno.ENOMEM: "There is too little memory; repeat when there is more.",
@@ -225,38 +225,38 @@ _PASSING = {  # it may work a moment later, and what to do about it
 }
 
 
-def from_os_error(error: OSError, path: str, doing: str) -> StorageError | StorageCorrupt:
-    """Map what the operating system said to the error a caller can act on. `recoverable`: repeating it may help."""
+def from_os_error(error: OSError, path: str, activity: str) -> StorageError | StorageCorrupt:
+    """Map an OSError to an error that a caller can act on. `recoverable`: the same call may succeed later."""
     reason = error.strerror or str(error)
-    if error.errno in _LEADS_OUT:
+    if error.errno in _SYMLINK:
         return StorageCorrupt(
-            f"Refused while {doing}: {path}: {reason}. Nothing was changed. "
+            f"Refused while {activity}: {path}: {reason}. Nothing was changed. "
             "SMP uses plain files and folders below the store only; put the real file or folder in its place.",
             path=path,
             errno=error.errno,
         )
-    if error.errno in _PASSING:
+    if error.errno in _TRANSIENT:
         return StorageError(
-            f"The operating system failed while {doing}: {path} ({reason}). Nothing was half-written. "
-            f"{_PASSING[error.errno]}",
+            f"The operating system failed while {activity}: {path} ({reason}). Nothing was half-written. "
+            f"{_TRANSIENT[error.errno]}",
             path=path,
             errno=error.errno,
             recoverable=True,
         )
     if error.errno in _FULL:
         return StorageFull(
-            f"No room left while {doing}: {path} ({reason}). Nothing was half-written; free some space and repeat.",
+            f"No room left while {activity}: {path} ({reason}). Nothing was half-written; free some space and repeat.",
             path=path,
             errno=error.errno,
         )
     if error.errno in _READ_ONLY:
         return StorageReadOnly(
-            f"Not allowed while {doing}: {path} ({reason}). Nothing was changed; check the permissions.",
+            f"Not allowed while {activity}: {path} ({reason}). Nothing was changed; check the permissions.",
             path=path,
             errno=error.errno,
         )
     return StorageError(
-        f"The operating system failed while {doing}: {path} ({reason}). Nothing was half-written.",
+        f"The operating system failed while {activity}: {path} ({reason}). Nothing was half-written.",
         path=path,
         errno=error.errno,
     )

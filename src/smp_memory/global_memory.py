@@ -154,7 +154,11 @@ class GlobalMemory:
     # -- where it comes from
 
     def _meant(self, what: Any) -> Record:
-        record: Record = self._memory.get(what) if isinstance(what, str) else what
+        record = self._memory.get(what) if isinstance(what, str) else what
+        from smp_memory.model.record import Record
+
+        if not isinstance(record, Record):
+            raise InvalidRecord(f"what: give a record or session/ID, not {repr(what)[:60]}.", field="what")
         if record.session == GLOBAL_SESSION:
             raise InvalidRecord(f"{record.id}: holds in all sessions already.", field="id", id=record.id)
         if record.type not in (*_PATTERNS, "preference"):

@@ -1,7 +1,7 @@
-"""May a process fork now? Not while one of its threads loads a module.
+"""Lock for late imports, so that no process forks while one of its threads loads a module.
 
-A child that is forked meanwhile finds the module half loaded, by a thread that it does not have, and waits for it for
-ever. So whoever loads modules late, in a method that threads call, does it inside `with loading:`.
+A child forked in the middle of an import would find the module half loaded by a thread that does not exist in the child,
+and wait for it for ever. Late imports in methods that threads call are therefore done inside `with loading:`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     handler.setFormatter(smp_memory.json_logging.JsonFormatter())
     logging.getLogger("smp_memory").addHandler(handler)
 
-Guarantees: every record becomes one line of valid JSON in ASCII, whatever its message holds. Of an exception only its type is
-written: a traceback could hold content.
+Guarantees: every record becomes one line of valid JSON in ASCII, whatever its message contains. Of an exception only the type is
+written, because a traceback could contain content.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        shown: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "timestamp": f"{seconds}.{int(record.msecs):03d}Z",
             "level": record.levelname,
             "component": record.name,
@@ -31,5 +31,5 @@ class JsonFormatter(logging.Formatter):
             "metadata": getattr(record, "smp_figures", None) or None,
         }
         if record.exc_info and record.exc_info[0] is not None:
-            shown["exception"] = record.exc_info[0].__name__
-        return json.dumps({name: value for name, value in shown.items() if value is not None}, default=str)
+            fields["exception"] = record.exc_info[0].__name__
+        return json.dumps({name: value for name, value in fields.items() if value is not None}, default=str)

@@ -1,61 +1,57 @@
-"""A store: open it, list and create sessions, close it."""
+"""A store: open it, list and create sessions, search all of them, archive, maintain, close it."""
 
 from __future__ import annotations
 
-import json
 import os
 
-from smp_memory.config import Config
-from smp_memory.config_file import layout_asked_for, with_facts_outside, with_setting
-from smp_memory.context_methods import StoreContextMethods
-from smp_memory.discovery import find_root, is_store, layout_in_config, opens_with, recognise
+from smp_memory.discovery import about_others, find_root, is_store, register_opener
 from smp_memory.error_mapping import maps_errors
-from smp_memory.errors import (
-    FormatTooNew,
-    InvalidConfig,
-    InvalidFormat,
-    InvalidRecord,
-    LayoutMismatch,
-    SessionArchived,
-    SMPError,
-    StorageReadOnly,
-    StoreNotFound,
-    from_os_error,
-)
-from smp_memory.exchange.api import ImportMethods
-from smp_memory.files.disk import Disk
-from smp_memory.files.layouts import layout_named
-from smp_memory.files.layouts.layout import PRIVATE
-from smp_memory.files.lock import SessionLock
+from smp_memory.errors import InvalidConfig, InvalidFormat, InvalidRecord, SMPError, from_os_error
 from smp_memory.files.system import RealSystem
-from smp_memory.lifecycle.deletion import DeletionMethods
-from smp_memory.lifecycle.sessions import SessionLifecycleMethods
+from smp_memory.import_lock import loading
+from smp_memory.lifecycle import deletion, sessions
+from smp_memory.lifecycle.open_session import OpenSession, open_session
 from smp_memory.model import ids
-from smp_memory.model.record import Records
-from smp_memory.model.session_info import FORMAT, GLOBAL_SESSION, SessionInfo
-from smp_memory.model.times import parse, system_clock, system_text, to_text
-from smp_memory.privacy.settings import check_settings, note_head, without_secrets
-from smp_memory.search.api import SearchMethods
+from smp_memory.model.session_info import GLOBAL_SESSION, SessionInfo
+from smp_memory.model.times import parse, to_moment, to_text
+from smp_memory.privacy.settings import check_settings, clean_metadata, log_metadata_redaction
+from smp_memory.scope import Clock, Scope
+from smp_memory.search import api
 from smp_memory.session import SessionMemory
-from smp_memory.store.file_store import FLAG, FileStore, conversion_has_left_something
 from smp_memory.store.incomplete import each_there
+from smp_memory.store.opening import open_store, write_setting
+from smp_memory.store.session_states import last_writes
 from smp_memory.write import typos, validation
 from smp_memory.write.quota import admit
-from smp_memory.write.session_fields import understood
+from smp_memory.write.session_fields import translate_arguments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
     from types import TracebackType
-    from typing import Any
+    from typing import Any, Unpack
 
+    from smp_memory.agent_memory import AgentMemory
+    from smp_memory.config import Config
+    from smp_memory.context.builder import Context
     from smp_memory.files.system import System
+    from smp_memory.global_memory import GlobalMemory
     from smp_memory.health.report import HealthReport
+    from smp_memory.lifecycle.maintenance import MaintenanceReport
+    from smp_memory.model.deletions import Purged, Receipt, Trashed
+    from smp_memory.model.hits import Hit, Hits, Related
     from smp_memory.model.reports import Report
-    from smp_memory.store.file_session import FileSession
-
-CONFIG_FILE = "config.json"
+    from smp_memory.overview.activity import Participants, Timeline
+    from smp_memory.overview.summary import SessionSummary
+    from smp_memory.overview.topics import Topics
+    from smp_memory.policies.clock_trust import Evidence
+    from smp_memory.privacy.anonymisation import Placeholders
+    from smp_memory.search.options import Criteria, QueryOptions, RelatedOptions, TopicOptions, WatchOptions
+    from smp_memory.store.archive_index import StoredAway
+    from smp_memory.store.file_store import FileStore
+    from smp_memory.store.session_states import SessionState
+    from smp_memory.store.stored_redaction import RedactionReport
 
 
 def open_memory(
@@ -78,10 +74,10 @@ def open_memory(
     trust   False: naming a folder does not count as trusting its store; hooks use trusted stores only (`smp trust`).
     """
     if not (where is None or hasattr(where, "__fspath__") or type(where) is str) or "\0" in str(where):
-        raise InvalidFormat(f"where: must be a folder, not {validation.shown(where)}.", field="where")
+        raise InvalidFormat(f"where: must be a folder, not {validation.quoted(where)}.", field="where")
     if config is not None and not hasattr(config, "items"):
         raise InvalidConfig(
-            f"config: must be a dictionary of settings, not {validation.shown(config)}.", field="config"
+            f"config: must be a dictionary of settings, not {validation.quoted(config)}.", field="config"
         )
     if clock is not None and not callable(clock):
         raise InvalidConfig("clock: must be callable and return an aware datetime.", field="clock")
@@ -97,11 +93,14 @@ def open_memory(
     if os.path.islink(root) and (where is not None or is_store(root)):
         root = os.path.realpath(root)  # whoever names a link means the folder; below it no link is followed
     trust = trust and where is not None  # one that was only found may have come with a repository
-    return Memory(root, layout, config, clock, system or RealSystem(root), create, found_as, trust=trust)
+    memory = Memory(root, layout, config, clock, system or RealSystem(root), create, found_as, trust=trust)
+    if where is None and any(said := about_others(found_as)):
+        memory.store.report_other_stores(" ".join(said))
+    return memory
 
 
 @maps_errors
-class Memory(DeletionMethods, SessionLifecycleMethods, SearchMethods, ImportMethods, StoreContextMethods):
+class Memory:
     """A store of sessions. Threads may share it; so may any number of processes, each with its own."""
 
     def __init__(
@@ -118,44 +117,21 @@ class Memory(DeletionMethods, SessionLifecycleMethods, SearchMethods, ImportMeth
     ) -> None:
         self.root = root
         self._found_as = found_as or root
-        self._clock = clock or system_clock
         self._arguments = {name: value for name, value in (config or {}).items() if name != "layout"}
-        disk = Disk(system)
-        try:
-            stored = self._read_config(disk)
-            if conversion_has_left_something(disk, root) or (stored and FLAG in stored):
-                from smp_memory.store.convert import finish_if_possible
-
-                finish_if_possible(disk, root)
-                stored = self._read_config(disk)
-                if stored:
-                    stored.pop(FLAG, None)
-            is_new = stored is None and recognise(disk, root) is None
-            if is_new and not create:
-                raise StoreNotFound(f"There is no store in {root}. `smp init` makes one.", path=root)
-            name = self._layout_name(disk, stored, layout_name, layout_asked_for(config))
-            self.config = Config.build(
-                {**(stored or {}), "layout": name},
-                os.path.join(root, CONFIG_FILE),
-                environ=os.environ,
-                arguments=config,
-            )
-            check_settings(self.config)
-            if stored is None:
-                self._create_unless_read_only(disk, name)
-        except OSError as error:
-            raise from_os_error(error, root, "opening the store") from error
-        self._store = FileStore(root, layout_named(name), system, self.config, admit)
+        self._store, is_new = open_store(root, layout_name, config, system, admit, create=create)
         self._store.clock = clock
+        self.config: Config = self._store.config
+        self.scope = Scope(self._store, None, self.config, Clock(clock))
         if trust or is_new:
-            self._trust_quietly()
+            self._trust_if_possible()
         if self.config.unused:
             self._store.report_unused_settings()
         self._finish_erasing()
         if clock is None and type(system) is RealSystem:
-            self._look_after()
+            sessions.maintain_in_background(self.scope)
 
     def _finish_erasing(self) -> None:
+        """Finish an erasure that a crash interrupted."""
         try:
             if not self._store.state.has("erasing.json"):
                 return
@@ -168,68 +144,24 @@ class Memory(DeletionMethods, SessionLifecycleMethods, SearchMethods, ImportMeth
 
             renew_digests(self)
 
-    def _read_config(self, disk: Disk) -> dict[str, Any] | None:
-        path = os.path.join(self.root, CONFIG_FILE)
-        try:
-            stored = json.loads(disk.read(path).decode("utf-8-sig"))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (ValueError, RecursionError) as error:
-            raise InvalidConfig(
-                f"{path}: not valid JSON: {error}. Correct it; your memories are not affected.", path=path
-            ) from None
-        if not isinstance(stored, dict):
-            raise InvalidConfig(f"{path}: must be a JSON object.", path=path)
-        stored = with_facts_outside(stored)
-        if isinstance(stored.get("format"), int) and stored["format"] > FORMAT:
-            raise FormatTooNew(
-                f"{path}: this store has format {stored['format']}; this SMP knows {FORMAT}. Install a newer one; nothing was touched.",
-                path=path,
-                format=stored["format"],
-                limit=FORMAT,
-            )
-        return stored
-
-    def _layout_name(
-        self, disk: Disk, stored: dict[str, Any] | None, wanted: str | None, otherwise: str = "jsonl"
-    ) -> str:
-        stored = stored or {}
-        found = stored.get("layout") or recognise(disk, self.root) or layout_in_config(stored)
-        if wanted is not None:
-            layout_named(wanted)
-        if found is not None and wanted is not None and found != wanted:
-            raise LayoutMismatch(
-                f"{self.root} is a {found} store, not {wanted}. Open it without a layout, or convert it: smp convert --to {wanted}",
-                path=self.root,
-                layout=found,
-            )
-        return found or wanted or otherwise
-
-    def _create_unless_read_only(self, disk: Disk, name: str) -> None:
-        """A store that a person made has no config.json; on read-only media it is read without one."""
-        try:
-            self._create(disk, name)
-        except OSError as error:
-            if recognise(disk, self.root) is None or not isinstance(from_os_error(error, "", ""), StorageReadOnly):
-                raise
-
-    def _create(self, disk: Disk, name: str) -> None:
-        disk.make_folder(self.root)
-        path = os.path.join(self.root, CONFIG_FILE)
-        data = json.dumps({"layout": name, "format": FORMAT}, indent=2) + "\n"
-        temporary = f"{path}.{os.urandom(4).hex()}.smp-new"
-        disk.write_new(temporary, data.encode())
-        try:
-            disk.link_new(temporary, path)
-        except FileExistsError:  # another process was quicker
-            disk.remove(temporary)
-            stored = self._read_config(disk) or {}
-            self._layout_name(disk, stored, name)
-        disk.sync_folder(self.root)
-
     @property
     def layout(self) -> str:
         return self._store.layout.name
+
+    @property
+    def store(self) -> FileStore:
+        """The store below, for tools that need more than this class offers."""
+        return self._store
+
+    def now(self) -> datetime:
+        return self.scope.now()
+
+    def set_config(self, name: str, value: Any) -> None:
+        """Change a setting in config.json, checked first; None removes it. It holds for whoever opens the store next."""
+        self.config[name]  # an unknown one is an error that suggests the right one
+        if name in ("layout", "format"):
+            raise InvalidConfig(f"The setting '{name}' cannot be set; `smp convert` changes the layout.", key=name)
+        write_setting(self._store, name, value)
 
     # -- trust
 
@@ -257,57 +189,11 @@ class Memory(DeletionMethods, SessionLifecycleMethods, SearchMethods, ImportMeth
         except (OSError, SMPError):
             return False
 
-    def _trust_quietly(self) -> None:
+    def _trust_if_possible(self) -> None:
         try:
             self._store.state.trust(self._found_as)
         except (OSError, SMPError):
             pass  # no place for the user's state: `smp doctor` says so, and memories can be read and written all the same
-
-    @property
-    def store(self) -> FileStore:
-        """The store below, for tools that need more than this class offers."""
-        return self._store
-
-    def now(self) -> datetime:
-        moment = self._clock()
-        if moment.tzinfo is None:
-            raise InvalidConfig("clock: must return a time with a time zone (an aware datetime).", field="clock")
-        return moment
-
-    def _now_text(self) -> str:
-        """The same as files say it."""
-        return system_text() if self._clock is system_clock else to_text(self.now())
-
-    def _asked_store(self) -> FileStore:
-        return self._store
-
-    def _asked_sessions(self) -> list[str] | None:
-        return None
-
-    def _asked_config(self) -> Config:
-        return self.config
-
-    def _asked_at(self) -> datetime:
-        return self.now()
-
-    def _exported(self) -> tuple[Memory, list[FileSession], str | None]:
-        return self, [found for _, found in each_there(self._store.session_ids(), self._store.session)], None
-
-    def _session_meant(self, name: str) -> SessionMemory:
-        return self.session(name)
-
-    def _renew_digests(self) -> tuple[list[str], list[str]]:
-        """After an erasure: the digests outside of the store that are there, and what could not be renewed."""
-        from smp_memory.context.digest import renew_after_erasing
-
-        return renew_after_erasing(self)
-
-    def _looked_over(self) -> Records:
-        return Records.joined(records for _, records in each_there(self.sessions(), lambda each: each.records()))
-
-    def _users(self) -> dict[str, str]:
-        found = each_there(self.sessions(), lambda session: session._users())
-        return {name: user for _, users in found for name, user in users.items()}
 
     # -- sessions
 
@@ -328,47 +214,49 @@ class Memory(DeletionMethods, SessionLifecycleMethods, SearchMethods, ImportMeth
         now = self.now()
         given: Any = (id, user, agents, project, tags, config)
         if context or not (id is None or isinstance(id, str)):
-            given, context = understood(given, context)
+            given, context = translate_arguments(given, context)
         id, user, agents, project, tags, config = given
         fields = validation.session_fields(user, agents, project, tags, context)
         session_id = ids.check(id, "id") if id is not None else f"session-{now:%Y-%m-%d}-{os.urandom(3).hex()}"
         settings = self.config.override_session(config, session_id) if config else self.config
-        fields, removals = without_secrets(settings, fields)
+        fields, removals = clean_metadata(settings, fields)
         if config:
             check_settings(settings)
             fields["config"] = validation.plain("config", dict(config))
         created_text = to_text(now) if created is None else parse(created, "created")
-        session = SessionMemory(self, self._store.create(SessionInfo(session_id, created_text, **fields)), author)
-        session.warnings = typos.of_session(context)
-        session.redacted = note_head(self._store, to_text(now), session_id, author, removals)
+        files = self._store.create(SessionInfo(session_id, created_text, **fields))
+        session = SessionMemory(self, OpenSession(self.scope, files, author))
+        session.warnings = typos.session_warnings(context)
+        session.redacted = log_metadata_redaction(self._store, to_text(now), session_id, author, removals)
         return session
 
     def session(self, id: str, *, author: str | None = None) -> SessionMemory:
         """Open a session; `author` is who writes, unless a write says otherwise. Raises SessionNotFound.
 
-        One that is archived is brought back first.
+        One that is archived is restored first; `warnings` of the session says so, and so does its first answer.
         """
-        try:
-            return self._opened(id, author)
-        except SessionArchived:
-            self.restore_session(id, by=author)
-            return self._opened(id, author)
+        return SessionMemory(self, open_session(self.scope, id, author))
 
-    def _opened(self, id: str, author: str | None = None) -> SessionMemory:
-        files = self._store.session(id)
-        if not self._store.layout.exists(self._store.disk, self.root, id):  # it was put away meanwhile
-            raise self._store.no_session(id)
-        return SessionMemory(self, files, author)
+    def opened_session(self, id: str, *, author: str | None = None) -> SessionMemory:
+        """The same, but one that is archived stays so: it raises SessionArchived."""
+        return SessionMemory(self, open_session(self.scope, id, author, restore=False))
 
     def sessions(self) -> list[SessionMemory]:
         """All sessions, by id."""
         there = each_there(self._store.session_ids(), self._store.session)
-        return [SessionMemory(self, files) for _, files in there]
+        return [SessionMemory(self, OpenSession(self.scope, files)) for _, files in there]
+
+    def sessions_by_time(self) -> list[tuple[datetime, SessionMemory]]:
+        """All sessions with the time of the last write (`SessionMemory.written`), the newest last."""
+        writes = last_writes(self._store)
+        found = [(writes[session.id].written, session) for session in self.sessions() if session.id in writes]
+        return sorted(found, key=lambda each: (each[0], each[1].id))
 
     def latest_session(self) -> SessionMemory | None:
-        """The session that was written last, by the times of its files; None if there is none."""
-        own = (session for session in self.sessions() if session.id != GLOBAL_SESSION)  # that one is for all of them
-        return max(own, key=lambda session: (session.written, session.id), default=None)
+        """The session that was written or started last, by the times of memories and uses; None if there is none."""
+        last = {name: max(filter(None, times)) for name, times in last_writes(self._store).items()}
+        own = [each for each in self.sessions() if each.id in last and each.id != GLOBAL_SESSION]  # that one is for all
+        return max(own, key=lambda session: (last[session.id], session.id), default=None)
 
     def get(self, ref: Any) -> Any:
         """A memory by its name across sessions, `session-id/ID`; or a record, as it stands now."""
@@ -376,12 +264,253 @@ class Memory(DeletionMethods, SessionLifecycleMethods, SearchMethods, ImportMeth
         session, _, memory_id = name.partition("/") if isinstance(name, str) else ("", "", "")
         if not memory_id:
             raise InvalidRecord(
-                f"ref: {validation.shown(ref)} is not the name of a memory; give session/ID, such as review/DEC-0001.",
+                f"ref: {validation.quoted(ref)} is not the name of a memory; give session/ID, such as review/DEC-0001.",
                 field="ref",
             )
         return self.session(session).get(memory_id)
 
-    # -- the whole store
+    # -- searching
+
+    def query(self, text: str | Mapping[str, Any] | None = None, **options: Unpack[QueryOptions]) -> Hits:
+        """Find memories, best first.
+
+        text      words as they come; `"a phrase"`, `prefix*`, `-without`. Any word may match, rare ones count more.
+        types, tags, all_tags, not_tags, agents, topic    one or several; a tag finds those below it, too
+        time      "last 24 hours", "since monday", "2026-01", ("2026-01-05", "2026-01-10"); or since=, until=
+        where     {"severity": "critical", "impact.score": {"greater": 3}}: any field, nested ones with dots
+        min_priority, min_importance, min_relevance, min_confidence, confidence, pinned
+        references, related_to (with depth and kinds), include_related
+        include_decayed, include_archived, include_deleted
+        sort      relevance, newest, oldest, priority, importance, severity, access; with `_asc` the other way round; limit, offset
+        count_by  type, tag, agent, day, session, topic: `hits.counts`; {"field": …, "op": "avg"}: `hits.aggregations`
+        topic_in_text  whether a topic may also be a part of the text; True in the layout `single`
+        mode      default, weighted or product;  at: the time of the query;  timeout in seconds
+        """
+        return api.query(self.scope, text, options)
+
+    def watch(
+        self,
+        text: str | None = None,
+        *,
+        timeout: float | None = None,
+        pause: float = 0.1,
+        **options: Unpack[WatchOptions],
+    ) -> Iterator[Hit]:
+        """Yield memories that match as any process writes them; for ever, or for so many seconds.
+
+        What is there already is not yielded. `for hit in memory.watch(types="finding"): …`
+        """
+        return api.watch(self.scope, text, options, timeout, pause)
+
+    def by_topic(self, topic: str, **options: Unpack[TopicOptions]) -> Hits:
+        """Memories about a topic: those that name it, and those with the tag."""
+        return api.query(self.scope, None, {**options, "topic": topic})
+
+    def by_agent(self, agent: str, **options: Unpack[QueryOptions]) -> Hits:
+        return api.query(self.scope, None, {**options, "agents": agent})
+
+    def by_type(self, type: str, **options: Unpack[QueryOptions]) -> Hits:
+        return api.query(self.scope, None, {**options, "types": type})
+
+    def by_time_range(self, start: Any, end: Any = None, **options: Unpack[QueryOptions]) -> Hits:
+        """Memories of a time: two times, or one range such as "last week"."""
+        return api.query(self.scope, None, {**options, "time": start if end is None else (start, end)})
+
+    def find_similar(self, what: Any, **options: Unpack[QueryOptions]) -> Hits:
+        """Memories similar to a text, or to the memory `session/ID`; best first."""
+        return api.find_similar(self.scope, what, options)
+
+    def find_related(
+        self, id: Any, depth: int = 1, kinds: str | list[str] | None = None, **options: Unpack[RelatedOptions]
+    ) -> list[Related]:
+        """Memories that this one points to or that point to it, up to so many steps away, nearest first.
+
+        With options of a query only those that match it: `find_related("review/FIND-0001", min_priority=0.5)`.
+        """
+        return api.find_related(self.scope, id, depth, kinds, options)
+
+    def priority(self, id: Any, at: Any = None) -> float:
+        """The priority of a memory, 0 to 1, now or at a time: `memory.priority("review/DEC-0001", at="2026-12-24")`."""
+        return api.priority(self.scope, id, at)
+
+    def topics(self) -> Topics:
+        """Topics and tags, the weightiest first."""
+        return api.topics(self.scope)
+
+    def timeline(self, by: str = "hour", *, time: Any = None, since: Any = None, until: Any = None) -> Timeline:
+        """What happened when; `time` is a range such as "last week"."""
+        return api.timeline(self.scope, by, time, since, until)
+
+    def agents(self) -> Participants:
+        """Who took part, and with what."""
+        return api.agents(self.scope)
+
+    def summarize(self) -> SessionSummary:
+        """Decisions, open findings, preferences and topics on a page. No model is needed."""
+        return api.summarize(self.scope)
+
+    # -- for agents
+
+    def context(
+        self,
+        agent: str | None = None,
+        task: str | None = None,
+        topic: str | None = None,
+        *,
+        session: str | SessionMemory | None = None,
+        max_tokens: int = 1500,
+        counter: Callable[[str], int] | None = None,
+        turns: int = 20,
+        at: datetime | str | None = None,
+        track_access: bool = True,
+    ) -> Context:
+        """What an agent should have in its prompt now, best first, within so many tokens; see `smp_memory.context.builder`."""
+        with loading:
+            from smp_memory.context.builder import context
+
+        return context(
+            self.scope,
+            agent,
+            task,
+            topic,
+            session=self.session(session) if isinstance(session, str) else session,
+            max_tokens=max_tokens,
+            counter=counter,
+            turns=turns,
+            at=at,
+            track_access=track_access,
+        )
+
+    def agent(self, name: str, session: str | SessionMemory | None = None) -> AgentMemory:
+        """A session as one agent may see it; without a session: the one that was written last."""
+        with loading:
+            from smp_memory.agent_memory import agent_in
+
+        return agent_in(self, name, session)
+
+    @property
+    def global_memory(self) -> GlobalMemory:
+        """Preferences, learned patterns and the user's profile, for all sessions."""
+        with loading:
+            from smp_memory.global_memory import GlobalMemory
+
+        return GlobalMemory(self)
+
+    # -- deleting
+
+    def delete(
+        self,
+        id: Any = None,
+        reason: str | None = None,
+        *,
+        by: str | None = None,
+        preview: bool = False,
+        **criteria: Unpack[Criteria],
+    ) -> Any:
+        """Hide memories of any session at once; `restore` brings them back until they are purged.
+
+        With one id (`session/ID`) the record is returned; with several, with criteria or as a preview a `Deletion`: its
+        `count` and `ids` are those of what was deleted or, as a preview, would be.
+        """
+        return deletion.delete(self.scope, id, reason, by, preview, {**criteria})
+
+    def restore(
+        self,
+        id: Any = None,
+        reason: str | None = None,
+        *,
+        by: str | None = None,
+        preview: bool = False,
+        **criteria: Unpack[Criteria],
+    ) -> Any:
+        """Bring memories back, deleted ones and those that compaction moved; see `SessionMemory.restore`."""
+        return deletion.restore(self.scope, id, reason, by, preview, {**criteria})
+
+    def deleted(self) -> list[Trashed]:
+        """The trash: who deleted what, when and why, and from when on a purge may take it; the latest first."""
+        return deletion.deleted(self.scope)
+
+    def purge(
+        self,
+        *,
+        older_than: float | datetime | str | None = None,
+        by: str | None = None,
+        now: datetime | str | None = None,
+        evidence: Evidence | None = None,
+    ) -> Purged:
+        """Remove memories from the files that have been in the trash for `lifecycle.purge_days`, or `older_than`: days or a date.
+
+        It takes two calls at least a day apart: the first announces, a later one takes. After a jump of the clock
+        nothing happens, and `refused` says why.
+        """
+        return deletion.purge(self.scope, older_than, by, now, evidence)
+
+    def erase(
+        self,
+        id: Any = None,
+        reason: str | None = None,
+        *,
+        by: str | None = None,
+        preview: bool = False,
+        **criteria: Unpack[Criteria],
+    ) -> Receipt:
+        """Remove the bytes of memories, deleted and archived ones too, from every file that SMP owns, at once and for good.
+
+        The receipt says what was rewritten, where the text was searched for afterwards, and what SMP cannot reach.
+        """
+        return deletion.erase(self.scope, id, reason, by, preview, {**criteria}, self._renew_digests)
+
+    def _renew_digests(self) -> tuple[list[str], list[str]]:
+        """After an erasure: the digests outside of the store that are there, and what could not be renewed."""
+        from smp_memory.context.digest import renew_after_erasing
+
+        return renew_after_erasing(self)
+
+    # -- states of sessions
+
+    def standings(self, *, away: bool = False) -> list[SessionState]:
+        """The state of every session and its next transition; with `away` also of archived and deleted ones."""
+        return sessions.session_states(self.scope, include_archived=away)
+
+    def archived_sessions(self) -> list[StoredAway]:
+        """The archived sessions; opening one restores it."""
+        return sessions.archived_sessions(self.scope)
+
+    def deleted_sessions(self) -> list[StoredAway]:
+        """The sessions in the trash, with who deleted them, when, why, and until when they can be restored."""
+        return sessions.deleted_sessions(self.scope)
+
+    def archive_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> StoredAway:
+        """Pack a session into an archive, with a summary beside it. Opening it restores it."""
+        return sessions.archive_session(self.scope, id, reason, by)
+
+    def restore_session(self, id: str, *, by: str | None = None) -> SessionMemory:
+        """Restore an archived session and open it."""
+        sessions.restore_session(self.scope, id, by)
+        return self.opened_session(id, author=by)
+
+    def delete_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> StoredAway:
+        """Move a session, archived or not, to the trash. It can be restored for `lifecycle.purge_days`."""
+        return sessions.delete_session(self.scope, id, reason, by)
+
+    def undelete_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> str:
+        """Restore the session of this name that was deleted last; returns its state, active or archived."""
+        return sessions.undelete_session(self.scope, id, reason, by)
+
+    def purge_session(self, id: str, reason: str | None = None, *, by: str | None = None) -> StoredAway:
+        """Remove a deleted session for good, before its time. Of several of one name the one deleted first goes."""
+        return sessions.purge_session(self.scope, id, reason, by)
+
+    # -- maintenance
+
+    def maintain(
+        self, now: datetime | str | None = None, only: list[str] | None = None, *, dry_run: bool = False
+    ) -> MaintenanceReport:
+        """Run the tasks that are due, or `only` these; with `dry_run` say what would be done. See docs/lifecycle.md."""
+        from smp_memory.lifecycle.maintenance import maintain
+
+        moment = self.now() if now is None else to_moment(parse(now, "now"))
+        return maintain(self.scope, moment, only, dry_run=dry_run)
 
     def validate(self) -> dict[str, Report]:
         """Check every session, also those whose files have another layout; see SessionMemory.validate."""
@@ -393,39 +522,6 @@ class Memory(DeletionMethods, SessionLifecycleMethods, SearchMethods, ImportMeth
     def repair(self) -> dict[str, Report]:
         return {session.id: report for session, report in each_there(self.sessions(), SessionMemory.repair)}
 
-    def convert(self, to: str, progress: Callable[[str], None] | None = None) -> Memory:
-        """Carry the store over to another layout, in place; returns it opened. This one is closed.
-
-        `progress` is told the id of each session before it is carried over.
-        """
-        from smp_memory.store.convert import convert
-
-        self._store.check_open()
-        convert(self._store, to, progress)
-        self.close()
-        return Memory(self.root, None, self._arguments, self._clock, self._store.disk.system)
-
-    def set_config(self, name: str, value: Any) -> None:
-        """Change a setting in config.json, checked first; None takes it out. It holds for whoever opens the store next."""
-        self.config[name]  # an unknown one is an error that suggests the right one
-        if name in ("layout", "format"):
-            raise InvalidConfig(f"The setting '{name}' cannot be set; `smp convert` changes the layout.", key=name)
-        self._store.check_open()
-        self._store.check_in_place()
-        disk, path = self._store.disk, os.path.join(self.root, CONFIG_FILE)
-        disk.make_folder(os.path.join(self.root, PRIVATE))
-        lock = SessionLock(disk, os.path.join(self.root, PRIVATE), f"the store {self.root}")
-        lock.acquire(self.config.lock_timeout_seconds)
-        try:
-            stored = with_setting(self._read_config(disk) or {}, name, value)
-            check_settings(Config.build(stored, path))
-            disk.replace(path, (json.dumps(stored, ensure_ascii=False, indent=2) + "\n").encode())
-        except OSError as error:
-            raise from_os_error(error, path, "changing the configuration") from error
-        finally:
-            lock.release()
-            lock.close()
-
     def doctor(
         self,
         *,
@@ -434,7 +530,7 @@ class Memory(DeletionMethods, SessionLifecycleMethods, SearchMethods, ImportMeth
         quick: bool = False,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> HealthReport:
-        """Look the whole store over, or some sessions; `fix` puts right what is safe to. See docs/health.md.
+        """Check the whole store, or some sessions; `fix` repairs what is safe to. See docs/health.md.
 
         `fix` is True, or names of fixes: permissions, recovery, index, access, maintenance. `quick` leaves out what takes long.
         """
@@ -455,16 +551,80 @@ class Memory(DeletionMethods, SessionLifecycleMethods, SearchMethods, ImportMeth
         )
 
     def reindex(self, progress: Callable[[str, int], None] | None = None) -> int:
-        """Make the index anew from the files; how many memories it holds. Never needed, never harmful."""
+        """Rebuild the index from the files; how many memories it holds. Never needed, never harmful."""
         self._store.check_open()
         return self._store.indexer.rebuild(progress)
+
+    def convert(self, to: str, progress: Callable[[str], None] | None = None) -> Memory:
+        """Convert the store to another layout, in place; returns it opened. This one is closed.
+
+        `progress` is called with the id of each session before it is converted.
+        """
+        from smp_memory.store.convert import convert
+
+        self._store.check_open()
+        convert(self._store, to, progress)
+        self.close()
+        return Memory(self.root, None, self._arguments, self.scope.clock.source, self._store.disk.system)
+
+    # -- export and import
+
+    def export(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        format: str | None = None,
+        *,
+        anonymise: Placeholders | None = None,
+        restore: Placeholders | None = None,
+        agents: bool = False,
+        force: bool = False,
+    ) -> str:
+        """Write all sessions into one file and return its path, or return the text if there is no path.
+
+        format     json, jsonl, yaml or markdown; else what the path ends in, else json.
+        anonymise  people, projects, paths, hosts and session ids get placeholders, which are remembered here;
+                   `agents` replaces the names of agents, too.
+        restore    the other way round: placeholders become what they stand for.
+        force      overwrite an existing file.
+        """
+        from smp_memory.exchange.api import export
+
+        return export(self.scope, path, format, anonymise=anonymise, restore=restore, agents=agents, force=force)
+
+    def import_(
+        self,
+        source: str | bytes | os.PathLike[str],
+        format: str | None = None,
+        session: str | None = None,
+        *,
+        restore: Placeholders | None = None,
+    ) -> list[SessionMemory]:
+        """Take in what `export` wrote: a path, or the text itself. Returns the new sessions.
+
+        session  another id for the session, if there is only one.
+        restore  turns placeholders back into what they stand for.
+        """
+        from smp_memory.exchange.api import import_sessions
+
+        return [self.session(id) for id in import_sessions(self.scope, source, format, session, restore)]
+
+    def redact(self, *, preview: bool = False, reason: str | None = None) -> list[RedactionReport]:
+        """Take secrets out of what is already stored, history included; one report for each session that has some.
+
+        With `preview` nothing is changed. Reports name ids and kinds, never content.
+        """
+        from smp_memory.exchange.api import redact
+
+        return redact(self.scope, preview, reason)
+
+    # -- closing
 
     def sync(self) -> None:
         """With durability `interval`: do not wait for the interval."""
         self._store.sync()
 
     def close(self) -> None:
-        """Sync what is not yet synced and let go of all files. Safe to call twice."""
+        """Sync what is not yet synced and close all files. Safe to call twice."""
         self._store.close()
 
     def __enter__(self) -> Memory:
@@ -479,4 +639,4 @@ class Memory(DeletionMethods, SessionLifecycleMethods, SearchMethods, ImportMeth
         return f"Memory({self.root!r}, layout={self.layout!r})"
 
 
-opens_with(open_memory)
+register_opener(open_memory)

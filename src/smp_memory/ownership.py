@@ -1,7 +1,7 @@
-"""Whose store is this, and what does its `config.json` say? Asked before a store is opened, of files that anybody may have made.
+"""Read files of unknown origin safely, and check who owns a store, before it is opened.
 
-Guarantees: loads nothing but `errno`, `os` and `stat`. A pipe, a device or a link in the place of `config.json` is not read and does
-not make anybody wait. On systems without owners every store counts as ours.
+Guarantees: loads nothing but `errno`, `os` and `stat`. A pipe or a device in the place of a file, or a link in the place
+of `config.json`, is not read and does not block. On systems without file owners every store counts as ours.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def is_ours(root: str, folder: str) -> bool:
-    """Whether a store is ours, or of whoever owns the folder in which we work."""
+    """Whether a store belongs to this user or to the owner of the working folder."""
     if not hasattr(os, "getuid"):
         return True
     try:
@@ -26,7 +26,7 @@ def is_ours(root: str, folder: str) -> bool:
 
 
 def config_bytes(root: str) -> bytes:
-    """The bytes of a store's `config.json`; none if it is not a plain file."""
+    """The bytes of a store's `config.json`; empty if it is not a plain file."""
     try:
         return plain_bytes(os.path.join(root, "config.json"), _LIMIT_BYTES, flags=_NOFOLLOW)
     except OSError:
@@ -34,7 +34,7 @@ def config_bytes(root: str) -> bytes:
 
 
 def plain_bytes(path: str, limit: int, *, flags: int = 0) -> bytes:
-    """The bytes of a plain file, up to a limit. A pipe or a device is an OSError, and nobody waits for it."""
+    """Read a plain file, up to a limit. A pipe or a device raises OSError at once instead of blocking."""
     descriptor = os.open(path, _READ | flags)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -10,7 +10,7 @@ Guarantees: a finding is stored before it is compared, so none is lost, whoever 
 findings that say the same become one that names all who found it (`discoverers`) and keeps every wording (`merged_from`);
 if others are quicker again and again, they are related instead. A decision keeps who said what (`inputs`), who agreed
 and who did not. Turns, decisions, findings and preferences are for all; states and private memories are their agent's.
-Non-guarantees: likeness is about words, see `smp_memory.policies.similarity`.
+Non-guarantees: likeness is about words, see `smp_memory.policies.consolidation`.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class Party:
     """Agents that share a session. Made by `SessionMemory.party`."""
 
     def __init__(self, memory: Memory, session: SessionMemory, agents: Iterable[str]) -> None:
+        if not isinstance(agents, str | list | tuple | set | frozenset):
+            raise InvalidRecord("agents: must be a list of names.", field="agents")
         names = [agents] if isinstance(agents, str) else list(agents)
         if not names:
             raise InvalidRecord("agents: a party needs at least one agent.", field="agents")
@@ -155,8 +157,8 @@ class Party:
 
 def merged_with_others(member: AgentMemory, new: Finding) -> Finding:
     """The finding that stands for this one and for those that say the same."""
+    from smp_memory.index.tokens import without_signs
     from smp_memory.policies.consolidation import find_duplicates
-    from smp_memory.search.api import similar_words
 
     session, name = member._session, new.id
     others: list[Record] = []
@@ -165,7 +167,7 @@ def merged_with_others(member: AgentMemory, new: Finding) -> Finding:
         if now is None or now.deleted:
             return _stands_for(member, new)
         hits = member.query(
-            similar_words(now.text), types="finding", sessions=[session.id], limit=_NEAR, track_access=False
+            without_signs(now.text), types="finding", sessions=[session.id], limit=_NEAR, track_access=False
         )
         near = [record for hit in hits if (record := member.find(hit.record.id)) is not None and record.id != name]
         group = next(

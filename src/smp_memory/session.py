@@ -1,4 +1,4 @@
-"""One session: write, read, change, transact, measure.
+"""One session: write, read, search, change, delete, compact, export.
 
 Every method that writes returns when the memory is stored as durably as the store is set to, or raises and has
 written nothing. Threads may share a session.
@@ -6,328 +6,552 @@ written nothing. Threads may share a session.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
-from smp_memory.context_methods import SessionContextMethods
 from smp_memory.discovery import in_nearest_store
 from smp_memory.error_mapping import maps_errors
-from smp_memory.errors import InvalidRecord, MemoryNotFound, SessionCorrupt, StorageCorrupt
-from smp_memory.exchange.api import SessionExportMethods
-from smp_memory.lifecycle.compaction import SessionUpkeepMethods
-from smp_memory.model.history import Fold
-from smp_memory.model.record import Records
-from smp_memory.model.reports import Report, Stats
-from smp_memory.model.times import parse, to_text
-from smp_memory.model.types import kind_of
-from smp_memory.privacy.settings import note_head, without_secrets
-from smp_memory.search.api import SearchMethods
-from smp_memory.store.file_store import last_written_ns
-from smp_memory.store.snapshot import Snapshot
+from smp_memory.errors import InvalidRecord, MemoryNotFound
+from smp_memory.import_lock import loading
+from smp_memory.lifecycle import compaction, deletion
+from smp_memory.lifecycle.open_session import OpenSession
+from smp_memory.model.times import to_text
+from smp_memory.privacy.settings import clean_metadata, log_metadata_redaction
+from smp_memory.search import api, records
 from smp_memory.write import validation
-from smp_memory.write.operations import Operation, id_of
-from smp_memory.write.path import DelegatedWrites, WriteMethods, each_of, given_fields
+from smp_memory.write.operations import id_of
+from smp_memory.write.path import Transaction, Writer, additions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    import os
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from datetime import datetime
     from types import TracebackType
-    from typing import Any, Generic, TypeVar
+    from typing import Any, Unpack
 
+    from smp_memory.agent_memory import AgentMemory
     from smp_memory.config import Config
+    from smp_memory.context.builder import Context
+    from smp_memory.lifecycle.compaction import CompactionReport
     from smp_memory.memory import Memory
-    from smp_memory.model.record import Record
+    from smp_memory.model.deletions import Purged, Receipt, Trashed
+    from smp_memory.model.hits import Hit, Hits, Related
+    from smp_memory.model.record import (
+        AgentState,
+        Artifact,
+        Decision,
+        Finding,
+        Learning,
+        Preference,
+        Record,
+        Records,
+        Turn,
+    )
+    from smp_memory.model.reports import Report, Stats
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.privacy.redaction import Redactor
+    from smp_memory.overview.activity import Participants, Timeline
+    from smp_memory.overview.summary import SessionSummary
+    from smp_memory.overview.topics import Topics
+    from smp_memory.party import Party
+    from smp_memory.policies.clock_trust import Evidence
+    from smp_memory.policies.consolidation import Duplicates
+    from smp_memory.policies.quota import SizeReport
+    from smp_memory.policies.session_states import Transition
+    from smp_memory.policies.turn_summaries import Summariser
+    from smp_memory.privacy.anonymisation import Placeholders
+    from smp_memory.scope import Scope
+    from smp_memory.search.options import Criteria, QueryOptions, RelatedOptions, TopicOptions, WatchOptions
+    from smp_memory.store.cold_storage import ColdMemory
     from smp_memory.store.file_session import FileSession
-    from smp_memory.store.file_store import FileStore
-
-    T = TypeVar("T")
-else:  # `typing` takes a new process 5 ms to load
-
-    class Generic:
-        def __class_getitem__(cls, _: object) -> type:
-            return object
-
-    T = None
-
-
-class _Once(Generic[T]):
-    """An attribute that is worked out when it is first asked for. No lock: a fork must not find one taken."""
-
-    def __init__(self, work: Callable[[Any], T]) -> None:
-        self._work = work
-        self._name = work.__name__
-        self.__doc__ = work.__doc__
-
-    def __get__(self, owner: Any, kind: type) -> T:
-        if owner is None:
-            raise AttributeError(self._name)
-        value = self._work(owner)
-        setattr(owner, self._name, value)
-        return value
+    from smp_memory.store.session_states import SessionState
+    from smp_memory.store.snapshot import Snapshot
+    from smp_memory.store.stored_redaction import RedactionReport
+    from smp_memory.store.tidy import TidyReport
+    from smp_memory.write.fields import (
+        ArtifactFields,
+        CommonFields,
+        DecisionFields,
+        FindingFields,
+        LearningFields,
+        PreferenceFields,
+        TurnFields,
+    )
 
 
 @maps_errors
-class SessionMemory(SessionUpkeepMethods, WriteMethods, SearchMethods, SessionExportMethods, SessionContextMethods):
+class SessionMemory:
     """One session of a store, from `Memory.create_session`, `Memory.session`, or by its id in the nearest store: `SessionMemory("x")`."""
 
-    def __init__(self, memory: Memory | str, files: FileSession | None = None, author: str | None = None) -> None:
-        self._is_own = files is None  # whether the store was opened for this session alone
-        if files is None:
-            memory, files = in_nearest_store(memory)
+    def __init__(self, memory: Memory | str, opened: OpenSession | None = None) -> None:
+        self._is_own = opened is None  # whether the store was opened for this session alone
+        if opened is None:
+            memory, opened = in_nearest_store(memory)
         self._memory: Memory = memory  # type: ignore[assignment]
-        self._files = files
-        self._author = validation.optional_text("author", author)
-        self.id = files.session
-        files.holders.add(self)
-        self.warnings: tuple[str, ...] = ()  # what whoever created the session should know
-        self.redacted: dict[str, int] = {}  # what redaction took out of the session's head: kinds and how many of each
+        self._session = opened
+        self._writer = Writer(opened, opened.do, opened.author)
+        self.id = opened.id
+        opened.files.holders.add(self)
+        self.warnings: tuple[str, ...] = tuple(opened.warnings)  # for whoever created or opened the session
+        self.redacted: dict[str, int] = {}  # what redaction took out of the session's metadata: kinds and counts
 
     @property
     def memory(self) -> Memory:
         return self._memory
 
     @property
+    def opened(self) -> OpenSession:
+        """The open session below, for agents and integrations."""
+        return self._session
+
+    @property
+    def scope(self) -> Scope:
+        return self._session.scope
+
+    @property
+    def _files(self) -> FileSession:
+        return self._session.files
+
+    @property
     def info(self) -> SessionInfo:
         """Who takes part, in which project, since when."""
-        return self._files.info()
+        return self._session.files.info()
 
     @property
     def folder(self) -> str:
         """Where the session's files are."""
-        return self._files.reader.folder
+        return self._session.files.reader.folder
 
     @property
     def written(self) -> datetime:
-        """When its files were last written, by their own times; costs no reading."""
-        return datetime.fromtimestamp(last_written_ns(self._files.store, self.id) / 1e9, UTC)
+        """When a memory was last written in it, by the memories' own times; without any, when it was created."""
+        from smp_memory.store.session_states import last_writes
 
-    @_Once
-    def _user(self) -> str | None:
-        try:
-            return self._files.info().user
-        except (SessionCorrupt, StorageCorrupt):
-            return None  # an unreadable head costs the head
+        return last_writes(self._session.store, [self.id])[self.id].written
 
-    @_Once
-    def _content_limit(self) -> int:
-        return self.config.content_limit_bytes
-
-    @_Once
+    @property
     def config(self) -> Config:
         """The settings that hold here: the store's, and above them the session's own."""
-        try:
-            own = self.info.config
-        except (SessionCorrupt, StorageCorrupt):
-            own = {}  # an unreadable head costs the head
-        config = self._memory.config
-        return self._files.settings_above(config, own) if own else config
+        return self._session.config
 
-    @_Once
-    def _redactor(self) -> Redactor | None:
-        from smp_memory.privacy.settings import redactor_of
+    def set_config(self, name: str, value: Any) -> None:
+        """Change a setting of this session, checked first; None removes it. It holds for whoever opens the store next."""
+        from smp_memory.config_file import set_session_config
 
-        return redactor_of(self.config)
+        set_session_config(self._files, self._memory.config, name, value)
 
-    def _now(self) -> datetime:
-        return self._memory.now()
+    def change_info(self, **changes: Any) -> SessionInfo:
+        """Change the session's metadata: user, agents, project, tags, context."""
+        info = self._files.info_to_change()
+        given = {name: getattr(info, name) for name in ("user", "agents", "project", "tags", "context")}
+        unknown = set(changes) - set(given)
+        if unknown:
+            raise InvalidRecord(
+                f"{min(unknown)}: not a field of a session's metadata; it has {', '.join(given)}.", field=min(unknown)
+            )
+        fields, removals = clean_metadata(self.config, validation.session_fields(**{**given, **changes}))
+        for name, value in fields.items():
+            setattr(info, name, value)
+        self._files.change_info(info)
+        at = to_text(self._session.now())
+        self.redacted = log_metadata_redaction(self._session.store, at, self.id, self._session.author, removals)
+        return info
 
-    def _asked_store(self) -> FileStore:
-        return self._files.store
+    # -- writing
 
-    def _asked_sessions(self) -> list[str] | None:
-        return [self.id]
+    def add(self, type: str | Mapping[str, Any], data: Mapping[str, Any] | str | None = None, **fields: Any) -> Any:
+        """Add a memory of any type: `add("decision", {"decision": "Use OAuth", "tags": ["auth"]})`, or all in one object."""
+        return self._writer.add(type, data, **fields)
 
-    def _asked_config(self) -> Config:
-        return self.config
+    def add_turn(self, role: str | Mapping[str, Any], content: str | None = None, **fields: Unpack[TurnFields]) -> Turn:
+        """Add a turn of a conversation; `role` is user, assistant, system, tool or an agent's name."""
+        return self._writer.add_turn(role, content, **fields)
 
-    def _asked_at(self) -> datetime:
-        return self._memory.now()
+    def add_decision(self, decision: str | Mapping[str, Any], **fields: Unpack[DecisionFields]) -> Decision:
+        """Add a decision: `add_decision("Use OAuth 2.0", rationale="…", author="architect", tags=["auth"])`."""
+        return self._writer.add_decision(decision, **fields)
 
-    def _exported(self) -> tuple[Memory, list[FileSession], str | None]:
-        return self._memory, [self._files], self._author
+    def add_finding(self, finding: str | Mapping[str, Any], **fields: Unpack[FindingFields]) -> Finding:
+        """Add a finding: `add_finding("No MFA required", severity="critical", author="veritas")`."""
+        return self._writer.add_finding(finding, **fields)
 
-    def _head(self) -> SessionInfo | None:
-        return self.info
+    def add_preference(
+        self, key: str | Mapping[str, Any] | None = None, value: Any = None, **fields: Unpack[PreferenceFields]
+    ) -> Preference:
+        """Add a preference; the same `key` again updates it: `add_preference("response_style", "concise")`."""
+        return self._writer.add_preference(key, value, **fields)
 
-    def _looked_over(self) -> Records:
-        """Whoever looks it over keeps the files beside it up to date, where the layout has some."""
-        records = self.records()
-        if self._files.store.layout.name == "markdown":
-            from smp_memory.store.overview_files import write_overviews
+    def add_artifact(
+        self, name: str | Mapping[str, Any] | None = None, content: str | None = None, **fields: Unpack[ArtifactFields]
+    ) -> Artifact:
+        """Add something that was made: `add_artifact("report.md", "# Report …")`; or only its `path`."""
+        return self._writer.add_artifact(name, content, **fields)
 
-            write_overviews(self._files.store.disk, self.folder, records, self._users())
-        return records
+    def add_learning(self, learning: str | Mapping[str, Any], **fields: Unpack[LearningFields]) -> Learning:
+        """Add a pattern that an agent learned."""
+        return self._writer.add_learning(learning, **fields)
 
-    def _session_meant(self, name: str) -> SessionMemory:
-        return self if name == self.id else self._memory.session(name, author=self._author)
-
-    def _do(self, wish: Operation, doing: str) -> Record:
-        self._stored([wish], doing, False)
-        if wish.forgets or wish.removals:
-            self._note([wish])
-        assert wish.record is not None
-        return wish.record
-
-    def _commit(self, wishes: list[Operation], doing: str, atomic: bool) -> None:
-        if wishes:
-            self._stored(wishes, doing, atomic)
-            self._note(wishes)
-
-    def _note(self, wishes: list[Operation]) -> None:
-        """What was taken away, or out of what was given, goes to the audit log."""
-        if forgetting := [wish for wish in wishes if wish.forgets]:
-            self._note_forgetting(forgetting)
-        if redacted := [wish for wish in wishes if wish.removals]:
-            self._note_redaction(redacted)
-
-    def _note_redaction(self, wishes: list[Operation]) -> None:
-        """That secrets were taken out of what was given, in the audit log."""
-        from smp_memory.privacy.settings import counted
-
-        self._files.store.audit.note(
-            "redact",
-            at=to_text(self._memory.now()),
-            by=self._author,
-            session=self.id,
-            ids=[wish.id for wish in wishes],
-            kinds=counted(removal for wish in wishes for removal in wish.removals),
-            sync=False,
-        )
-
-    # -- writing several
+    def update_agent_state(self, agent: str, state: Any, **fields: Unpack[CommonFields]) -> AgentState:
+        """Replace what an agent knows about its own work; earlier states stay in its history."""
+        return self._writer.update_agent_state(agent, state, **fields)
 
     def add_many(self, items: Iterable[tuple[str, Mapping[str, Any] | str]]) -> list[Record]:
         """Add many memories with one sync per file. All are checked before the first is written.
 
         Not a transaction: after a crash some may be there and others not; none was acknowledged then.
         """
-        wishes: list[Operation] = []
-        item: Any
-        for item in each_of(items):
-            if not isinstance(item, (tuple, list)) or len(item) != 2:
-                raise InvalidRecord("items: each must be a type and its data, (type, data).", field="items")
-            kind = kind_of(item[0])
-            wishes.append(self._addition(kind, given_fields(kind, item[1])))
-        self._commit(wishes, f"adding {len(wishes)} memories", atomic=False)
-        return [wish.record for wish in wishes if wish.record is not None]
+        operations = additions(self._writer, items)
+        self._session.commit(operations, f"adding {len(operations)} memories", atomic=False)
+        return [operation.record for operation in operations if operation.record is not None]
 
     def transaction(self) -> Transaction:
         """Several writes that become visible together or not at all; an exception inside rolls back."""
-        return Transaction(self)
+        session = self._session
+        return Transaction(session, lambda all, name: session.commit(all, name, atomic=True), session.author)
+
+    def update(self, id: Any, expected_revision: int | None = None, *, by: str | None = None, **changes: Any) -> Any:
+        """Change fields of a memory; None removes one. With `expected_revision`, only if nobody changed it since."""
+        return self._writer.update(id, expected_revision, by=by, **changes)
+
+    def resolve(
+        self, id: Any, resolution: Any = None, *, by: str | None = None, status: str = "resolved", **fields: Any
+    ) -> Any:
+        """Close a finding or a decision: `resolve("FIND-0001", "MFA added", by="user")`."""
+        return self._writer.resolve(id, resolution, by=by, status=status, **fields)
+
+    def relate(self, source: Any, target: Any, kind: str = "relates_to", *, by: str | None = None) -> Any:
+        """Relate two memories: `relate("DEC-0002", "FIND-0001", "resolves")`; the target may be `session/ID`."""
+        return self._writer.relate(source, target, kind, by=by)
+
+    def pin(self, id: Any, *, by: str | None = None) -> Any:
+        """Keep a memory from fading."""
+        return self._writer.pin(id, by=by)
+
+    def unpin(self, id: Any, *, by: str | None = None) -> Any:
+        return self._writer.unpin(id, by=by)
 
     # -- reading
 
     def get(self, id: Any) -> Record:
         """The memory with this id. Raises MemoryNotFound, also for a deleted one. It counts as use; `find` does not."""
-        record = self.find(id)
-        if record is None or record.deleted:
-            if record is None:
-                raise self._missing(id_of(id))
+        record = records.find(self._files, id)
+        if record is None:
+            raise self.missing(id_of(id))
+        if record.deleted:
             raise MemoryNotFound(
                 f"{record.id} is deleted in session {self.id}; restore it first.", id=record.id, session=self.id
             )
-        self._note_access([record], self._asked_at())
+        self._session.scope.note_access([record])
         return record
 
     def find(self, id: Any) -> Record | None:
         """The memory with this id, deleted ones too; None if there never was one."""
-
-        name = id_of(id)
-
-        def look(fold: Fold) -> Record | None:
-            trail = fold.trails.get(name)
-            return trail.record(self.id) if trail else None
-
-        record: Record | None = self._files.view(look)
-        return record
+        return records.find(self._files, id)
 
     def records(self, type: str | None = None, *, last: int | None = None, include_deleted: bool = False) -> Records:
         """All memories, or those of one type, oldest first; `last=20` gives the newest 20 without reading a large session."""
-        kind = kind_of(type).name if type is not None else None
-        if last is not None and not hasattr(last, "__index__"):
-            raise InvalidRecord(f"last: must be a whole number, not {validation.shown(last)}.", field="last")
+        return records.records(self._files, type, last=last, include_deleted=include_deleted)
 
-        def look(fold: Fold) -> list[Record]:
-            return _records(fold, self.id, kind, include_deleted, last)
-
-        if kind is not None and last is not None and not include_deleted:
-            found: list[Record] = self._files.view_tail(kind, last, look)
-        else:
-            found = self._files.view(look)
-        return Records(found, self._files.unreadable())
-
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Record]:
         return iter(self.records())
 
     def history(self, id: Any) -> list[dict[str, Any]]:
         """What happened to a memory, oldest first: revision, op, at, by, and each field's value before and after."""
-
-        name = id_of(id)
-
-        steps: list[dict[str, Any]] | None = self._files.view(
-            lambda fold: fold.trails[name].history() if name in fold.trails else None
-        )
+        steps = records.history(self._files, id)
         if steps is None:
-            raise self._missing(name)
+            raise self.missing(id_of(id))
         return steps
 
     def as_of(self, time: datetime | str) -> Snapshot:
         """The session as it was at a time, from the files alone."""
-        until = parse(time, "time")
-
-        def look(fold: Fold) -> list[Record]:
-            records = [trail.record(self.id, until) for trail in fold.trails.values()]
-            return [record for record in records if record is not None]
-
-        records = self._files.view(look)
-        return Snapshot(self.id, until, records, self._files.unreadable())
+        return records.as_of(self._files, time)
 
     def stats(self) -> Stats:
         """Figures: counts by type, bytes by file, how full it is, first and last write."""
+        return records.stats(self._files)
 
-        def look(fold: Fold) -> dict[str, Any]:
-            return _figures(fold)
+    def missing(self, id: str) -> MemoryNotFound:
+        """The error for an id that is not there, with the way to get it back if there is one."""
+        return compaction.missing_memory(self._session, id)
 
-        figures: dict[str, Any] = self._files.view(look)
-        sizes = self._files.sizes()
-        quota = self._files.usable_config().quota_bytes
-        total = sum(sizes.values())
-        return Stats(
-            {
-                "session": self.id,
-                **figures,
-                "bytes": total,
-                "files": sizes,
-                "quota_bytes": quota,
-                "utilisation": round(total / quota, 4),
-                "problems": len(self._files.unreadable()),
-            }
+    # -- searching: the options are described in `Memory.query`
+
+    def query(self, text: str | Mapping[str, Any] | None = None, **options: Unpack[QueryOptions]) -> Hits:
+        """Find memories of this session, best first; see `Memory.query` for the options."""
+        return api.query(self.scope, text, options)
+
+    def watch(
+        self,
+        text: str | None = None,
+        *,
+        timeout: float | None = None,
+        pause: float = 0.1,
+        **options: Unpack[WatchOptions],
+    ) -> Iterator[Hit]:
+        """Yield memories that match as any process writes them; for ever, or for so many seconds."""
+        return api.watch(self.scope, text, options, timeout, pause)
+
+    def by_topic(self, topic: str, **options: Unpack[TopicOptions]) -> Hits:
+        """Memories about a topic: those that name it, and those with the tag."""
+        return api.query(self.scope, None, {**options, "topic": topic})
+
+    def by_agent(self, agent: str, **options: Unpack[QueryOptions]) -> Hits:
+        return api.query(self.scope, None, {**options, "agents": agent})
+
+    def by_type(self, type: str, **options: Unpack[QueryOptions]) -> Hits:
+        return api.query(self.scope, None, {**options, "types": type})
+
+    def by_time_range(self, start: Any, end: Any = None, **options: Unpack[QueryOptions]) -> Hits:
+        """Memories of a time: two times, or one range such as "last week"."""
+        return api.query(self.scope, None, {**options, "time": start if end is None else (start, end)})
+
+    def find_similar(self, what: Any, **options: Unpack[QueryOptions]) -> Hits:
+        """Memories similar to a text, or to the memory with an id; best first."""
+        return api.find_similar(self.scope, what, options)
+
+    def find_related(
+        self, id: Any, depth: int = 1, kinds: str | list[str] | None = None, **options: Unpack[RelatedOptions]
+    ) -> list[Related]:
+        """Memories that this one points to or that point to it, up to so many steps away, nearest first.
+
+        With options of a query only those that match it: `find_related("FIND-0001", min_priority=0.5)`.
+        """
+        return api.find_related(self.scope, id, depth, kinds, options)
+
+    def priority(self, id: Any, at: Any = None) -> float:
+        """The priority of a memory, 0 to 1, now or at a time: `session.priority("DEC-0001", at="2026-12-24")`."""
+        return api.priority(self.scope, id, at)
+
+    def topics(self) -> Topics:
+        """Topics and tags, the weightiest first."""
+        return api.topics(self.scope)
+
+    def timeline(self, by: str = "hour", *, time: Any = None, since: Any = None, until: Any = None) -> Timeline:
+        """What happened when; `time` is a range such as "last week"."""
+        return api.timeline(self.scope, by, time, since, until)
+
+    def agents(self) -> Participants:
+        """Who took part, and with what."""
+        return api.agents(self.scope)
+
+    def summarize(self) -> SessionSummary:
+        """Decisions, open findings, preferences and topics on a page. No model is needed."""
+        return api.summarize(self.scope)
+
+    # -- for agents
+
+    def context(
+        self,
+        agent: str | None = None,
+        task: str | None = None,
+        topic: str | None = None,
+        *,
+        session: str | SessionMemory | None = None,
+        max_tokens: int = 1500,
+        counter: Callable[[str], int] | None = None,
+        turns: int = 20,
+        at: datetime | str | None = None,
+        track_access: bool = True,
+    ) -> Context:
+        """What an agent should have in its prompt now, best first, within so many tokens; see `Memory.context`."""
+        return self._memory.context(
+            agent,
+            task,
+            topic,
+            session=self if session is None else session,
+            max_tokens=max_tokens,
+            counter=counter,
+            turns=turns,
+            at=at,
+            track_access=track_access,
         )
+
+    def get_context(self, limit: int = 20) -> list[Record]:
+        """The memories with the highest priority, so many of them. `context` gives text for a prompt instead."""
+        return self.query(sort="priority", limit=limit).records
+
+    def agent(self, name: str) -> AgentMemory:
+        """This session as one agent may see it; what it writes is attributed to it."""
+        return self._memory.agent(name, self)
+
+    def party(self, agents: Iterable[str]) -> Party:
+        """Several agents in one session: what they find is merged, what they decide keeps who said what."""
+        with loading:
+            from smp_memory.party import Party
+
+        return Party(self._memory, self, agents)
+
+    # -- deleting
+
+    def delete(
+        self,
+        id: Any = None,
+        reason: str | None = None,
+        *,
+        by: str | None = None,
+        preview: bool = False,
+        **criteria: Unpack[Criteria],
+    ) -> Any:
+        """Hide memories at once; `restore` brings them back until they are purged.
+
+        With one id the record is returned; with several, with criteria or as a preview a `Deletion`: its `count` and
+        `ids` are those of what was deleted or, as a preview, would be.
+        """
+        return deletion.delete(self.scope, id, reason, by, preview, {**criteria})
+
+    def restore(
+        self,
+        id: Any = None,
+        reason: str | None = None,
+        *,
+        by: str | None = None,
+        preview: bool = False,
+        **criteria: Unpack[Criteria],
+    ) -> Any:
+        """Bring memories back, deleted ones and those that compaction moved. With one id the record is returned, else a
+        `Restoration`. Those from the trash come together or not at all, then those from the cold segment.
+        """
+        return deletion.restore(self.scope, id, reason, by, preview, {**criteria})
+
+    def deleted(self) -> list[Trashed]:
+        """The trash: who deleted what, when and why, and from when on a purge may take it; the latest first."""
+        return deletion.deleted(self.scope)
+
+    def purge(
+        self,
+        *,
+        older_than: float | datetime | str | None = None,
+        by: str | None = None,
+        now: datetime | str | None = None,
+        evidence: Evidence | None = None,
+    ) -> Purged:
+        """Remove for good what has been in the trash long enough; see `Memory.purge`."""
+        return deletion.purge(self.scope, older_than, by, now, evidence)
+
+    def erase(
+        self,
+        id: Any = None,
+        reason: str | None = None,
+        *,
+        by: str | None = None,
+        preview: bool = False,
+        **criteria: Unpack[Criteria],
+    ) -> Receipt:
+        """Remove the bytes of memories from every file that SMP owns, at once and for good; see `Memory.erase`."""
+        return deletion.erase(self.scope, id, reason, by, preview, {**criteria}, self._memory._renew_digests)
+
+    # -- state, size, compaction
+
+    @property
+    def standing(self) -> SessionState:
+        """The session's state and its next transition."""
+        from smp_memory.store.session_states import session_states
+
+        return session_states(self._session.store, self._session.now(), [self.id])[0]
+
+    @property
+    def state(self) -> str:
+        """created, active, idle or decaying; an archived or deleted session cannot be open."""
+        return self.standing.state
+
+    @property
+    def next_step(self) -> Transition:
+        """What happens to it next by itself, when and why."""
+        return self.standing.next
+
+    def size_report(self) -> SizeReport:
+        """How full it is, what takes the room, when it will be full, and what compaction could free."""
+        return compaction.size_report(self._session)
+
+    def compact(
+        self, target: str | int | None = None, *, dry_run: bool = False, summariser: Summariser | None = None
+    ) -> CompactionReport:
+        """Move faded memories, old turns and settled findings to the cold segment beside the session.
+
+        `target` is `gentle` (default), `forced`, or how many bytes to free. Nothing is destroyed: `archived()` lists what
+        went, `restore(id)` brings it back, and `query(…, include_archived=True)` finds it.
+        """
+        return compaction.compact(self._session, target, dry_run=dry_run, summariser=summariser)
+
+    def archived(self) -> list[ColdMemory]:
+        """The memories in the cold segment: id, type, when they were written and moved, and why."""
+        return compaction.cold_memories(self._session)
+
+    def restore_archived(self, *ids: Any) -> Record | None:
+        """Bring memories back from the cold segment, with their ids and histories; the last one is returned."""
+        found = compaction.restore_cold(self._session, list(ids))
+        return found[-1] if found else None
+
+    def tidy(self, *, dry_run: bool = False) -> TidyReport:
+        """SessionHistory changes into the entries that they change, so that the files of the `markdown` layout show what holds.
+
+        Memories, histories and `as_of` stay as they are. In other layouts there is nothing to session_history.
+        """
+        from smp_memory.store.tidy import tidy_session
+
+        return tidy_session(self._files, dry_run=dry_run)
+
+    def duplicates(self, *, threshold: float | None = None) -> list[Duplicates]:
+        """Groups of findings and preferences that say the same; nothing is changed."""
+        return compaction.find_duplicates(self.records(), threshold)
+
+    def merge(self, group: Duplicates, *, by: str | None = None) -> Record:
+        """Let the first memory of a group stand for all, in one transaction; the others go to the trash.
+
+        It lists what it took in (`merged_from`). Restoring the others and changing it back undoes the merge; if one of
+        them has changed since `duplicates()`, it is a Conflict and nothing happens.
+        """
+        return compaction.merge_duplicates(self._session, group, by)
 
     def validate(self) -> Report:
         """Read everything, check every signature, id and reference; change nothing."""
-        return self._files.validate()
+        report = self._files.validate()
+        report.actions += self._session.take_warnings()
+        return report
 
     def repair(self) -> Report:
-        """Put right what can be put right, set the rest aside, and say what was done."""
+        """Repair what can be repaired, quarantine the rest, and report what was done."""
         return self._files.repair()
 
-    def change_info(self, **changes: Any) -> SessionInfo:
-        """Change the session's head: user, agents, project, tags, context."""
-        info = self.info
-        given = {name: getattr(info, name) for name in ("user", "agents", "project", "tags", "context")}
-        unknown = set(changes) - set(given)
-        if unknown:
-            raise InvalidRecord(
-                f"{min(unknown)}: not a field of a session's head; it has {', '.join(given)}.", field=min(unknown)
-            )
-        fields, removals = without_secrets(self.config, validation.session_fields(**{**given, **changes}))
-        for name, value in fields.items():
-            setattr(info, name, value)
-        self._files.change_info(info)
-        self.redacted = note_head(self._files.store, to_text(self._memory.now()), self.id, self._author, removals)
-        return info
+    # -- exporting
+
+    def export(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        format: str | None = None,
+        *,
+        anonymise: Placeholders | None = None,
+        restore: Placeholders | None = None,
+        agents: bool = False,
+        force: bool = False,
+    ) -> str:
+        """Write the session into one file and return its path, or return the text if there is no path; see `Memory.export`."""
+        from smp_memory.exchange.api import export
+
+        return export(self.scope, path, format, anonymise=anonymise, restore=restore, agents=agents, force=force)
+
+    def redact(self, *, preview: bool = False, reason: str | None = None) -> list[RedactionReport]:
+        """Take secrets out of what is already stored, history included; see `Memory.redact`."""
+        from smp_memory.exchange.api import redact
+
+        return redact(self.scope, preview, reason)
+
+    def anonymised(
+        self, id: str | None = None, *, placeholders: Placeholders | None = None, agents: bool = False
+    ) -> SessionMemory:
+        """A copy of the session in the same store, in which people, projects and places have placeholders.
+
+        The session itself stays as it is. `placeholders` remembers what stands for what; without it nothing can be
+        turned back.
+        """
+        from smp_memory.exchange.api import anonymised_copy
+
+        return self._memory.session(anonymised_copy(self.scope, id, placeholders, agents))
+
+    def anonymised_record(
+        self, id: str, *, placeholders: Placeholders | None = None, agents: bool = False
+    ) -> dict[str, Any]:
+        """The fields of one memory with placeholders, to show it to others. Nothing is stored."""
+        from smp_memory.exchange.api import anonymised_record
+
+        return anonymised_record(self.scope, self.get(id), placeholders, agents)
 
     def __enter__(self) -> SessionMemory:
         return self
@@ -340,80 +564,3 @@ class SessionMemory(SessionUpkeepMethods, WriteMethods, SearchMethods, SessionEx
 
     def __repr__(self) -> str:
         return f"SessionMemory({self.id})"
-
-
-@maps_errors
-class Transaction(DelegatedWrites):
-    """Writes that are stored together when the `with` block ends.
-
-    Each write returns a stand-in at once; it can be used as source or target inside the block, and has its id and
-    fields when the block has ended.
-    """
-
-    def __init__(self, session: SessionMemory) -> None:
-        self._session = session
-        self._author = session._author
-        self._wishes: list[Operation] = []
-        self._open = True
-
-    def _do(self, wish: Operation, doing: str) -> Operation:
-        if not self._open:
-            raise InvalidRecord("This transaction has ended; begin a new one.", field="transaction")
-        self._wishes.append(wish)
-        return wish
-
-    def commit(self) -> None:
-        """Store all writes; called by the end of the `with` block."""
-        if self._open:
-            self._open = False
-            self._session._commit(self._wishes, f"a transaction of {len(self._wishes)} writes", atomic=True)
-
-    def rollback(self) -> None:
-        """Forget all writes."""
-        self._open = False
-        self._wishes.clear()
-
-    def __enter__(self) -> Transaction:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.commit()
-        else:
-            self.rollback()
-
-
-def _records(fold: Fold, session: str, kind: str | None, include_deleted: bool, last: int | None) -> list[Record]:
-    trails = [
-        trail
-        for trail in fold.trails.values()
-        if (kind is None or trail.first.type == kind) and (include_deleted or trail.deletion is None)
-    ]
-    if last is not None:
-        trails = trails[len(trails) - last :] if 0 < last < len(trails) else trails[: len(trails) if last > 0 else 0]
-    records = (trail.record(session) for trail in trails)
-    return [record for record in records if record is not None]
-
-
-def _figures(fold: Fold) -> dict[str, Any]:
-    counts: dict[str, int] = {}
-    deleted = 0
-    first = last = None
-    for trail in fold.trails.values():
-        if trail.deletion is not None:
-            deleted += 1
-            continue
-        counts[trail.first.type] = counts.get(trail.first.type, 0) + 1
-        latest = trail.entries[-1].at
-        first = trail.first.at if first is None else min(first, trail.first.at)
-        last = latest if last is None else max(last, latest)
-    return {
-        "memories": sum(counts.values()),
-        "by_type": counts,
-        "deleted": deleted,
-        "entries": fold.seq,
-        "first": first,
-        "last": last,
-    }

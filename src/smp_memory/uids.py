@@ -1,6 +1,6 @@
-"""Random identities of memories and sessions.
+"""Generate random uids of memories and sessions.
 
-A uid only has to tell apart memories that got the same id in two clones of a store, so 32 bits are enough.
+A uid only has to distinguish memories with the same id from two clones of a store, so 32 bits are enough.
 """
 
 from __future__ import annotations

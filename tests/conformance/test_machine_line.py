@@ -70,7 +70,11 @@ def test_last_entry_whose_machine_line_was_cut_keeps_text_number_and_identity(
         path.write_bytes(data[:cut])
         reader = smp_memory.open(memory.root).session("s")
         assert [(record.id, record.text) for record in reader.records()] == before, data[start:cut]
-        fold = reader._files.reader.catch_up()
-        (trail,) = [fold.trails[id] for id in ("TURN-0002", "DEC-0002") if fold.trails[id].first.file == str(path)]
-        assert trail.first.seq == {"DEC-0002": 2, "TURN-0002": 4}[trail.first.id]
-        assert trail.first.uid in ("", session._files.reader.fold.trails[trail.first.id].first.uid)
+        session_history = reader._files.reader.catch_up()
+        (history,) = [
+            session_history.histories[id]
+            for id in ("TURN-0002", "DEC-0002")
+            if session_history.histories[id].first.file == str(path)
+        ]
+        assert history.first.seq == {"DEC-0002": 2, "TURN-0002": 4}[history.first.id]
+        assert history.first.uid in ("", session._files.reader.session_history.histories[history.first.id].first.uid)

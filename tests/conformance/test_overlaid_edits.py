@@ -34,7 +34,7 @@ def test_validate_names_the_edit_and_the_change_that_overlays_it(tmp_path: Path,
     if layout == "markdown":
         lines = path.read_text().splitlines()
         later = max(n for n, text in enumerate(lines, 1) if text.startswith("  - id: DEC-0002"))
-    assert f"overlaid by revision 2 at line {later}" in problem.message
+    assert f"overwritten by revision 2 at line {later}" in problem.message
     assert "smp edit --adopt DEC-0002" in problem.message
 
 
@@ -85,4 +85,4 @@ def test_uses_are_not_counted_in_the_revision_that_overlays_an_edit(tmp_path: Pa
     session = opened(tmp_path)
     assert session.get("DEC-0002").access["count"] == 1
     (problem,) = [each for each in session.validate().problems if each.code == "overlaid"]
-    assert "overlaid by revision 2 " in problem.message
+    assert "overwritten by revision 2 " in problem.message

@@ -63,7 +63,7 @@ def test_typed_entry_is_listed_found_and_shown_and_reading_changes_no_byte(tmp_p
     assert [r.id for r in session.records("decision", last=1)] == ["DEC-0004"]
     report = session.validate()
     assert report.ok
-    assert [(p.code, p.id) for p in report.problems] == [("unsigned", "DEC-0004")]
+    assert [(p.code, p.id) for p in report.problems] == [("typed", "DEC-0004")]
     assert "id" in report.problems[0].message
     assert visible(tmp_path) == before
     assert opened(tmp_path).get("DEC-0004").decision == TEXT

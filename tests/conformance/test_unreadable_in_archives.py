@@ -56,3 +56,32 @@ def test_query_of_archives_names_archive_and_member(
             assert [each.path for each in memory.query("python", include_archived=True).problems] == [where]
     assert where in caplog.text
     assert "/away" not in caplog.text
+
+
+@pytest.mark.parametrize("damage", ["truncated", "garbage", "a folder"])
+def test_query_says_that_a_damaged_archive_was_searched_by_its_summary_only(
+    tmp_path: Path, layout: str, damage: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    filled(tmp_path, layout)
+    with smp_memory.open(tmp_path) as memory:
+        archive = Path(memory.archive_session("s1").path)
+    content = archive.read_bytes()
+    archive.unlink()
+    if damage == "a folder":
+        archive.mkdir()
+    else:
+        archive.write_bytes(content[: len(content) // 2] if damage == "truncated" else b"\xff\xfe garbage")
+    assert main(["query", "python", "--include-archived", "--json", "--root", str(tmp_path)]) == 0
+    printed = capsys.readouterr()
+    problems = json.loads(printed.out)["problems"]
+    assert [(each["path"], each["code"], each["archived"]) for each in problems] == [
+        (str(archive), "archive_unreadable", "s1")
+    ]
+    assert printed.err.count(str(archive)) == 1
+    assert "only its summary was searched" in printed.err
+    incomplete._logged.clear()
+    caplog.clear()
+    with smp_memory.open(tmp_path) as memory, caplog.at_level(logging.WARNING, logger="smp_memory"):
+        for _ in range(2):  # the second time from what is kept in RAM
+            assert [each.path for each in memory.query("python", include_archived=True).problems] == [str(archive)]
+    assert caplog.text.count(str(archive)) == 1

@@ -15,7 +15,7 @@ from smp_memory.files.memory_system import MemoryFileNode, MemoryFolderNode, Mem
 from smp_memory.files.reader import SessionReader
 from smp_memory.files.system import System
 from smp_memory.memory import Memory, open_memory
-from smp_memory.model.history import Fold
+from smp_memory.model.history import SessionHistory
 from smp_memory.policies.clock_trust import NO_EVIDENCE
 from smp_memory.session import SessionMemory
 from smp_memory.store.rewrite import SessionEdit, copy_of, entries_of, private_name, rewrite
@@ -50,10 +50,12 @@ def view_of(session: SessionMemory) -> dict[str, Any]:
     """Everything a caller can see of a session."""
     found: dict[str, Any] = {"": session.info.to_dict()}
 
-    def look(fold: Fold) -> None:  # one look for all; `records` and `history` of each would look again and again
-        for name, trail in fold.trails.items():
-            record = trail.record(session.id)
-            found[name] = (record.to_dict() if record else None, trail.history())
+    def look(
+        session_history: SessionHistory,
+    ) -> None:  # one look for all; `records` and `history` of each would look again and again
+        for name, history in session_history.histories.items():
+            record = history.record(session.id)
+            found[name] = (record.to_dict() if record else None, history.steps())
 
     session._files.view(look)
     return found
@@ -229,7 +231,7 @@ def _rewrite(session: SessionMemory) -> None:
         wanted = SessionEdit()
         for entry in entries_of(reader, ["DEC-0002", "FIND-0002", "ART-0001"]):
             wanted.remove(entry)
-        for entry in reader.fold.trails["DEC-0001"].entries:
+        for entry in reader.session_history.histories["DEC-0001"].entries:
             new = copy_of(entry)
             new.data = {**entry.data, "rationale": "rewritten"}
             wanted.replace(entry, new)

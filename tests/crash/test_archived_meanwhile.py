@@ -41,6 +41,7 @@ OPERATIONS: dict[str, Callable[[Memory], Any]] = {
     "redact": lambda memory: memory.redact(preview=True),
     "sessions": lambda memory: memory.sessions(),
     "latest_session": lambda memory: memory.latest_session(),
+    "sessions_by_time": lambda memory: memory.sessions_by_time(),
     "standings": lambda memory: memory.standings(away=True),
     "deleted": lambda memory: memory.deleted(),
     "validate": lambda memory: memory.validate(),

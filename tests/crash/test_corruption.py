@@ -165,13 +165,13 @@ def whole(layout: str) -> MemorySystem:
 def records(session: SessionMemory) -> dict[str, Any]:
     """What can be seen, without the head."""
 
-    def look(fold: Any) -> dict[str, Any]:
+    def look(session_history: Any) -> dict[str, Any]:
         found = {}
-        for name, trail in fold.trails.items():
-            record = trail.record(session.id)
+        for name, history in session_history.histories.items():
+            record = history.record(session.id)
             data = record.to_dict() if record else {}
             data.pop("edited", None)
-            found[name] = (data, trail.history())
+            found[name] = (data, history.steps())
         return found
 
     found: dict[str, Any] = session._files.view(look)

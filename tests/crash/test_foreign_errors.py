@@ -69,6 +69,7 @@ OF_STORE: dict[str, Do] = {
     "import_": lambda memory: memory.import_(exported()),
     "is_trusted": lambda memory: memory.is_trusted,
     "latest_session": lambda memory: memory.latest_session(),
+    "sessions_by_time": lambda memory: memory.sessions_by_time(),
     "maintain": lambda memory: memory.maintain(),
     "priority": lambda memory: memory.priority("s/DEC-0001"),
     "purge": lambda memory: memory.purge(older_than=0),

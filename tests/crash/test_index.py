@@ -291,7 +291,7 @@ def rebuilt(root: Path) -> None:
     """After a rebuild all is found, whatever there was before."""
     with smp_memory.open(root) as memory:
         assert memory.store.indexer.rebuild() >= ALL
-        assert not memory.store.indexer.caught_up(None).is_private
+        assert not memory.store.indexer.caught_up(None).is_in_memory
         hits = memory.query("alpha", limit=10_000)
         assert len(hits) == ALL
         check_hits(memory, hits)
@@ -341,7 +341,7 @@ def test_locked_by_another_process(root: Path) -> None:
         rows.execute("ROLLBACK")
         rows.close()
         assert len(memory.query("alpha", limit=10_000)) == ALL + 1
-        assert not memory.store.indexer.caught_up(None).is_private
+        assert not memory.store.indexer.caught_up(None).is_in_memory
 
 
 def _delete(root: Path) -> None:
@@ -429,7 +429,7 @@ def test_while_queries_run(root: Path, damage: Callable[[Path], None]) -> None:
     with smp_memory.open(root) as memory:
         assert len(memory.query("alpha", limit=10_000)) == ALL + written
         memory.query("alpha")
-        assert not memory.store.indexer.caught_up(None).is_private
+        assert not memory.store.indexer.caught_up(None).is_in_memory
 
 
 # -- disks
@@ -515,4 +515,4 @@ def test_a_full_disk_costs_the_index_and_not_the_answer(small_disk: Path, room: 
         (small_disk / "filler").unlink()
         session.add_decision("alpha last")
         assert len(memory.query("alpha", limit=1000)) == count + 1
-        assert not memory.store.indexer.caught_up(None).is_private
+        assert not memory.store.indexer.caught_up(None).is_in_memory

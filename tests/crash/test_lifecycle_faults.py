@@ -14,7 +14,7 @@ from smp_memory.errors import SMPError
 from smp_memory.files.memory_system import MemorySystem
 from smp_memory.memory import Memory
 from smp_memory.policies.clock_trust import NO_EVIDENCE
-from smp_memory.store.cold_storage import cold_fold
+from smp_memory.store.cold_storage import cold_history
 from smp_memory.testing import FaultySystem
 from tests.crash import test_compaction as compaction
 from tests.crash import test_shelf as shelf
@@ -82,11 +82,11 @@ def state_of(memory: Memory) -> dict[str, Any]:
     for session in memory.sessions():
         cold = {
             id: (record.revision, record.given)
-            for id, trail in cold_fold(session._files).trails.items()
-            if (record := trail.record(session.id)) is not None
+            for id, history in cold_history(session._files).histories.items()
+            if (record := history.record(session.id)) is not None
         }
-        history = sorted((each.id, each.entries) for each in session.archived())
-        found[session.id] = (view_of(session), cold, history)
+        archived = sorted((each.id, each.entries) for each in session.archived())
+        found[session.id] = (view_of(session), cold, archived)
     found["archived"] = [away.session for away in memory.archived_sessions()]
     found["deleted"] = [away.session for away in memory.deleted_sessions()]
     return found

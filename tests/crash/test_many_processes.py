@@ -267,17 +267,17 @@ if sys.argv[1] == ":memory:":
     held.wait()
 else:
     smp_memory.open(sys.argv[1]).session("shared").add_many([("decision", "two"), ("decision", "three")])
-    refold, reading, forked = SessionReader._refold, threading.Event(), threading.Event()
+    rebuild_history, reading, forked = SessionReader._rebuild_history, threading.Event(), threading.Event()
 
     def stopped(self, *told):
         reading.set()
         forked.wait()
-        refold(self, *told)
+        rebuild_history(self, *told)
 
-    SessionReader._refold = stopped
+    SessionReader._rebuild_history = stopped
     threading.Thread(target=session.records).start()
     reading.wait()
-    SessionReader._refold = refold
+    SessionReader._rebuild_history = rebuild_history
 pid = os.fork()
 if pid == 0:
     signal.alarm(20)

@@ -138,7 +138,7 @@ def test_two_write_four_ask(root: Path) -> None:
     assert not board.wrong, board.wrong[:3]
     assert board.serial >= 24
     with smp_memory.open(root) as memory:
-        assert not memory.store.indexer.caught_up(None).is_private
+        assert not memory.store.indexer.caught_up(None).is_in_memory
         assert memory.validate()["s1"].ok
 
 

@@ -129,3 +129,29 @@ def test_every_error_says_whether_the_call_can_be_repeated() -> None:
     assert SMPError("x").recoverable is False
     assert LockTimeout("x").recoverable is True
     assert SizeLimitExceeded("x").recoverable is False
+
+
+def test_the_adding_calls_take_an_object_with_all_fields(memory: smp_memory.Memory) -> None:
+    session = memory.create_session("s")
+    turn = session.add_turn({"agent_id": "architect", "role": "assistant", "content": "Use a mole"})
+    assert (turn.role, turn.content, turn.author) == ("assistant", "Use a mole", "architect")
+    decision = session.add_decision({"made_by": "architect", "decision": "Dredge", "impact": "high", "tags": ["basin"]})
+    assert (decision.decision, decision.author, decision.tags) == ("Dredge", "architect", ["basin"])
+    finding = session.add_finding({"discovered_by": "analyst", "description": "Cracked", "severity": "high"})
+    assert (finding.finding, finding.author, finding.severity) == ("Cracked", "analyst", "high")
+    preference = session.add_preference({"key": "style", "value": "short", "category": "talk", "confidence": 0.9})
+    assert (preference.key, preference.value, preference["category"]) == ("style", "short", "talk")
+    assert session.add_preference({"key": "style", "value": "long"}).id == preference.id
+    assert session.add_artifact({"name": "plan.md", "content": "# Plan"}).name == "plan.md"
+    assert session.add_learning({"learning": "Tides matter"}).learning == "Tides matter"
+
+
+def test_the_adding_calls_of_an_agent_and_of_a_transaction_take_an_object(memory: smp_memory.Memory) -> None:
+    session = memory.create_session("s")
+    assert session.agent("planner").add_decision({"decision": "Dredge", "rationale": "depth"}).author == "planner"
+    with session.transaction() as tx:
+        tx.add_preference({"key": "style", "value": "short"})
+        tx.add_finding({"finding": "Cracked", "severity": "low"}, tags=["pier"])
+    [preference], [finding] = session.records("preference"), session.records("finding")
+    assert (preference.key, preference.value) == ("style", "short")
+    assert (finding.severity, finding.tags) == ("low", ["pier"])

@@ -97,3 +97,55 @@ def test_checksum_of_64_digits_is_verified(tmp_path: Path, form: str) -> None:
     path.write_text(f'{line.replace("No", "A")},"checksum":"{checksum}"}}\n')
     with smp_memory.open(tmp_path) as memory:
         assert memory.session("s1").get("mem_1").edited
+
+
+def test_checksum_over_the_names_of_the_entry_is_verified(tmp_path: Path) -> None:
+    """`JSON.stringify(entry, Object.keys(entry).sort())` leaves the names inside of `content` out, and writes 1.0 as 1."""
+    signed = (
+        '{"content":{},"decay_factor":1,"id":"mem_1","importance":0.85,"tags":["net"],'
+        '"timestamp":"2026-02-03T08:00:00Z","type":"finding"}'
+    )
+    checksum = "sha256:" + hashlib.sha256(signed.encode()).hexdigest()
+    path = tmp_path / "sessions" / "s1" / "memory.jsonl"
+    path.parent.mkdir(parents=True)
+    line = (
+        '{"id":"mem_1","timestamp":"2026-02-03T08:00:00Z","type":"finding","content":{"finding":"No retry"},'
+        f'"importance":0.85,"decay_factor":1.0,"tags":["net"],"checksum":"{checksum}"}}\r\n'
+    )
+    path.write_text(line, newline="")
+    with smp_memory.open(tmp_path) as memory:
+        session = memory.session("s1")
+        assert not session.get("mem_1").edited
+        session.update("mem_1", finding="No retry at all")
+        assert [each.code for each in session.validate().problems] == ["unsigned"]
+    path.write_text(line.replace("0.85", "0.95"), newline="")
+    with smp_memory.open(tmp_path) as memory:
+        assert memory.session("s1").get("mem_1").edited
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_repair_leaves_no_blank_lines_between_entries(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / "sessions" / "s1" / "memory.jsonl"
+    path.parent.mkdir(parents=True)
+    entry = '{{"id":"mem_{}","timestamp":"2026-02-03T08:00:00Z","type":"decision","content":{{"decision":"D"}},"checksum":"sha256:{}"}}'
+    path.write_text(ending.join([entry.format(number, "0" * 64) for number in range(3)]) + ending, newline="")
+    with smp_memory.open(tmp_path) as memory:
+        session = memory.session("s1")
+        session.repair()
+        assert session.validate().problems == []
+        assert len(session.records()) == 3
+    assert path.read_bytes().count(b"\n") == 3
+
+
+def test_entries_with_a_wrong_checksum_keep_their_place_in_the_order(tmp_path: Path) -> None:
+    path = tmp_path / "sessions" / "s1" / "memory.jsonl"
+    path.parent.mkdir(parents=True)
+    entry = '{{"id":"mem_{0}","timestamp":"2026-02-03T08:0{0}:00Z","type":"conversation","content":{{"role":"user","message":"M{0}"}}{1}}}\n'
+    wrong = f',"checksum":"sha256:{"0" * 64}"'
+    path.write_text("".join(entry.format(number, wrong if number % 2 else "") for number in range(5)))
+    wanted = [f"mem_{number}" for number in range(5)]
+    with smp_memory.open(tmp_path) as memory:
+        session = memory.session("s1")
+        assert [record.id for record in session.records()] == wanted
+        session.repair()
+        assert [record.id for record in session.records()] == wanted

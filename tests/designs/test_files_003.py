@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -245,3 +246,109 @@ def test_figures_and_overviews_are_not_stale_after_maintenance(folder: Path) -> 
     topics = (folder / "active/s1/indexes/topics.yaml").read_text()
     assert "gone" not in topics
     assert "money" in topics
+
+
+@pytest.mark.parametrize("with_entry_of_smp", [False, True])
+def test_another_key_behind_the_list_does_not_cost_the_last_entry(tmp_path: Path, with_entry_of_smp: bool) -> None:
+    path = tmp_path / "active" / "s1" / "decisions.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(DECISIONS)
+    with smp_memory.open(tmp_path) as memory:
+        if with_entry_of_smp:
+            memory.session("s1").add_decision("Round down")
+        wanted = [record.id for record in memory.session("s1").records()]
+    relations = '\nmemory_relationships:\n  - source: "DEC-001"\n    target: "FIND-001"\n    relationship: "resolves"\n'
+    path.write_text(path.read_text() + relations)
+    with smp_memory.open(tmp_path) as memory:
+        session = memory.session("s1")
+        assert [record.id for record in session.records()] == wanted
+        assert [each.severity for each in session.validate().problems if each.code in ("damaged", "invalid")] == [
+            "error"
+        ] * 2
+        session.repair()
+        assert [record.id for record in session.records()] == wanted
+
+
+def test_doctor_names_files_in_the_folder_of_a_session_that_are_not_read(tmp_path: Path) -> None:
+    folder = tmp_path / "active" / "s1"
+    (folder / "indexes").mkdir(parents=True)
+    (folder / "decisions.yaml").write_text(DECISIONS)
+    (folder / "indexes" / "topics.yaml").write_text("topic_index:\n  version: 1\n")
+    with smp_memory.open(tmp_path) as memory:
+        assert [each for each in memory.doctor().findings if each.check == "unread"] == []
+        (folder / "relationships.yaml").write_text("memory_relationships: []\n")
+        [found] = [each for each in memory.doctor().findings if each.check == "unread"]
+        assert (found.severity, found.path) == ("note", str(folder / "relationships.yaml"))
+    assert (folder / "relationships.yaml").exists()
+
+
+@pytest.mark.parametrize("mib", [5, 10])
+def test_quota_bytes_in_a_head_hold_for_the_session(tmp_path: Path, mib: int) -> None:
+    folder = tmp_path / "active" / "s1"
+    folder.mkdir(parents=True)
+    head = 'session:\n  id: "s1"\n  created_at: "2026-02-03T09:00:00Z"\n  storage:\n    total_bytes: 5\n    quota_bytes: {}\n'
+    (folder / "decisions.yaml").write_text(DECISIONS)
+    (folder / "metadata.yaml").write_text(head.format(mib * 1024 * 1024))
+    with smp_memory.open(tmp_path) as memory:
+        assert memory.session("s1").size_report().quota_bytes == mib * 1024 * 1024
+        memory.maintain()
+    with smp_memory.open(tmp_path) as memory:
+        assert memory.session("s1").size_report().quota_bytes == mib * 1024 * 1024
+        assert "total_bytes" not in (folder / "metadata.yaml").read_text()
+
+
+def test_summary_of_another_program_says_below_its_key_when_a_session_was_archived(tmp_path: Path) -> None:
+    source = tmp_path / "made" / "s1"
+    source.mkdir(parents=True)
+    (source / "metadata.yaml").write_text('session:\n  id: "s1"\n  created_at: "2026-02-03T09:00:00Z"\n')
+    (source / "decisions.yaml").write_text(DECISIONS)
+    away = tmp_path / "store" / "archived" / "s1"
+    away.mkdir(parents=True)
+    with tarfile.open(away / "archive.tar.gz", "w:gz") as archive:
+        archive.add(source, "s1")
+    (away / "summary.yaml").write_text('summary:\n  session_id: "s1"\n  archived_at: "2026-04-01T00:00:00Z"\n')
+    with smp_memory.open(tmp_path / "store") as memory:
+        [archived] = memory.archived_sessions()
+        assert str(archived.when) == "2026-04-01 00:00:00+00:00"
+
+
+MIXED = {
+    "conversation.md": "\n---\n\n".join(
+        f"## Turn {n} - 2026-02-03 09:0{2 * n}:00\n**Speaker:** user\n\nHello\n" for n in (1, 2, 3)
+    ),
+    "decisions.yaml": "decisions:\n"
+    + "".join(f'  - id: "DEC-00{n}"\n    timestamp: "2026-02-03T09:0{n}:30Z"\n    decision: "D{n}"\n' for n in (3, 5)),
+}
+IN_ORDER = ["TURN-0001", "DEC-003", "TURN-0002", "DEC-005", "TURN-0003"]
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    folder = tmp_path / "active" / "s1"
+    folder.mkdir(parents=True)
+    for name, text in MIXED.items():
+        (folder / name).write_text(text)
+    return tmp_path
+
+
+def ids(session: smp_memory.SessionMemory) -> list[str]:
+    return [record.id for record in session.records()]
+
+
+def test_memories_come_back_from_an_archive_of_another_layout_in_their_order(mixed: Path) -> None:
+    with smp_memory.open(mixed) as memory:
+        assert ids(memory.session("s1")) == IN_ORDER
+        memory.archive_session("s1")
+        memory.convert("log")
+    with smp_memory.open(mixed) as memory:
+        assert ids(memory.session("s1")) == IN_ORDER
+
+
+def test_tidying_one_entry_does_not_move_the_next_one_in_the_order(mixed: Path) -> None:
+    with smp_memory.open(mixed) as memory:
+        session = memory.session("s1")
+        session.update("DEC-003", rationale="Depth")
+        session.tidy()
+        assert ids(session) == IN_ORDER
+    with smp_memory.open(mixed) as memory:
+        assert ids(memory.session("s1")) == IN_ORDER

@@ -123,3 +123,45 @@ def test_init_uses_the_store_of_a_design_that_is_there(tmp_path: Path) -> None:
     assert main(["init", str(tmp_path)]) == 0
     assert not (tmp_path / ".bmad" / "memory").exists()
     assert json.loads((root / "config.json").read_text())["layout"] == "single"
+
+
+def test_another_store_of_the_project_is_named_once_and_by_doctor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    make(tmp_path, ".bmad/sessions", "s1.jsonl", TURN)
+    other = make(tmp_path, "memory", "sessions/s1/memory.jsonl", ENTRY)
+    monkeypatch.chdir(tmp_path)
+    with smp_memory.open() as memory:
+        assert memory.layout == "single"
+        said = [record.getMessage() for record in caplog.records if str(other) in record.getMessage()]
+        assert len(said) == 1
+        assert "is another store of this project and is not read" in said[0]
+        [found] = [each for each in memory.doctor().findings if each.check == "stores"]
+        assert str(other) in found.message
+    caplog.clear()
+    with smp_memory.open() as memory:
+        assert [record for record in caplog.records if str(other) in record.getMessage()] == []
+
+
+def test_a_project_with_one_store_has_no_note_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path, ".bmad/sessions", "s1.jsonl", TURN)
+    (tmp_path / "memory").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with smp_memory.open() as memory:
+        assert [each for each in memory.doctor().findings if each.check == "stores"] == []
+
+
+def test_sessions_of_000_beside_those_of_003_are_reported_and_taken_in_by_convert(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make(tmp_path, ".bmad/sessions", "s0.jsonl", TURN)
+    make(tmp_path, ".bmad/sessions", "active/s1/decisions.yaml", "decisions:\n  - id: D1\n    decision: Use port 80\n")
+    monkeypatch.chdir(tmp_path)
+    with smp_memory.open() as memory:
+        assert memory.layout == "markdown"
+        assert [each.session for each in memory.doctor().findings if each.check == "layouts"] == ["s0"]
+        assert any(report.problems for session, report in memory.validate().items() if session == "s0")
+        memory.convert("markdown")
+    with smp_memory.open(root) as memory:
+        assert [turn.content for turn in memory.session("s0").records()] == ["Which port?"]
+        assert [each for each in memory.doctor().findings if each.check == "layouts"] == []

@@ -235,3 +235,17 @@ def test_decay_block_of_001_at_the_top_level_opens_the_store(tmp_path: Path) -> 
         assert memory.config["decay.half_life_hours.conversation"] == 168
         assert [key for _, key in memory.config.unused] == ["update_interval_hours", "version"]
     assert json.loads((tmp_path / "config.json").read_text()).items() >= block.items()
+
+
+def test_quota_policy_of_003_with_its_size_calculation_does_not_close_the_store() -> None:
+    policy = {
+        "max_session_size_bytes": 5 * 1024 * 1024,
+        "warning_threshold_pct": 70,
+        "critical_threshold_pct": 90,
+        "size_calculation": {"include": ["All YAML files"], "exclude": ["Lock files"]},
+    }
+    config = Config.build({"quota_policy": policy}, FILE)
+    assert config["storage.max_session_size_mb"] == 5
+    assert (config["storage.warning_percent"], config["storage.critical_percent"]) == (70, 90)
+    unused = [key for _, key in config.unused]
+    assert unused == ["quota_policy.size_calculation.include", "quota_policy.size_calculation.exclude"]

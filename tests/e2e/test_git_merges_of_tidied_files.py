@@ -134,7 +134,10 @@ def test_changes_that_both_clones_folded_are_all_kept(
     a, b = clones(tmp_path, attributes)
     a.write(lambda s: s.update("DEC-0001", rationale="of a"), tidy)
     b.write(lambda s: s.update("DEC-0001", topic="of b"), lambda s: s.add_decision("B decides"), tidy)
-    clone = merged(a, b, tidied_pulls, fails=True)
+    clone = merged(a, b, tidied_pulls, fails=attributes is not None)
+    if attributes is None:
+        assert not has_markers(clone)
+        assert clone.problems() == []
     assert {"Use OAuth", "Untouched", "B decides"} <= set(clone.texts())
     record = clone.opened().get("DEC-0001")
     assert (record.rationale, record.topic) == ("of a", "of b")
@@ -143,6 +146,85 @@ def test_changes_that_both_clones_folded_are_all_kept(
     record = clone.opened().get("DEC-0001")
     assert (record.rationale, record.topic) == ("of a", "of b")
     assert rationales(clone) == ["first", "second", "of a"]
+
+
+@directions
+def test_first_changes_of_different_fields_that_both_clones_folded_merge_without_a_conflict(
+    tmp_path: Path, tidied_pulls: bool
+) -> None:
+    """Maintenance folds daily in each clone; that must not make conflicts of changes that are none."""
+    a, b = clones(tmp_path, None)
+    a.write(
+        lambda s: s.update("DEC-0002", rationale="of a"),
+        lambda s: s.add_artifact("plan.md", "# Plan"),
+        tidy,
+    )
+    b.pull(a)
+    a.write(lambda s: s.update("DEC-0002", impact="of a"), lambda s: s.update("ART-0001", format="md"), tidy)
+    b.write(lambda s: s.update("DEC-0002", topic="of b"), lambda s: s.update("ART-0001", topic="plans"), tidy)
+    clone = merged(a, b, tidied_pulls, fails=False)
+    assert not has_markers(clone)
+    decision, artifact = clone.opened().get("DEC-0002"), clone.opened().get("ART-0001")
+    assert (decision.rationale, decision.impact, decision.topic) == ("of a", "of a", "of b")
+    assert (artifact.content, artifact.format, artifact.topic) == ("# Plan", "md", "plans")
+    assert [step["op"] for step in clone.opened().history("DEC-0002")] == ["put", "change", "change", "change"]
+    assert clone.problems() == []
+    clone.write(tidy, commit=None)
+    assert clone.opened().get("DEC-0002").to_dict() == decision.to_dict()
+    assert clone.problems() == []
+
+
+def test_folded_and_picked_changes_of_one_memory_merge_without_a_conflict(tmp_path: Path) -> None:
+    """After a cherry-pick git knows no common version of the changes: one clone folded them, in the other they stand alone."""
+    a, b = clones(tmp_path, None)
+    b.write(lambda s: s.add_learning("Reviews find more"), lambda s: s.update("LEARN-0001", topic="work"))
+    b.write(lambda s: s.update("DEC-0001", rationale="third"))
+    a.write(lambda s: s.add_finding("Of a"))
+    for commit in ("HEAD~1", "HEAD"):
+        a.git("fetch", "--quiet", str(b.folder), "HEAD")
+        a.git("cherry-pick", b.git("rev-parse", commit).strip())
+    a.now = b.now
+    a.write(lambda s: s.update("LEARN-0001", category="team"), lambda s: s.update("DEC-0001", rationale="fourth"), tidy)
+    b.write(lambda s: s.update("LEARN-0001", importance=0.9))
+    for mine, other in ((a, b), (b, a)):
+        mine.pull(other)
+        assert not has_markers(mine)
+        learning = mine.opened().get("LEARN-0001")
+        assert (learning.topic, learning.category, learning.importance) == ("work", "team", 0.9)
+        assert rationales(mine) == ["first", "second", "third", "fourth"]
+        assert mine.problems() == []
+
+
+def test_change_of_a_memory_that_both_clones_have_folded_alike_is_no_conflict(tmp_path: Path) -> None:
+    """The folded entry differs from the common version on both sides, in the same way."""
+    a, b = clones(tmp_path, None)
+    a.write(lambda s: s.update("DEC-0002", rationale="of a"), tidy)
+    b.write(lambda s: s.add_finding("Of b"))
+    b.git("fetch", "--quiet", str(a.folder), "HEAD")
+    b.git("cherry-pick", a.git("rev-parse", "HEAD").strip())
+    b.now = max(a.now, b.now)
+    b.write(lambda s: s.update("DEC-0002", rationale="of b, who knows"))
+    a.write(lambda s: s.add_decision("A decides"))
+    for mine, other in ((a, b), (b, a)):
+        mine.pull(other)
+        assert not has_markers(mine)
+        assert mine.opened().get("DEC-0002").rationale == "of b, who knows"
+        assert mine.problems() == []
+
+
+@directions
+def test_one_field_that_both_clones_changed_and_folded_is_a_conflict(tmp_path: Path, tidied_pulls: bool) -> None:
+    a, b = clones(tmp_path, None)
+    a.write(lambda s: s.update("DEC-0001", rationale="of a"), tidy)
+    b.write(lambda s: s.update("DEC-0001", rationale="of b"), tidy)
+    clone = merged(a, b, tidied_pulls, fails=True)
+    assert sorted(rationales(clone)) == ["first", "of a", "of b", "second"]
+    for side, name in (("--ours", "ab"[not tidied_pulls]), ("--theirs", "ab"[tidied_pulls])):
+        conflict = (clone.root / "active/s1/decisions.yaml").read_bytes()
+        take(clone, side)
+        assert rationales(clone) == ["first", "second", f"of {name}"], side
+        assert clone.problems() == []
+        (clone.root / "active/s1/decisions.yaml").write_bytes(conflict)
 
 
 @directions

@@ -251,7 +251,7 @@ def check(place: Place) -> None:
     with smp_memory.open(place.root) as memory:
         memory.store.indexer.rebuild()
         wanted = (snapshot(memory), found(memory))
-        assert not memory.store.indexer.caught_up(None).is_private
+        assert not memory.store.indexer.caught_up(None).is_in_memory
         files = in_files(memory)
         assert {word: wanted[1][word] for word in files} == files
     for each, (rows, words) in kept.items():

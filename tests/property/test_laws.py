@@ -1,4 +1,4 @@
-"""Laws of the pure parts: the fold, the dialects, the line format, histories and snapshots."""
+"""Laws of the pure parts: the session history, the field names, the line format, histories and snapshots."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from smp_memory.files.codec import SIGNED
 from smp_memory.files.json_lines import JsonLines
 from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
-from smp_memory.model.history import Fold
+from smp_memory.model.history import SessionHistory
 from smp_memory.model.record import same
 from smp_memory.model.types import COMMON_ALIASES, COMMON_FIELDS, KINDS
 from smp_memory.testing import FrozenClock
@@ -141,7 +141,7 @@ def test_a_changed_bit_is_never_another_entry_in_silence(fields: dict[str, Any],
             assert same(piece.fields, {"id": "x", **fields})
 
 
-# -- the fold
+# -- the session history
 
 
 @st.composite
@@ -190,22 +190,22 @@ def histories(draw: st.DrawFn) -> list[tuple[str, Entry]]:
     return written
 
 
-def state_of(fold: Fold) -> Any:
-    records = [trail.record("s1") for trail in fold.trails.values()]
-    histories = [trail.history() for trail in fold.trails.values()]
-    return [record.to_dict() for record in records if record], histories, fold.numbers, fold.seq, fold.preferences, [each.code for each in fold.problems]  # fmt: skip
+def state_of(session_history: SessionHistory) -> Any:
+    records = [history.record("s1") for history in session_history.histories.values()]
+    steps = [history.steps() for history in session_history.histories.values()]
+    return [record.to_dict() for record in records if record], steps, session_history.numbers, session_history.seq, session_history.preferences, [each.code for each in session_history.problems]  # fmt: skip
 
 
 @given(written=histories(), seed=st.integers(0, 10**6))
-def test_a_fold_does_not_depend_on_how_entries_arrive(written: list[tuple[str, Entry]], seed: int) -> None:
+def test_session_history_does_not_depend_on_how_entries_arrive(written: list[tuple[str, Entry]], seed: int) -> None:
     """Each file is read in its order, but a reader may see more of one file than of another at any look."""
     chance = Random(seed)
-    whole = Fold()
+    whole = SessionHistory()
     whole.add([entry for _, entry in written])
     files: dict[str, list[Entry]] = {}
     for file, entry in written:
         files.setdefault(file, []).append(entry)
-    parts = Fold()
+    parts = SessionHistory()
     while any(files.values()):
         arrival: list[Entry] = []
         for rest in files.values():
@@ -218,19 +218,19 @@ def test_a_fold_does_not_depend_on_how_entries_arrive(written: list[tuple[str, E
 
 @given(written=histories())
 def test_a_history_replays_to_the_record(written: list[tuple[str, Entry]]) -> None:
-    fold = Fold()
-    fold.add([entry for _, entry in written])
-    for trail in fold.trails.values():
+    session_history = SessionHistory()
+    session_history.add([entry for _, entry in written])
+    for history in session_history.histories.values():
         now: dict[str, Any] = {}
         deleted = False
         revision = 0
-        for step in trail.history():
+        for step in history.steps():
             for name, change in step.get("changes", {}).items():
                 assert same(now.get(name), change["from"])
                 now[name] = change["to"]
             deleted = step["op"] == DELETE or (deleted and step["op"] != RESTORE)
             revision = step["revision"]
-        record = trail.record("s1")
+        record = history.record("s1")
         assert record is not None
         shown = {name: value for name, value in record.to_dict().items() if name in now}
         assert shown == {name: value for name, value in now.items() if value is not None}
@@ -238,14 +238,14 @@ def test_a_history_replays_to_the_record(written: list[tuple[str, Entry]]) -> No
 
 
 @given(written=histories())
-def test_the_past_is_the_fold_of_the_past(written: list[tuple[str, Entry]]) -> None:
-    fold = Fold()
-    fold.add([entry for _, entry in written])
+def test_past_records_are_the_history_of_the_past_entries(written: list[tuple[str, Entry]]) -> None:
+    session_history = SessionHistory()
+    session_history.add([entry for _, entry in written])
     for number in range(len(written) + 1):
-        past = Fold()
+        past = SessionHistory()
         past.add([entry for _, entry in written[:number]])
         until = f"2026-01-01T00:00:{number:02}Z"
-        found = [trail.record("s1", until) for trail in fold.trails.values()]
+        found = [history.record("s1", until) for history in session_history.histories.values()]
         assert [record.to_dict() for record in found if record] == state_of(past)[0]
 
 

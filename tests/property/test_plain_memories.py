@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from smp_memory.model.types import KINDS
 from smp_memory.privacy.fence import fence
 from smp_memory.privacy.redaction import Redactor
 from smp_memory.write import fast_validation
-from smp_memory.write.path import WriteMethods
+from smp_memory.write.path import Writer
 from tests.privacy_samples import hard_negatives, hard_positives, positives
 
 LIMIT = 2000
@@ -87,9 +88,20 @@ def memories(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     return kind.name, given
 
 
-class Pen(WriteMethods):
-    def __init__(self, author: str | None, user: str | None, redactor: Redactor | None) -> None:
-        self._author, self._user, self._redactor, self._content_limit = author, user, redactor, LIMIT
+class Rules:
+    """What a writer knows of a session."""
+
+    content_limit = LIMIT
+
+    def __init__(self, user: str | None, redactor: Redactor | None) -> None:
+        self.user, self.redactor = user, redactor
+
+    def now(self) -> datetime:
+        raise AssertionError("not needed for a new memory")
+
+
+def writer(author: str | None, user: str | None, redactor: Redactor | None) -> Writer:
+    return Writer(Rules(user, redactor), lambda operation, name: operation, author)
 
 
 def outcome(look: Any, kind: str, given: dict[str, Any]) -> Any:
@@ -106,7 +118,7 @@ def outcome(look: Any, kind: str, given: dict[str, Any]) -> Any:
         draft.created,
         fields,
         removals,
-        wish.needs_trails,
+        wish.needs_histories,
         wish.key,
         wish.replaces,
         wish.memory_id,
@@ -132,8 +144,8 @@ def outcome(look: Any, kind: str, given: dict[str, Any]) -> Any:
 def test_the_quick_look_says_the_same_as_the_close_one(
     memory: tuple[str, dict[str, Any]], author: str | None, user: str | None, redactor: int | None
 ) -> None:
-    pen = Pen(author, user, None if redactor is None else REDACTORS[redactor])
-    assert outcome(pen._addition, *memory) == outcome(pen._closely_looked_at, *memory)
+    made = writer(author, user, None if redactor is None else REDACTORS[redactor])
+    assert outcome(made.addition, *memory) == outcome(made._validated, *memory)
 
 
 @pytest.mark.parametrize(

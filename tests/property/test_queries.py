@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 
 import smp_memory
-from smp_memory.index.tokens import ParsedText, parse, spelled, terms
-from smp_memory.index.wildcards import is_loose, matcher
+from smp_memory.index.text_query import is_loose, term_matcher
+from smp_memory.index.tokens import ParsedText, parse, spellings, terms
 from smp_memory.testing import FrozenClock
 from tests.crash.stories import depth
 
@@ -201,8 +201,8 @@ def meets_text(text: str, asked: ParsedText) -> bool:
     def means(pattern: str) -> bool:
         if is_loose(pattern):
             fits = re.compile(".*".join(map(re.escape, pattern.split("*")))).fullmatch
-            return any(map(fits, spelled(text)))
-        fits = matcher(pattern)
+            return any(map(fits, spellings(text)))
+        fits = term_matcher(pattern)
         return any(fits(term) for term in found)
 
     if any(has(found, words) for words in asked.excluded) or any(map(means, asked.excluded_patterns)):

@@ -290,9 +290,9 @@ def test_pipes_and_devices_are_not_read(tmp_path: Path, place: str, plant: str) 
 def test_repeated_ids_take_linear_time(tmp_path: Path, layout: str) -> None:
     """Counted in names that were tried, not in seconds."""
     from smp_memory.model.entry import Entry
-    from smp_memory.model.history import Fold
+    from smp_memory.model.history import SessionHistory
 
-    fold = Fold()
+    session_history = SessionHistory()
     tried = 0
 
     class Counting(dict[str, Any]):
@@ -301,11 +301,11 @@ def test_repeated_ids_take_linear_time(tmp_path: Path, layout: str) -> None:
             tried += 1
             return super().__contains__(name)
 
-    fold.trails = Counting()
-    fold.add(
+    session_history.histories = Counting()
+    session_history.add(
         [Entry("put", "decision", "DEC-0001", "2026-01-01T00:00:00Z", {"decision": str(i)}, i + 1) for i in range(2000)]
     )
-    assert len(fold.trails) == 2000
+    assert len(session_history.histories) == 2000
     assert tried < 20_000
 
 

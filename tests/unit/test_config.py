@@ -1,4 +1,4 @@
-"""Settings: where each value comes from, and what is refused."""
+"""Settings: sources of values, and rejected values."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ MAPPINGS = pytest.mark.parametrize("build", SOURCES, ids=lambda build: build.__n
 # -- defaults
 
 
-def test_the_defaults():
+def test_defaults():
     config = Config.build(None, FILE)
     assert config.to_dict() == {
         "layout": "jsonl",
@@ -288,7 +288,7 @@ def test_overrides_of_another_session_do_not_stay():
     assert first.override_session(None, "s-3").rows() == Config.build(None, FILE).rows()
 
 
-def test_rows_tell_all():
+def test_rows_list_every_setting():
     config = Config.build({"durability": "os"}, FILE)
     rows = config.rows()
     assert [name for name, *_ in rows] == [setting.path for setting in SETTINGS]
@@ -310,7 +310,7 @@ def test_to_dict_is_a_copy():
 # -- layout and format belong to the store
 
 
-def test_the_file_decides_the_layout_over_the_environment():
+def test_layout_in_the_file_overrides_the_environment():
     config = Config.build({"layout": "log"}, FILE, environ={"SMP_LAYOUT": "markdown"})
     assert (config.layout, config.source("layout")) == ("log", f"file {FILE}")
 
@@ -346,7 +346,7 @@ def test_layout_and_format_in_arguments_are_checked(arguments):
 
 @pytest.mark.parametrize("build", [from_session, from_override], ids=lambda build: build.__name__)
 @pytest.mark.parametrize(("path", "value"), [("layout", "jsonl"), ("format", 1)])
-def test_a_session_has_no_layout_of_its_own(build, path, value):
+def test_session_cannot_override_the_layout(build, path, value):
     error = refused(build, path, value)
     assert (error.key, error.source) == (path, "session s-1")
     assert "whole store" in str(error)
@@ -445,7 +445,7 @@ BAD = [
 
 @MAPPINGS
 @pytest.mark.parametrize(("path", "value"), GOOD)
-def test_a_good_value_is_kept_as_it_is(build, path, value):
+def test_valid_value_is_kept(build, path, value):
     config = build(path, value)
     assert config[path] == value
     assert type(config[path]) is type(value)
@@ -453,7 +453,7 @@ def test_a_good_value_is_kept_as_it_is(build, path, value):
 
 @MAPPINGS
 @pytest.mark.parametrize(("path", "value"), BAD)
-def test_a_bad_value_is_named_with_source_and_what_is_allowed(build, path, value):
+def test_error_for_a_bad_value_names_key_source_and_allowed_values(build, path, value):
     error = refused(build, path, value)
     allowed = next(setting.check.allowed for setting in SETTINGS if setting.path == path)
     assert (error.key, error.source, error.allowed) == (path, SOURCES[build], allowed)
@@ -524,7 +524,7 @@ def test_an_empty_variable_is_not_set():
     assert Config.build(None, FILE, environ={"SMP_DURABILITY": ""}).source("durability") == "default"
 
 
-def test_the_processs_own_environment_is_not_read(monkeypatch):
+def test_process_environment_is_not_read(monkeypatch):
     monkeypatch.setenv("SMP_DURABILITY", "os")
     assert Config.build(None, FILE).durability == "always"
 
@@ -562,11 +562,11 @@ def test_an_unknown_key_is_named_with_the_nearest_known_one(build, path, suggest
 
 
 @pytest.mark.parametrize("key", ["root_path", "root_directory", "encoding", "format"])
-def test_keys_of_the_designs_that_mean_nothing_here_are_named_and_not_ignored(key):
+def test_design_keys_without_effect_are_reported(key):
     assert from_file(f"storage.{key}", "x").unused == [(f"file {FILE}", f"storage.{key}")]
 
 
-def test_an_empty_unknown_section_is_an_error_too():
+def test_empty_unknown_section_is_an_error():
     assert refused(Config.build, {"zzz": {}}, FILE).key == "zzz"
 
 
@@ -588,7 +588,7 @@ def test_the_whole_must_be_an_object(whole):
     assert "argument" in str(refused(Config.build, None, FILE, arguments=whole))
 
 
-def test_a_key_that_is_no_text_is_an_unknown_key():
+def test_key_that_is_not_text_is_unknown():
     assert refused(Config.build, {1: 2}, FILE).key == "1"
     assert refused(Config.build, {None: 2}, FILE).key == "None"
 
@@ -603,12 +603,12 @@ def test_one_setting_in_two_spellings_is_an_error():
     assert "twice" in str(error)
 
 
-def test_any_mapping_will_do():
+def test_any_mapping_is_accepted():
     frozen = MappingProxyType({"storage": MappingProxyType({"max_content_kb": 5})})
     assert Config.build(frozen, FILE)[CONTENT] == 5
 
 
-def test_the_given_mapping_is_neither_changed_nor_watched():
+def test_given_mapping_is_copied():
     given = {"durability": "os", "storage": {"max_content_kb": 5}}
     before = copy.deepcopy(given)
     config = Config.build(given, FILE)
@@ -634,10 +634,10 @@ def test_a_long_value_is_cut_in_the_message():
     assert len(str(refused(from_file, "z" * 1_000_000, 1))) < 1000
 
 
-# -- the seeds' way of writing the file
+# -- the designs' form of the file
 
 
-def test_the_wrapper_of_the_seeds_is_understood():
+def test_wrapper_of_the_design_is_accepted():
     config = Config.build(
         {
             "memory_config": {
@@ -653,7 +653,7 @@ def test_the_wrapper_of_the_seeds_is_understood():
     assert config.source(LOCK) == f"file {FILE}"
 
 
-def test_the_wrapper_may_stand_beside_layout_and_format():
+def test_wrapper_may_be_beside_layout_and_format():
     config = Config.build({"layout": "log", "format": 1, "memory_config": nested(LOCK, 1)}, FILE)
     assert (config.layout, config[LOCK]) == ("log", 1)
 
@@ -671,7 +671,7 @@ def test_unknown_keys_in_the_wrapper_are_errors():
     assert refused(Config.build, {"memory_config": {"zzz": 1}}, FILE).key == "zzz"
 
 
-def test_the_seeds_version_is_ignored_when_it_is_the_known_one():
+def test_known_version_of_the_design_is_not_reported():
     assert Config.build({"version": "1.0"}, FILE).rows() == Config.build(None, FILE).rows()
 
 
@@ -692,7 +692,7 @@ def test_asking_for_an_unknown_setting_suggests_one():
         assert error.suggestion == "durability"
 
 
-def test_a_config_never_changes():
+def test_config_is_immutable():
     config = Config.build(None, FILE)
     for name in ("durability", "quota_bytes", "_values", "anything"):
         with pytest.raises(AttributeError):
@@ -753,7 +753,7 @@ def test_names_from_a_file_and_from_the_environment():
 
 
 @pytest.mark.parametrize("value", ["phone", [1], [""], {"phone": True}, [["phone"]]])
-def test_what_is_not_a_list_of_names_is_refused(value):
+def test_value_that_is_not_a_list_of_names_is_rejected(value):
     assert refused(from_file, "privacy.redaction.off", value).key == "privacy.redaction.off"
 
 
@@ -768,25 +768,25 @@ def test_patterns_from_a_file_and_from_the_environment():
 @pytest.mark.parametrize(
     "value", ["x", ["x"], [{"type": "x"}], [{"type": "x", "regex": 1}], [{"type": "x", "regex": "y", "z": "a"}]]
 )
-def test_what_is_not_a_pattern_is_refused(value):
+def test_value_that_is_not_a_pattern_is_rejected(value):
     assert refused(from_file, "privacy.redaction.patterns", value).key == "privacy.redaction.patterns"
 
 
 @pytest.mark.parametrize("text", ["x", "[" * 100_000, "[1,"])
-def test_an_environment_that_is_no_json_is_refused(text):
+def test_environment_value_that_is_not_json_is_rejected(text):
     with pytest.raises(InvalidConfig) as caught:
         Config.build(None, FILE, environ={"SMP_PRIVACY_REDACTION_PATTERNS": text})
     assert caught.value.key == "privacy.redaction.patterns"
 
 
-def test_the_name_of_a_seed_is_understood():
+def test_setting_name_of_a_design_is_accepted():
     assert Config.build({"privacy": {"auto_redaction": False}}, FILE)["privacy.redaction.enabled"] is False
     with pytest.raises(InvalidConfig):
         Config.build({"privacy": {"auto_redaction": False, "redaction": {"enabled": True}}}, FILE)
 
 
-def test_one_object_may_stand_around_layout_and_format_too(tmp_path):
-    """FORMAT.md says so, but the layout inside of it was not seen, and then it was there twice."""
+def test_wrapper_may_contain_layout_and_format(tmp_path):
+    """The layout inside the wrapper was ignored, and then written a second time."""
     stored = tmp_path / "config.json"
     stored.write_text(json.dumps({"memory_config": {"layout": "markdown", "format": FORMAT, "durability": "os"}}))
     with smp_memory.open(tmp_path) as memory:

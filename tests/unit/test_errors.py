@@ -1,4 +1,4 @@
-"""The error tree: codes never collide, errors travel between processes, the docstring's picture is true."""
+"""The error tree: unique codes, pickling, and the tree in the docstring."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def drawn():
     return found
 
 
-def test_the_whole_tree_is_here():
+def test_tree_is_complete():
     defined = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
     assert set(defined) == set(CLASSES)
     assert len(CLASSES) > 25
 
 
 @pytest.mark.parametrize("attribute", ["code", "exit_code"])
-def test_no_two_errors_share(attribute):
+def test_codes_and_exit_codes_are_unique(attribute):
     values = [getattr(kind, attribute) for kind in CLASSES]
     assert sorted(set(values)) == sorted(values)
 
 
-def test_numbers_of_the_seeds_are_all_given_once():
+def test_numbers_of_the_designs_are_each_used_once():
     # `number` of a class itself, not one that it inherits
     numbers = [kind.__dict__["number"] for kind in CLASSES if kind.__dict__.get("number")]
     assert sorted(numbers) == [f"MEM_E00{n}" for n in range(1, 7)]
@@ -65,7 +65,7 @@ def test_codes_have_their_form(kind):
 
 
 @EACH
-def test_the_docstring_draws_it_where_it_is(kind):
+def test_docstring_shows_each_error_in_its_place(kind):
     parent, rest = drawn()[kind.__name__]
     assert parent == (kind.__base__.__name__ if kind is not SMPError else None)
     codes = [word for word in rest if word.startswith("E_")]
@@ -74,7 +74,7 @@ def test_the_docstring_draws_it_where_it_is(kind):
     assert numbers == ([kind.number] if kind.number else [])
 
 
-def test_the_docstring_draws_nothing_else():
+def test_docstring_shows_no_other_errors():
     assert set(drawn()) == {kind.__name__ for kind in CLASSES}
 
 
@@ -85,7 +85,7 @@ def test_every_error_that_is_raised_as_such_shows_its_code_in_the_docstring():
 
 @EACH
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_it_survives_pickling_with_its_attributes(kind, protocol):
+def test_errors_are_pickled_with_their_attributes(kind, protocol):
     details = {"session": "s-1", "path": "a/b.jsonl", "line": 3, "field": "tags", "limit": 10, "since": None}
     error = kind("What went wrong – ünïcode.", **details)
     again = pickle.loads(pickle.dumps(error, protocol))
@@ -97,7 +97,7 @@ def test_it_survives_pickling_with_its_attributes(kind, protocol):
 
 
 @EACH
-def test_it_can_be_copied_and_caught_as_the_base(kind):
+def test_errors_can_be_copied_and_caught_as_the_base(kind):
     with pytest.raises(SMPError) as caught:
         raise kind("x", line=1)
     assert copy.copy(caught.value).line == 1
@@ -119,7 +119,7 @@ MAPPING = [
 
 
 @pytest.mark.parametrize(("number", "kind"), MAPPING, ids=lambda value: errno.errorcode.get(value, "") or None)
-def test_what_the_operating_system_said(number, kind):
+def test_os_errors_are_mapped(number, kind):
     error = from_os_error(OSError(number, os.strerror(number)), "s/turns.jsonl", "appending")
     assert type(error) is kind
     assert (error.path, error.errno) == ("s/turns.jsonl", number)
@@ -129,14 +129,14 @@ def test_what_the_operating_system_said(number, kind):
     assert (type(again), again.errno, again.path) == (kind, number, "s/turns.jsonl")
 
 
-def test_an_os_error_without_a_number():
+def test_os_error_without_a_number_is_mapped():
     error = from_os_error(OSError("something odd"), "p", "reading")
     assert type(error) is StorageError
     assert error.errno is None
     assert "something odd" in str(error)
 
 
-def test_a_real_one(tmp_path):
+def test_real_os_error_is_mapped(tmp_path):
     with pytest.raises(FileNotFoundError) as caught:
         open(tmp_path / "no" / "file").close()
     assert type(from_os_error(caught.value, "no/file", "opening")) is StorageError

@@ -1,4 +1,4 @@
-"""Exports and imports: files that appear whole, and files that must not come in."""
+"""Exports and imports: atomic files, and files that are rejected."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def shown(session: smp_memory.SessionMemory) -> Any:
 
 
 @EVERY_FORMAT
-def test_a_file_is_private_and_whole(tmp_path: Path, format: str) -> None:
+def test_export_file_is_private_and_complete(tmp_path: Path, format: str) -> None:
     session = told(opened())
     path = tmp_path / "out.x"
     assert session.export(path, format) == str(path)
@@ -67,13 +67,13 @@ def test_a_file_is_private_and_whole(tmp_path: Path, format: str) -> None:
     ("ending", "format"),
     [("json", "json"), ("jsonl", "jsonl"), ("yaml", "yaml"), ("YML", "yaml"), ("md", "markdown"), ("txt", "json")],
 )
-def test_the_ending_says_the_format(tmp_path: Path, ending: str, format: str) -> None:
+def test_file_extension_determines_the_format(tmp_path: Path, ending: str, format: str) -> None:
     session = told(opened())
     path = session.export(tmp_path / f"out.{ending}")
     assert Path(path).read_text() == session.export(format=format)
 
 
-def test_another_file_is_not_written_over(tmp_path: Path) -> None:
+def test_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     session = told(opened())
     path = tmp_path / "out.json"
     path.write_text("mine")
@@ -85,7 +85,7 @@ def test_another_file_is_not_written_over(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["out.json"]
 
 
-def test_a_failure_leaves_nothing(tmp_path: Path) -> None:
+def test_failed_export_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(SMPError):
         told(opened()).export(tmp_path / "missing" / "out.json")
     with pytest.raises(InvalidFormat, match="json, jsonl, yaml, markdown"):
@@ -93,7 +93,7 @@ def test_a_failure_leaves_nothing(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_the_whole_store(tmp_path: Path) -> None:
+def test_whole_store_is_exported_and_imported(tmp_path: Path) -> None:
     memory = opened()
     sessions = [told(memory, "a"), told(memory, "b"), memory.create_session("empty")]
     path = memory.export(tmp_path / "all.jsonl")
@@ -102,12 +102,12 @@ def test_the_whole_store(tmp_path: Path) -> None:
     assert list(map(shown, made)) == list(map(shown, sessions))
 
 
-def test_no_session_at_all_cannot_be_imported() -> None:
+def test_export_without_sessions_is_rejected() -> None:
     with pytest.raises(InvalidFormat):
         opened().import_(opened().export())
 
 
-def test_it_is_noted_without_content(tmp_path: Path) -> None:
+def test_export_is_logged_without_content(tmp_path: Path) -> None:
     memory = opened()
     told(memory).export(tmp_path / "out.yaml", anonymise=smp_memory.Placeholders())
     note = memory.store.audit.entries()[-1]
@@ -122,7 +122,7 @@ def test_it_is_noted_without_content(tmp_path: Path) -> None:
     }
 
 
-def test_a_damaged_session_is_not_handed_out_in_part(tmp_path: Path) -> None:
+def test_damaged_session_is_not_exported(tmp_path: Path) -> None:
     with smp_memory.open(tmp_path / "store", layout="jsonl") as memory:
         session = told(memory)
         with open(os.path.join(session.folder, "decisions.jsonl"), "ab") as file:
@@ -139,7 +139,7 @@ def test_a_damaged_session_is_not_handed_out_in_part(tmp_path: Path) -> None:
 
 @EVERY_FORMAT
 @pytest.mark.parametrize("layout", NAMES)
-def test_it_comes_in_equal(tmp_path: Path, format: str, layout: str) -> None:
+def test_imported_session_is_equal(tmp_path: Path, format: str, layout: str) -> None:
     session = told(opened())
     memory = opened(layout)
     (again,) = memory.import_(session.export(tmp_path / "out", format))
@@ -152,13 +152,13 @@ def test_it_comes_in_equal(tmp_path: Path, format: str, layout: str) -> None:
     assert (note["action"], note["session"], note["count"], note["format"]) == ("import", "s-1", 4, format)
 
 
-def test_numbers_are_not_given_out_again() -> None:
+def test_numbers_are_not_reused_after_import() -> None:
     session = told(opened())
     (again,) = opened().import_(session.export())
     assert again.add_finding("new").id == "FIND-0002"
 
 
-def test_a_session_that_is_there_is_not_touched() -> None:
+def test_existing_session_is_not_changed() -> None:
     memory = opened()
     text = told(memory).export()
     before = shown(memory.session("s-1"))
@@ -169,7 +169,7 @@ def test_a_session_that_is_there_is_not_touched() -> None:
     assert {session.id for session in memory.sessions()} == {"s-1", "s-2"}
 
 
-def test_one_that_is_there_refuses_the_whole_file() -> None:
+def test_import_is_rejected_when_any_session_exists() -> None:
     memory = opened()
     told(memory, "a")
     told(memory, "b")
@@ -178,12 +178,12 @@ def test_one_that_is_there_refuses_the_whole_file() -> None:
     told(other, "b")
     with pytest.raises(SessionExists):
         other.import_(text)
-    with pytest.raises(InvalidFormat, match="one only"):
+    with pytest.raises(InvalidFormat, match="only to a single one"):
         other.import_(text, session="c")
     assert [session.id for session in other.sessions()] == ["b"]
 
 
-def test_secrets_stay_outside() -> None:
+def test_secrets_are_redacted_on_import() -> None:
     off = {"privacy": {"redaction": {"enabled": False}}}
     session = opened(config=off).create_session("s", config=off, note="mail ada@example.org")
     session.add_decision("Ask ada@example.org")
@@ -253,7 +253,7 @@ HOSTILE: dict[str, tuple[Any, int]] = {
     "the head is missing": (lambda items: items[1:], 1),
     "an entry twice": (lambda items: [{**items[0], "entries": len(items)}, *items[1:], items[-1]], 0),
     "an id twice": (setting(3, id="DEC-0001", type="decision", decision="x"), 4),
-    "a change of nothing": (setting(4, id="DEC-0099"), 5),
+    "a change of nothing": (setting(4, id="DEC-0099", uid="0000000000"), 5),
     "a revision too far": (setting(4, revision=9), 5),
     "an unknown type": (setting(2, type="spell"), 3),
     "a type that is none": (setting(2, type=7), 3),
@@ -285,7 +285,7 @@ HOSTILE: dict[str, tuple[Any, int]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_makes_no_sense_is_refused_with_its_line(name: str) -> None:
+def test_inconsistent_file_is_rejected_with_its_line(name: str) -> None:
     change, line = HOSTILE[name]
     memory = opened()
     with pytest.raises(InvalidFormat) as caught:
@@ -323,7 +323,7 @@ RAW: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", RAW)
-def test_what_is_no_export_is_refused(name: str) -> None:
+def test_file_that_is_not_an_export_is_rejected(name: str) -> None:
     memory = opened()
     for format in (None, *FORMATS):
         with pytest.raises(InvalidFormat) as caught:
@@ -332,18 +332,18 @@ def test_what_is_no_export_is_refused(name: str) -> None:
     assert memory.sessions() == []
 
 
-def test_a_newer_export_says_so() -> None:
+def test_newer_export_format_is_rejected() -> None:
     with pytest.raises(FormatTooNew):
         opened().import_(broken(setting(0, smp_export=2)))
 
 
-def test_a_change_by_hand_is_taken_in() -> None:
+def test_hand_edited_export_is_imported() -> None:
     text = told(opened()).export(format="yaml").replace("decision: Use OAuth", "decision: Use OAuth 2.0")
     (again,) = opened().import_(text)
     assert again.get("DEC-0001").decision == "Use OAuth 2.0"
 
 
-def test_a_document_may_be_laid_out_in_any_way() -> None:
+def test_json_document_may_have_any_layout() -> None:
     session = told(opened())
     document = json.loads(session.export())
     (again,) = opened().import_(json.dumps(document, indent=4))
@@ -356,7 +356,7 @@ def test_a_document_may_be_laid_out_in_any_way() -> None:
     assert pretty.splitlines()[line : line + 4][-1].strip() == '"type": "spell",'
 
 
-def test_heads_cannot_smuggle_in_what_smp_writes() -> None:
+def test_metadata_cannot_set_fields_that_smp_writes() -> None:
     wrong = {"smp": {"format": 99}, "status": "gone", "session_id": "x", "type": "x", "id": "y", "user_id": "z"}
     for layout in NAMES:
         (again,) = opened(layout).import_(broken(setting(0, other={**wrong, "mine": 1})))
@@ -365,7 +365,7 @@ def test_heads_cannot_smuggle_in_what_smp_writes() -> None:
         assert again.validate().ok
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InvalidFormat, match="no file"):
         opened().import_(tmp_path / "missing.json")
     with pytest.raises(SMPError):
@@ -375,7 +375,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 # -- placeholders
 
 
-def test_an_anonymised_export_names_nobody() -> None:
+def test_anonymised_export_contains_no_names() -> None:
     session = told(opened(), "adas-review")
     placeholders = smp_memory.Placeholders()
     for format in FORMATS:
@@ -397,7 +397,9 @@ def test_an_anonymised_export_has_no_uids_that_lead_to_the_original_and_no_names
     session = opened().create_session("adas-review", user="Ada")
     session.add_decision("Use OAuth", author="Ada")
     session.add_decision("Use it twice", references=["DEC-0001", "adas-review/DEC-0001"])
-    uids = session._files.view(lambda fold: [trail.first.uid for trail in fold.trails.values()])
+    uids = session._files.view(
+        lambda session_history: [history.first.uid for history in session_history.histories.values()]
+    )
     assert all(uids)
     text = session.export(format=format, anonymise=smp_memory.Placeholders())
     assert not any(word in text.lower() for word in ("adas", *uids))
@@ -405,7 +407,7 @@ def test_an_anonymised_export_has_no_uids_that_lead_to_the_original_and_no_names
     assert made.validate().ok
 
 
-def test_a_copy_in_the_same_store() -> None:
+def test_anonymised_copy_in_the_same_store() -> None:
     memory = opened()
     session = told(memory, "adas-review")
     before = shown(session)
@@ -424,7 +426,7 @@ def test_a_copy_in_the_same_store() -> None:
     assert [note["action"] for note in memory.store.audit.entries()].count("anonymise") == 3
 
 
-def test_one_memory() -> None:
+def test_one_memory_is_anonymised() -> None:
     session = told(opened())
     shown_to_others = session.anonymised_record("DEC-0001")
     assert shown_to_others["rationale"] == "User-1 wants it" or shown_to_others["rationale"].startswith("User-1")
@@ -432,7 +434,7 @@ def test_one_memory() -> None:
     assert len(session.memory.sessions()) == 1
 
 
-def test_agents_keep_their_names_unless_asked() -> None:
+def test_agent_names_are_kept_unless_requested() -> None:
     session = told(opened())
     (kept,) = opened().import_(session.export(anonymise=smp_memory.Placeholders()))
     assert kept.get("DEC-0001").author == "architect"
@@ -442,7 +444,7 @@ def test_agents_keep_their_names_unless_asked() -> None:
     assert hidden.validate().ok
 
 
-def test_both_ways_at_once_is_refused() -> None:
+def test_anonymise_and_restore_together_are_rejected() -> None:
     with pytest.raises(UserError):
         told(opened()).export(anonymise=smp_memory.Placeholders(), restore=smp_memory.Placeholders())
 
@@ -451,7 +453,7 @@ def test_both_ways_at_once_is_refused() -> None:
 
 
 @pytest.mark.parametrize("layout", NAMES)
-def test_what_is_cold_goes_out_too_and_can_be_cleaned(layout: str) -> None:
+def test_compacted_memories_are_exported_and_can_be_redacted(layout: str) -> None:
     off = {"privacy": {"redaction": {"enabled": False}}}
     clock = FrozenClock()
     memory = smp_memory.open(":memory:", layout=layout, clock=clock, config=off)

@@ -159,7 +159,7 @@ def test_of_an_archive_that_is_too_large_or_damaged_the_summary_is_searched(
 ) -> None:
     world.session()
     world.memory.archive_session("s1")
-    monkeypatch.setattr("smp_memory.search.archive_search.MOST_BYTES", 100)
+    monkeypatch.setattr("smp_memory.search.archive_search.MAX_UNPACKED_BYTES", 100)
     [hit] = world.memory.query("OAuth", include_archived=True)
     assert hit.ref == "s1/ARCHIVE"
     assert hit.archived == str(archive_of(world.root, world.layout, "s1"))

@@ -1,4 +1,4 @@
-"""Secrets never reach a file, however they are written; and they leave what is stored when somebody asks."""
+"""Secrets never reach a file, whichever way they are written, and stored ones can be redacted."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_no_secret_reaches_a_file(tmp_path: Path, layout: str) -> None:
     assert holding(tmp_path, *SECRETS) == []
 
 
-def test_what_comes_back_is_what_was_stored(tmp_path: Path) -> None:
+def test_returned_record_is_the_stored_one(tmp_path: Path) -> None:
     session = opened(tmp_path).create_session("s")
     record = session.add_decision(f"Ask {MAIL}", author="architect")
     assert record.decision == "Ask [REDACTED:email]"
@@ -93,7 +93,7 @@ def test_what_comes_back_is_what_was_stored(tmp_path: Path) -> None:
 
 
 @EVERYWHERE
-def test_reasons_for_putting_a_session_away_lose_their_secrets(tmp_path: Path, layout: str) -> None:
+def test_reasons_for_archiving_and_deleting_are_redacted(tmp_path: Path, layout: str) -> None:
     with opened(tmp_path, layout) as memory:
         memory.create_session("a").add_decision("x")
         memory.create_session("b").add_decision("x")
@@ -102,7 +102,7 @@ def test_reasons_for_putting_a_session_away_lose_their_secrets(tmp_path: Path, l
     assert holding(tmp_path, MAIL) == []
 
 
-def test_it_is_noted_by_kind(tmp_path: Path) -> None:
+def test_redaction_is_logged_by_kind(tmp_path: Path) -> None:
     memory = opened(tmp_path)
     session = memory.create_session("s", author="ada", note=MAIL)
     session.add_decision(f"Ask {MAIL} and {MAIL} with {TOKEN}")
@@ -117,7 +117,7 @@ def test_it_is_noted_by_kind(tmp_path: Path) -> None:
     assert memory.store.audit.problems() == []
 
 
-def test_who_it_was_may_be_a_mail_address(tmp_path: Path) -> None:
+def test_author_may_be_a_mail_address(tmp_path: Path) -> None:
     memory = opened(tmp_path)
     session = memory.create_session("s", user=MAIL, agents=[MAIL])
     turn = session.add_turn("user", "Hello")
@@ -130,7 +130,7 @@ def test_who_it_was_may_be_a_mail_address(tmp_path: Path) -> None:
     assert memory.store.audit.entries() == []
 
 
-def test_a_token_is_nobodys_name(tmp_path: Path) -> None:
+def test_token_as_author_is_redacted(tmp_path: Path) -> None:
     session = opened(tmp_path).create_session("s")
     assert session.add_decision("Yes", author=TOKEN).author == "[REDACTED:github_token]"
 
@@ -138,7 +138,7 @@ def test_a_token_is_nobodys_name(tmp_path: Path) -> None:
 # -- settings
 
 
-def test_it_can_be_switched_off(tmp_path: Path) -> None:
+def test_redaction_can_be_switched_off(tmp_path: Path) -> None:
     memory = opened(tmp_path, config=OFF)
     session = memory.create_session("s", note=MAIL)
     assert session.add_decision(f"Ask {MAIL}").decision == f"Ask {MAIL}"
@@ -151,7 +151,7 @@ def test_one_rule_can_be_switched_off(tmp_path: Path) -> None:
     assert session.add_decision(f"{MAIL} {TOKEN}").decision == f"{MAIL} [REDACTED:github_token]"
 
 
-def test_a_session_has_settings_of_its_own(tmp_path: Path) -> None:
+def test_session_overrides_redaction_settings(tmp_path: Path) -> None:
     memory = opened(tmp_path)
     own = memory.create_session("own", config={"privacy": {"redaction": {"off": ["email"]}}}, note=MAIL)
     other = memory.create_session("other")
@@ -161,7 +161,7 @@ def test_a_session_has_settings_of_its_own(tmp_path: Path) -> None:
     assert opened(tmp_path).session("own").add_decision(MAIL).decision == MAIL
 
 
-def test_own_patterns(tmp_path: Path) -> None:
+def test_custom_patterns_are_applied(tmp_path: Path) -> None:
     patterns = [{"type": "employee", "regex": "EMP-[0-9]{6}"}]
     memory = opened(tmp_path, config={"privacy": {"redaction": {"patterns": patterns}}})
     assert memory.create_session("s").add_decision("EMP-123456").decision == "[REDACTED:employee]"
@@ -176,7 +176,7 @@ def test_own_patterns(tmp_path: Path) -> None:
         ("patterns", [{"type": "email", "regex": "a"}]),
     ],
 )
-def test_wrong_rules_are_named_when_the_store_is_opened(tmp_path: Path, name: str, value: Any) -> None:
+def test_wrong_rules_are_reported_when_the_store_is_opened(tmp_path: Path, name: str, value: Any) -> None:
     wrong = {"privacy": {"redaction": {name: value}}}
     with pytest.raises(InvalidConfig) as caught:
         opened(tmp_path, config=wrong)
@@ -190,7 +190,7 @@ def test_wrong_rules_are_named_when_the_store_is_opened(tmp_path: Path, name: st
     opened(tmp_path)
 
 
-def test_a_start_that_writes_nothing_does_not_load_the_rules(tmp_path: Path) -> None:
+def test_rules_are_not_loaded_without_a_write(tmp_path: Path) -> None:
     opened(tmp_path).create_session("s").add_decision("x")
     code = (
         "import sys, smp_memory; m = smp_memory.open(sys.argv[1]); m.session('s').records(); m.create_session('t', user='ada');"
@@ -203,7 +203,7 @@ def test_a_start_that_writes_nothing_does_not_load_the_rules(tmp_path: Path) -> 
     assert done.stdout.strip() == "[]"
 
 
-def test_the_same_write_again_is_the_same_memory(tmp_path: Path) -> None:
+def test_repeated_idempotent_write_is_the_same_memory(tmp_path: Path) -> None:
     session = opened(tmp_path).create_session("s")
     first = session.add_decision(f"Ask {MAIL}", idempotency_key="k-1")
     assert session.add_decision(f"Ask {MAIL}", idempotency_key="k-1").id == first.id
@@ -215,7 +215,7 @@ def test_the_same_write_again_is_the_same_memory(tmp_path: Path) -> None:
 
 
 @EVERYWHERE
-def test_secrets_leave_what_is_stored(tmp_path: Path, layout: str) -> None:
+def test_stored_secrets_are_redacted(tmp_path: Path, layout: str) -> None:
     with opened(tmp_path, layout, OFF) as memory:
         before = write_everywhere(memory)
         memory.query("password")
@@ -264,7 +264,7 @@ def test_secrets_leave_what_is_stored(tmp_path: Path, layout: str) -> None:
 
 
 @EVERYWHERE
-def test_a_secret_in_the_head_alone_leaves(tmp_path: Path, layout: str) -> None:
+def test_secret_in_metadata_only_is_redacted(tmp_path: Path, layout: str) -> None:
     with opened(tmp_path, layout, OFF) as memory:
         memory.create_session("s", note=f"mail {MAIL}")
     with opened(tmp_path) as memory:
@@ -276,7 +276,7 @@ def test_a_secret_in_the_head_alone_leaves(tmp_path: Path, layout: str) -> None:
 
 
 @EVERYWHERE
-def test_a_secret_in_a_head_of_before_leaves(tmp_path: Path, layout: str) -> None:
+def test_secret_in_earlier_metadata_is_redacted(tmp_path: Path, layout: str) -> None:
     with opened(tmp_path, layout, OFF) as memory:
         session = memory.create_session("s", note=f"mail {MAIL}", user="grace@example.org")
         session.add_decision("fine")
@@ -291,7 +291,7 @@ def test_a_secret_in_a_head_of_before_leaves(tmp_path: Path, layout: str) -> Non
         assert session.redact() == []
 
 
-def test_what_was_set_aside_is_cleaned_and_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+def test_quarantined_files_are_redacted_and_unreadable_ones_reported(tmp_path: Path) -> None:
     with opened(tmp_path, "jsonl", OFF) as memory:
         session = memory.create_session("s")
         session.add_decision("fine")
@@ -308,7 +308,7 @@ def test_what_was_set_aside_is_cleaned_and_what_cannot_be_read_is_said(tmp_path:
 
 
 @pytest.mark.parametrize("layout", NAMES)
-def test_a_crash_while_cleaning_leaves_every_memory_old_or_new(layout: str) -> None:
+def test_crash_during_redaction_leaves_every_memory_old_or_new(layout: str) -> None:
     def begun() -> tuple[CrashingSystem, smp_memory.Memory]:
         system = CrashingSystem()
         memory = smp_memory.open(":memory:", layout=layout, clock=FrozenClock(), system=system, config=OFF)
@@ -346,7 +346,7 @@ def test_a_crash_while_cleaning_leaves_every_memory_old_or_new(layout: str) -> N
     assert calls > 10
 
 
-def test_own_pattern_does_not_rename_a_field() -> None:
+def test_custom_pattern_does_not_rename_a_field() -> None:
     patterns = [{"type": "codename", "regex": "decis[a-z]{1,9}"}]
     memory = smp_memory.open(":memory:", config={"privacy": {"redaction": {"patterns": patterns}}})
     record = memory.create_session("s").add_decision("decision about decisions")

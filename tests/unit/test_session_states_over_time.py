@@ -28,8 +28,8 @@ class Machine:
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
         self.root = root
         self.clock = MachineClock(datetime.now(UTC).replace(microsecond=0))
-        monkeypatch.setattr("smp_memory.memory.system_clock", self.clock)
-        monkeypatch.setattr("smp_memory.memory.system_text", lambda: to_text(self.clock()))
+        monkeypatch.setattr("smp_memory.scope.system_clock", self.clock)
+        monkeypatch.setattr("smp_memory.scope.system_text", lambda: to_text(self.clock()))
         monkeypatch.setattr(clock_state, "uptime_seconds", self.clock.uptime_seconds)
         self.open(layout=layout).close()
 
@@ -169,14 +169,14 @@ def test_archiving_stays_due_while_a_session_is_open_in_the_process(machine: Mac
     with smp_memory.open(machine.root, config={"maintenance": {"auto": False}}) as memory:
         held = memory.session("held")
         memory.sessions()  # listing is not holding
-        maintain_what_is_cheap(memory)
+        maintain_what_is_cheap(memory.scope)
         assert [each.session for each in memory.archived_sessions()] == ["free"]
         assert len(held.records()) == 1
         [task] = [task for task in memory.maintain(dry_run=True).tasks if task.name == "archive"]
         assert task.ran
         assert task.did == ["archived held: not used for 30 days"]
         del held
-        maintain_what_is_cheap(memory)
+        maintain_what_is_cheap(memory.scope)
         assert sorted(each.session for each in memory.archived_sessions()) == ["free", "held"]
 
 
@@ -189,7 +189,7 @@ def test_a_task_that_ran_out_of_time_stays_due(machine: Machine, monkeypatch: py
     monkeypatch.setattr("smp_memory.lifecycle.maintenance._AT_ONCE_SECONDS", 0.0)
     with smp_memory.open(machine.root, config={"maintenance": {"auto": False}}) as memory:
         for done in (1, 2, 3):
-            maintain_what_is_cheap(memory)
+            maintain_what_is_cheap(memory.scope)
             assert len(memory.archived_sessions()) == done
 
 

@@ -265,16 +265,16 @@ def test_a_session_of_which_nothing_may_go_is_not_read_by_each_new_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each command that wrote a line to a nearly full session read all of it again, to find that nothing may go."""
-    from smp_memory.session import SessionMemory
+    from smp_memory.lifecycle import compaction
 
     tries: list[str] = []
-    compact = SessionMemory.compact
+    compact = compaction.compact
 
-    def counted(self: Any, *given: Any, **named: Any) -> Any:
-        tries.append(self.id)
-        return compact(self, *given, **named)
+    def counted(session: Any, *given: Any, **named: Any) -> Any:
+        tries.append(session.id)
+        return compact(session, *given, **named)
 
-    monkeypatch.setattr(SessionMemory, "compact", counted)
+    monkeypatch.setattr(compaction, "compact", counted)
     clock = FrozenClock()
 
     def write_a_line() -> None:

@@ -13,6 +13,7 @@ import pytest
 import smp_memory
 from smp_memory.errors import Conflict, InvalidRecord
 from smp_memory.files.layouts import NAMES
+from smp_memory.search import api
 from smp_memory.testing import MachineClock
 
 PLACES = [*NAMES, ":memory:"]
@@ -78,7 +79,7 @@ def test_overviews_rank_by_uses_that_are_not_in_the_files_yet(place: Place) -> N
     for _ in range(5):
         place.session.get("DEC-0001")
         place.passes()
-    priority = place.again()._priority_of()
+    priority = api._priority_of(place.again().scope)
     first, second = place.session.records("decision")
     assert priority(first) == pytest.approx(place.session.priority("DEC-0001"))
     assert priority(first) > priority(second) + 0.05

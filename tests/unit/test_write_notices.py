@@ -1,4 +1,4 @@
-"""A write says what redaction took out of it and how full its session is."""
+"""A write reports what was redacted and how full its session is."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def smp_command(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_record_says_which_kinds_were_redacted_and_never_the_secret(place: str, tmp_path: Path) -> None:
+def test_record_reports_redacted_kinds_and_never_the_secret(place: str, tmp_path: Path) -> None:
     session = opened(place, tmp_path).create_session("s1")
     record = session.add_finding(f"Mail {MAIL} or eve@example.com, phone {PHONE}")
     assert record.redacted == {"email": 2, "phone": 1}
@@ -50,7 +50,7 @@ def test_record_says_which_kinds_were_redacted_and_never_the_secret(place: str, 
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_session_says_what_was_redacted_in_its_head(place: str, tmp_path: Path) -> None:
+def test_session_reports_what_was_redacted_in_its_metadata(place: str, tmp_path: Path) -> None:
     memory = opened(place, tmp_path)
     assert memory.create_session("s1", contact=MAIL).redacted == {"email": 1}
     assert memory.create_session("s2").redacted == {}
@@ -62,7 +62,7 @@ def test_one_setting_keeps_addresses_and_telephone_numbers(tmp_path: Path) -> No
     assert (MAIL in record.finding, PHONE in record.finding, record.redacted) == (True, True, {})
 
 
-def test_command_line_says_what_was_redacted(tmp_path: Path) -> None:
+def test_command_line_reports_what_was_redacted(tmp_path: Path) -> None:
     root = tmp_path / "store"
     smp_memory.open(root).create_session("s1")
     told = smp_command(root, "note", f"Mail {MAIL}")
@@ -88,7 +88,7 @@ SMALL = {"storage": {"max_session_size_mb": 1}, "compaction": {"enabled": False}
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_writes_say_that_80_and_95_percent_of_the_quota_are_reached(
+def test_writes_warn_at_80_and_95_percent_of_the_quota(
     place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = opened(place, tmp_path, **SMALL).create_session("s1")
@@ -110,7 +110,7 @@ def test_writes_say_that_80_and_95_percent_of_the_quota_are_reached(
     assert ["80 %" in logged[0], "95 %" in logged[1], len(logged)] == [True, True, 2]
 
 
-def test_command_line_says_how_full_the_session_is(tmp_path: Path) -> None:
+def test_command_line_reports_how_full_the_session_is(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with smp_memory.open(root) as memory:
         for name, value in (("storage.max_session_size_mb", 1), ("compaction.enabled", False)):

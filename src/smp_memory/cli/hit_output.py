@@ -50,13 +50,13 @@ class Highlighter:
         self._matchers: list[Any] = []
         self._loose: list[str] = []
         if query:
+            from smp_memory.index.text_query import is_loose, term_matcher
             from smp_memory.index.tokens import parse
-            from smp_memory.index.wildcards import is_loose, matcher
 
             parsed = parse(query)
             self._terms = {*parsed.words, *(term for phrase in parsed.phrases for term in phrase)}
             patterns = (*parsed.patterns, *parsed.characters)
-            self._matchers = [matcher(pattern) for pattern in patterns if not is_loose(pattern)]
+            self._matchers = [term_matcher(pattern) for pattern in patterns if not is_loose(pattern)]
             self._loose = [pattern for pattern in patterns if is_loose(pattern)]
 
     def spans(self, text: str) -> Spans:
@@ -102,11 +102,11 @@ class Highlighter:
         return found
 
     def _matches_loosely(self, piece: str) -> bool:
-        from smp_memory.index.tokens import spelled
-        from smp_memory.index.wildcards import fits_spelling
+        from smp_memory.index.text_query import matches_spelling
+        from smp_memory.index.tokens import spellings
 
-        words = spelled(piece)
-        return any(fits_spelling(pattern, words) for pattern in self._loose)
+        words = spellings(piece)
+        return any(matches_spelling(pattern, words) for pattern in self._loose)
 
     def _matches(self, terms: Iterable[str]) -> bool:
         return any(term in self._terms or any(fits(term) for fits in self._matchers) for term in terms)

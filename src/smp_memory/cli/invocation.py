@@ -19,15 +19,14 @@ if TYPE_CHECKING:
     from smp_memory.memory import Memory
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.record import Record
-    from smp_memory.search.api import SearchMethods
     from smp_memory.session import SessionMemory
 
 
 def write_notices(record: Record) -> list[str]:
     """What the writer of a memory should know: redactions and warnings, one line each."""
-    from smp_memory.privacy.settings import told
+    from smp_memory.privacy.settings import redaction_notice
 
-    redactions = told(record.redacted)
+    redactions = redaction_notice(record.redacted)
     return [
         *([f"{record.id}: {redactions}"] if redactions else []),
         *(f"{record.id}: {text}" for text in record.warnings),
@@ -152,7 +151,7 @@ class Invocation:
         if not include_deleted and (record is None or record.deleted):
             record = session.get(memory_id)  # raises with the reason
         if record is None:
-            raise session._missing(memory_id)
+            raise session.missing(memory_id)
         return record
 
     def add_hint(self, error: MemoryNotFound) -> MemoryNotFound:
@@ -170,14 +169,14 @@ class Invocation:
 
     def history(self, session: SessionMemory, memory_id: str) -> RecordHistory | None:
         """The history of a memory; read without loading a large session."""
-        from smp_memory.store.history_lookup import trail_of
+        from smp_memory.store.history_lookup import history_of
 
-        return trail_of(self.memory.store.session(session.id), memory_id)
+        return history_of(self.memory.store.session(session.id), memory_id)
 
     # -- what is searched
 
     @property
-    def scope(self) -> SearchMethods:
+    def scope(self) -> Memory | SessionMemory:
         """The session named by --session or SMP_SESSION, else the whole store."""
         return self.memory if self.options.all or self.session_name is None else self.session()
 
@@ -210,6 +209,13 @@ class Invocation:
     def notify(self, text: str) -> None:
         """Print a message for people on stderr; programs may ignore it."""
         self._stderr().line(text)
+
+    def notify_redacted(self, what: str, kinds: dict[str, int] | None) -> None:
+        """Print on stderr what redaction removed from a text that is not a memory, such as a reason."""
+        if kinds:
+            from smp_memory.privacy.settings import redaction_notice
+
+            self.notify(f"{what}: {redaction_notice(kinds)}")
 
     def _stderr(self) -> Screen:
         return Screen(sys.stderr, may_color=not self.options.no_color)

@@ -9,11 +9,12 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
+    from smp_memory.memory import Memory
     from smp_memory.model.hits import Hits
-    from smp_memory.search.api import SearchMethods
+    from smp_memory.session import SessionMemory
 
     QueryOptions = dict[str, Any]  # keyword arguments of `query`
-    Search = Callable[[SearchMethods, QueryOptions], Hits]
+    Search = Callable[[Memory | SessionMemory, QueryOptions], Hits]
 
 _SORTS = ("relevance", "newest", "oldest", "priority", "importance")
 _MODES = ("default", "weighted", "product")
@@ -152,5 +153,5 @@ def relaxed_counts(call: Invocation, query: QueryOptions, search: Search, words:
             yield option, f"{len(hits):,} or more" if hits.more else f"{len(hits):,}"
 
 
-def _search_without_words(scope: SearchMethods, query: QueryOptions) -> Hits:
+def _search_without_words(scope: Memory | SessionMemory, query: QueryOptions) -> Hits:
     return scope.query(**query)

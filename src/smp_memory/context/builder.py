@@ -29,10 +29,11 @@ from __future__ import annotations
 from os.path import join
 from weakref import WeakKeyDictionary
 
-from smp_memory.errors import InvalidQuery, SMPError
+from smp_memory.errors import InvalidQuery, SessionCorrupt, SMPError
 from smp_memory.files.disk import identity
 from smp_memory.import_lock import loading
 from smp_memory.model.session_info import GLOBAL_SESSION
+from smp_memory.scope import Scope
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,10 +43,8 @@ if TYPE_CHECKING:
 
     from smp_memory.context.budget import ContextItem
     from smp_memory.context.candidates import ContextRequest
-    from smp_memory.memory import Memory
     from smp_memory.model.reports import Problem
     from smp_memory.model.session_info import SessionInfo
-    from smp_memory.session import SessionMemory
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.visible_index import VisibleFinder
 
@@ -115,12 +114,12 @@ class Context:
 
 
 def context(
-    memory: Memory,
+    scope: Scope,
     agent: str | None = None,
     task: str | None = None,
     topic: str | None = None,
     *,
-    session: str | SessionMemory | None = None,
+    session: Any = None,
     max_tokens: int = MAX_TOKENS,
     counter: Callable[[str], int] | None = None,
     turns: int = LAST_TURNS,
@@ -132,7 +131,7 @@ def context(
 
     agent       whose state is recalled, and who may see it; None sees what is shared.
     task, topic what it is about to do, in words as they come; without both: a digest.
-    session     whose last turns are recalled, and whose user says which sessions may be gathered from; None: the session
+    session     a session or its id; it must exist. Its last turns are recalled, and its user says which sessions may be gathered from; None: the session
                 that was spoken in last, and all sessions may.
     counter     how many tokens a text has; default: a quarter of its characters.
     turns       how many last turns at most.
@@ -143,30 +142,30 @@ def context(
     )
     _whole("max_tokens", max_tokens, 1 << 40)
     _whole("turns", turns, MOST_TURNS)
-    name = _session_name(memory, session)
+    name = _session_name(session)
     load()
     from smp_memory.context.budget import count_tokens
     from smp_memory.context.candidates import FROM_A_FILE, ContextRequest
     from smp_memory.model.times import parse, to_moment, to_text
 
     if reach is None and name is not None:
-        reach = SessionReach(memory.store, name)
-    now = memory.now() if at is None else to_moment(parse(at, "at"))
-    wanted = ContextRequest(checked_agent, checked_task, checked_topic, name, turns, now, memory._policy(), reach)
+        reach = SessionReach(scope.store, name)
+    now = scope.now() if at is None else to_moment(parse(at, "at"))
+    wanted = ContextRequest(checked_agent, checked_task, checked_topic, name, turns, now, scope.policy(), reach)
     problems: list[Problem] = []
-    text, chosen, home = _recalled(memory, wanted, max_tokens, counter, problems)
+    text, chosen, home = _recalled(scope, wanted, max_tokens, counter, problems)
     if track_access and chosen:
         used = [item.record for item in chosen if item.why != FROM_A_FILE]
-        memory._note_access(used, memory.now())
+        scope.note_access(used)
     asked = {"agent": checked_agent, "task": checked_task, "topic": checked_topic, "session": home}
     made = Context(text, chosen, (counter or count_tokens)(text), max_tokens, asked, to_text(now))
-    made.archived_not_searched = memory.store.archived_count()
+    made.archived_not_searched = scope.store.archived_count()
     made.problems = problems
     return made
 
 
 def _recalled(
-    memory: Memory,
+    scope: Scope,
     wanted: ContextRequest,
     max_tokens: int,
     counter: Callable[[str], int] | None,
@@ -177,14 +176,13 @@ def _recalled(
     from smp_memory.context.candidates import CandidateSearch
     from smp_memory.privacy.visibility import Viewer
     from smp_memory.search.query import Query
-    from smp_memory.search.ranking import asks_by_meaning
+    from smp_memory.search.ranking import uses_embeddings
     from smp_memory.store.design_shared_files import all_shared
-    from smp_memory.store.visible_index import VisibleStore
 
     viewer = Viewer(wanted.agent)
-    store = VisibleStore(memory.store, viewer, strict=True)
-    store.check_open()
-    shared = [record for record in all_shared(memory.store, GLOBAL_SESSION) if viewer.sees(record)]
+    visible = Scope(scope.store, None, scope.config, scope.clock, viewer=viewer)
+    scope.store.check_open()
+    shared = [record for record in all_shared(scope.store, GLOBAL_SESSION) if viewer.sees(record)]
 
     def look(finder: VisibleFinder) -> tuple[str, list[ContextItem], str | None]:
         gathering = CandidateSearch(finder, wanted, shared)
@@ -196,8 +194,8 @@ def _recalled(
             text, chosen = "", gathering.enough_for(max_tokens)
         return text, chosen, gathering.home
 
-    by_meaning = bool(wanted.words) and asks_by_meaning(Query({"text": wanted.words}, wanted.now))
-    found: tuple[str, list[ContextItem], str | None] = store.indexer.answer(None, look, by_meaning=by_meaning)
+    by_meaning = bool(wanted.words) and uses_embeddings(Query({"text": wanted.words}, wanted.now))
+    found: tuple[str, list[ContextItem], str | None] = visible.answer(None, look, by_meaning=by_meaning)
     if counter is None:
         return found
     _, items, home = found
@@ -211,14 +209,13 @@ def _head(wanted: ContextRequest, home: str | None) -> str:
     return one_line(" ".join(part for part in parts if part))
 
 
-def _session_name(memory: Memory, session: Any) -> str | None:
-    """Of the session that is meant; it must be there, and one that is archived is brought back."""
+def _session_name(session: Any) -> str | None:
     if session is None:
         return None
     name = getattr(session, "id", session)
     if not isinstance(name, str):
         raise InvalidQuery(f"session: give a session or its id, not {session!r}.", field="session")
-    return memory.session(name).id
+    return name
 
 
 def _text(field: str, value: Any) -> str | None:
@@ -295,7 +292,7 @@ class SessionReach:
     def _head_of(self, session: str) -> SessionInfo:
         store = self._store
         if not store.layout.info_file:  # the head is an entry of the log, which every write changes
-            return store.session(session).info()
+            return self._head_in_log(session)
         path = join(store.layout.folder(store.root, session), store.layout.info_file)
         found = store.disk.stat(path)
         state = found and identity(found)
@@ -304,3 +301,14 @@ class SessionReach:
         if known is None or state is None or known[0] != state:
             known = heads[session] = (state, store.session(session).info())
         return known[1]
+
+    def _head_in_log(self, session: str) -> SessionInfo:
+        """The head among the entries. If there is none and a line cannot be read, that line may be it."""
+        files = self._store.session(session)
+        info = files.info()
+        if info.user is None and info.is_assumed:
+            files.view(lambda fold: None)  # reads what the process has not read yet
+            if not files.unreadable():
+                return info
+            raise SessionCorrupt(f"The head of session {session} may be an entry that cannot be read.", session=session)
+        return info

@@ -211,7 +211,7 @@ class CandidateSearch:
         conditions.sessions = self._within
         found = self._finder.search(text, conditions, CANDIDATES, RARITY)
         ranking = Ranking(question, self._finder, self._wanted.policy)
-        judged = ranking.of_found(found, text, conditions, _JUDGED, _SPARE)
+        judged = ranking.rank_matches(found, text, conditions, _JUDGED, _SPARE)
         return sorted(((each.row, each.relevance) for each in judged if self._is_in_reach(each.row)), key=_fits_best)
 
     def _good(self, found: list[tuple[Row, float]], limit: int) -> list[tuple[Row, float]]:

@@ -185,8 +185,7 @@ def _sessions(memory: Memory) -> list[str]:
     from smp_memory.context.budget import one_line
     from smp_memory.model.session_info import GLOBAL_SESSION
 
-    found = [(session.written, session) for session in memory.sessions() if session.id != GLOBAL_SESSION]
-    newest = sorted(found, key=lambda each: (each[0], each[1].id), reverse=True)[:_SESSIONS]
+    newest = [each for each in reversed(memory.sessions_by_time()) if each[1].id != GLOBAL_SESSION][:_SESSIONS]
     lines = []
     for written, session in newest:
         try:

@@ -1,7 +1,7 @@
-"""What must be known of a memory to say how present it is? A few plain values, from a record or from a row of an index.
+"""Inputs of decay policies: a few plain values, from a record or from a row of the index.
 
-Times are whole microseconds since 1970, UTC. Confidence is a number or one of the words of `model.types`; impact is a
-word such as `high`, or nothing where a memory describes its impact in other ways.
+Times are integer microseconds since 1970 UTC. Confidence is a number or one of the words of `model.types`; impact is
+a word such as `high`, or None where a memory describes its impact otherwise.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LEVELS = frozenset(("low", "medium", "high", "critical"))
 
 
 class DecayInputs:
-    """What the policies look at."""
+    """The values that policies read."""
 
     __slots__ = (
         "access_count",
@@ -68,9 +68,8 @@ class DecayInputs:
 
     @classmethod
     def of(cls, record: Record, access_count: int | None = None, last_access: int | None = None) -> DecayInputs:
-        """The facts of a record; how often and when it was read is what the record says, if it is not handed in."""
-        access = record.access
-        said = access if isinstance(access, dict) else {}
+        """The inputs from a record; access count and last access are the record's, unless given."""
+        access = record.access if isinstance(record.access, dict) else {}
         return cls(
             record.type,
             _microseconds(record.created),
@@ -82,13 +81,13 @@ class DecayInputs:
             impact=impact_level(getattr(record, "impact", None)),
             confidence=_number(record.confidence_value),
             approved=bool(getattr(record, "approved_by", None)),
-            access_count=_count(said.get("count")) if access_count is None else access_count,
-            last_access=_moment(said.get("last")) if last_access is None else last_access,
+            access_count=_count(access.get("count")) if access_count is None else access_count,
+            last_access=_moment(access.get("last")) if last_access is None else last_access,
         )
 
 
 def impact_level(impact: Any) -> str | None:
-    """How large an impact is, where it is said in a word: `"high"` or `{"level": "high"}`."""
+    """The level of an impact given as a word: `"high"` or `{"level": "high"}`; else None."""
     if isinstance(impact, dict):
         impact = impact.get("level")
     word = impact.strip().lower() if isinstance(impact, str) else ""
@@ -100,7 +99,7 @@ def _microseconds(moment: datetime) -> int:
 
 
 def _moment(text: Any) -> int | None:
-    """A time from a file that a person may have edited: nothing if it is none."""
+    """A time from a file that a person may have edited; None if it cannot be read."""
     from smp_memory.model.times import to_moment
 
     try:

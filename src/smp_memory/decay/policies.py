@@ -1,24 +1,25 @@
-"""How present is it still, and by which rule? Four policies, each exactly as one of the designs states it.
+"""Decay policies: four formulas for the priority of a memory, each exactly as one of the designs states it.
 
-| policy | seed | in short |
+| policy | design | in short |
 |---|---|---|
-| `smp` | 003 §7, 002 §4 | base × e^(-rate × days since it was touched) × e^(-0.01 × days of age) + use, and floors |
-| `half-life` | 004 §4.4 | 0.5^(hours of age ÷ half-life), at least 0.1; preferences do not fade |
-| `boosted` | 001 §6 | 0.5^(hours of age ÷ half-life) × (1 + 0.1 × uses + 0.2 × importance), at least 0.1 |
-| `simple` | 000 §5 | base × e^(-rate × whole days of age) + use |
+| `smp` | 003, floors of 002 | base × e^(-rate × days since last touched) × e^(-0.01 × days of age) + use, and floors |
+| `half-life` | 004 | 0.5^(hours of age ÷ half-life), at least 0.1; preferences do not decay |
+| `boosted` | 001 | 0.5^(hours of age ÷ half-life) × (1 + 0.1 × uses + 0.2 × importance), at least 0.1 |
+| `simple` | 000 | base × e^(-rate × whole days of age) + use |
 
 Where a design leaves something open:
-- A change counts as being touched, as a reading does; 003 counts from the last access alone.
-- "Unresolved decisions maintain higher priority" (003 §7.2): those whose status says that they are open stay at 0.7,
-  which 003 §7.3 calls high priority. A decision that is merely `active`, as all are at first, fades by its rate.
-- Preferences stay at 0.6 (002, 003), but those that are inferred, or no surer than that, may fade to 0.3 (003).
-- 001 states its boost twice, differently; the formula of §6.1 holds, and its half-lives do. Importance is what
-  the memory says, or else what §5.3 derives from type, severity, impact and approval.
-- Types that a design does not know: by half-life 168 hours, its default; else a learning fades as slowly as a preference
-  ("learnings persist longer"), an artifact like a finding, a summary like a decision.
+- A change counts as touching, as a reading does; 003 counts from the last access alone.
+- "Unresolved decisions maintain higher priority" (003): those whose status says that they are open stay at 0.7, which
+  003 calls high priority. A decision that is merely `active`, as all are at first, decays by its rate.
+- Preferences stay at 0.6 (002, 003), but those that are inferred, or of no more confidence than that, may decay to
+  0.3 (003).
+- 001 states its boost twice, differently; its formula holds, and its half-lives do. Importance is the memory's own,
+  or else derived from type, severity, impact and approval.
+- Types that a design does not have: by half-life 168 hours, its default; else a learning decays as slowly as a
+  preference ("learnings persist longer"), an artifact like a finding, a summary like a decision.
 
-Guarantees: pure; every result lies in 0..1; a memory from the future is new; `explain` gives the parts of exactly the
-number that `priority` gives.
+Guarantees: pure; every result is in 0..1; a memory from the future counts as new; `explain` gives the parts of
+exactly the number that `priority` gives. See docs/designs.md.
 """
 
 from __future__ import annotations
@@ -37,24 +38,24 @@ if TYPE_CHECKING:
     from smp_memory.decay.inputs import DecayInputs
 
     class Policy(Protocol):
-        """A rule of fading."""
+        """A decay policy."""
 
         name: str
 
-        def priority(self, facts: DecayInputs, now: int) -> float:
-            """How present a memory is at a time, from 0 to 1."""
+        def priority(self, inputs: DecayInputs, now: int) -> float:
+            """The priority of a memory at a time, from 0 to 1."""
 
-        def without_floor(self, facts: DecayInputs, now: int) -> float:
-            """The same as if nothing kept it from fading further; compaction judges by it."""
+        def without_floor(self, inputs: DecayInputs, now: int) -> float:
+            """The priority without the floor that keeps it from falling further; compaction uses it."""
 
-        def explain(self, facts: DecayInputs, now: int) -> dict[str, Any]:
+        def explain(self, inputs: DecayInputs, now: int) -> dict[str, Any]:
             """The parts of its priority, by name."""
 
 
 _DAY = 86_400_000_000
 _HOUR = 3_600_000_000
 
-# base priority, rate per day, boost per access (003 §7.2), floor (002 §4.2)
+# base priority, rate per day, boost per access (design 003), floor (design 002)
 RULES: dict[str, tuple[float, float, float, float]] = {
     "conversation": (1.0, 0.05, 0.01, 0.1),
     "decision": (0.95, 0.03, 0.02, 0.4),
@@ -65,25 +66,25 @@ RULES: dict[str, tuple[float, float, float, float]] = {
     "learning": (0.80, 0.02, 0.01, 0.3),
     "summary": (0.95, 0.03, 0.02, 0.4),
 }
-AGE_PENALTY = 0.01  # per day, 003 §7.1
-MOST_BOOST = 0.2
-RESOLVED_FASTER = 1.5
+AGE_PENALTY = 0.01  # per day, design 003
+MAX_BOOST = 0.2
+RESOLVED_RATE_FACTOR = 1.5
 HIGH_IMPACT_FLOOR = 0.9
 CRITICAL_FLOOR = 0.8
 UNRESOLVED_FLOOR = 0.7
 INFERRED_FLOOR = 0.3
-INFERRED = 0.6  # the confidence that the word inferred stands for
-_UNRESOLVED = frozenset(("open", "unresolved", "pending", "proposed", "in_progress"))
+INFERRED = 0.6  # the confidence of the word `inferred`
+UNRESOLVED = frozenset(("open", "unresolved", "pending", "proposed", "in_progress"))
 _RESOLVED = frozenset(("resolved", "closed", "fixed", "done"))
-_GREAT = frozenset(("high", "critical"))
+_HIGH_IMPACT = frozenset(("high", "critical"))
 
 HALF_LIFE_HOURS = {"conversation": 168, "decision": 720, "finding": 336, "preference": 1440, "other": 168}
 MINIMUM_FACTOR = 0.1
-_TYPE_IMPORTANCE = {"decision": 1.0, "finding": 0.8, "preference": 0.7}  # 001 §5.3; 0.5 for all others
+_TYPE_IMPORTANCE = {"decision": 1.0, "finding": 0.8, "preference": 0.7}  # design 001; 0.5 for all others
 
 
 class SmpPolicy:
-    """003 §7 with the rules by type of §7.2 and the floors of 002 §4.2."""
+    """Design 003 with its rules by type, and the floors of design 002."""
 
     name = "smp"
     __slots__ = ("_rules",)
@@ -91,28 +92,28 @@ class SmpPolicy:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._rules = _rules_with(settings)
 
-    def priority(self, facts: DecayInputs, now: int) -> float:
-        if facts.pinned:
+    def priority(self, inputs: DecayInputs, now: int) -> float:
+        if inputs.pinned:
             return 1.0
-        rule = self._rule(facts)
-        least = rule[3] if facts.type == "conversation" else _floor(facts, rule[3])[0]
-        return min(1.0, max(least, self._faded(facts, now, rule)))
+        rule = self._rule(inputs)
+        least = rule[3] if inputs.type == "conversation" else _floor(inputs, rule[3])[0]
+        return min(1.0, max(least, self._decayed(inputs, now, rule)))
 
-    def without_floor(self, facts: DecayInputs, now: int) -> float:
-        return 1.0 if facts.pinned else min(1.0, self._faded(facts, now, self._rule(facts)))
+    def without_floor(self, inputs: DecayInputs, now: int) -> float:
+        return 1.0 if inputs.pinned else min(1.0, self._decayed(inputs, now, self._rule(inputs)))
 
     @staticmethod
-    def _faded(facts: DecayInputs, now: int, rule: tuple[float, float, float, float]) -> float:
+    def _decayed(inputs: DecayInputs, now: int, rule: tuple[float, float, float, float]) -> float:
         base, rate, boost, _ = rule
-        touched, age = _touched(facts), _days(facts.created, now)
-        since = age if touched == facts.created else _days(touched, now)
+        touched, age = _touched(inputs), _days(inputs.created, now)
+        since = age if touched == inputs.created else _days(touched, now)
         faded = base * exp(-rate * since - AGE_PENALTY * age)
-        return faded + _boost(facts, boost) if facts.access_count else faded
+        return faded + _boost(inputs, boost) if inputs.access_count else faded
 
-    def explain(self, facts: DecayInputs, now: int) -> dict[str, Any]:
-        base, rate, boost, floor = self._rule(facts)
-        least, why = _floor(facts, floor)
-        since, age = _days(_touched(facts), now), _days(facts.created, now)
+    def explain(self, inputs: DecayInputs, now: int) -> dict[str, Any]:
+        base, rate, boost, floor = self._rule(inputs)
+        least, why = _floor(inputs, floor)
+        since, age = _days(_touched(inputs), now), _days(inputs.created, now)
         parts = {
             "base": base,
             "rate_per_day": rate,
@@ -120,21 +121,21 @@ class SmpPolicy:
             "time_factor": exp(-rate * since),
             "days_of_age": age,
             "age_penalty": exp(-AGE_PENALTY * age),
-            "access_boost": _boost(facts, boost),
+            "access_boost": _boost(inputs, boost),
             "floor": least,
             "floor_because": why,
         }
-        return _explained(self, facts, now, parts)
+        return _explained(self, inputs, now, parts)
 
-    def _rule(self, facts: DecayInputs) -> tuple[float, float, float, float]:
-        base, rate, boost, floor = self._rules[facts.type]
-        if facts.type == "finding" and facts.status in _RESOLVED:
-            rate *= RESOLVED_FASTER
+    def _rule(self, inputs: DecayInputs) -> tuple[float, float, float, float]:
+        base, rate, boost, floor = self._rules[inputs.type]
+        if inputs.type == "finding" and inputs.status in _RESOLVED:
+            rate *= RESOLVED_RATE_FACTOR
         return base, rate, boost, floor
 
 
 class HalfLifePolicy:
-    """004 §4.4: half as present after each half-life, never below the minimum; preferences do not fade."""
+    """Design 004: the priority halves with each half-life, never below the minimum; preferences do not decay."""
 
     name = "half-life"
     __slots__ = ("_hours", "_minimum")
@@ -142,30 +143,30 @@ class HalfLifePolicy:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._hours, self._minimum = _half_lives(settings)
 
-    def priority(self, facts: DecayInputs, now: int) -> float:
-        if facts.pinned or facts.type == "preference":
+    def priority(self, inputs: DecayInputs, now: int) -> float:
+        if inputs.pinned or inputs.type == "preference":
             return 1.0
-        return max(self._minimum, self.without_floor(facts, now))
+        return max(self._minimum, self.without_floor(inputs, now))
 
-    def without_floor(self, facts: DecayInputs, now: int) -> float:
-        if facts.pinned or facts.type == "preference":
+    def without_floor(self, inputs: DecayInputs, now: int) -> float:
+        if inputs.pinned or inputs.type == "preference":
             return 1.0
-        return _halved(facts, now, self._hours.get(facts.type) or self._hours["other"])
+        return _halved(inputs, now, self._hours.get(inputs.type) or self._hours["other"])
 
-    def explain(self, facts: DecayInputs, now: int) -> dict[str, Any]:
-        fades = facts.type != "preference"
-        half_life = self._hours.get(facts.type) or self._hours["other"]
+    def explain(self, inputs: DecayInputs, now: int) -> dict[str, Any]:
+        fades = inputs.type != "preference"
+        half_life = self._hours.get(inputs.type) or self._hours["other"]
         parts = {
             "half_life_hours": half_life if fades else None,
-            "hours_of_age": _hours(facts.created, now),
-            "time_factor": _halved(facts, now, half_life) if fades else 1.0,
+            "hours_of_age": _hours(inputs.created, now),
+            "time_factor": _halved(inputs, now, half_life) if fades else 1.0,
             "floor": self._minimum,
         }
-        return _explained(self, facts, now, parts)
+        return _explained(self, inputs, now, parts)
 
 
 class BoostedPolicy:
-    """001 §6: fading by half-life, slowed by use and importance."""
+    """Design 001: decay by half-life, raised by use and importance."""
 
     name = "boosted"
     __slots__ = ("_hours", "_minimum")
@@ -173,32 +174,32 @@ class BoostedPolicy:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._hours, self._minimum = _half_lives(settings)
 
-    def priority(self, facts: DecayInputs, now: int) -> float:
-        if facts.pinned:
+    def priority(self, inputs: DecayInputs, now: int) -> float:
+        if inputs.pinned:
             return 1.0
-        return max(self._minimum, self.without_floor(facts, now))
+        return max(self._minimum, self.without_floor(inputs, now))
 
-    def without_floor(self, facts: DecayInputs, now: int) -> float:
-        if facts.pinned:
+    def without_floor(self, inputs: DecayInputs, now: int) -> float:
+        if inputs.pinned:
             return 1.0
-        half_life = self._hours.get(facts.type) or self._hours["other"]
-        return min(1.0, _halved(facts, now, half_life) * _multiplier(facts))
+        half_life = self._hours.get(inputs.type) or self._hours["other"]
+        return min(1.0, _halved(inputs, now, half_life) * _multiplier(inputs))
 
-    def explain(self, facts: DecayInputs, now: int) -> dict[str, Any]:
-        half_life = self._hours.get(facts.type) or self._hours["other"]
+    def explain(self, inputs: DecayInputs, now: int) -> dict[str, Any]:
+        half_life = self._hours.get(inputs.type) or self._hours["other"]
         parts = {
             "half_life_hours": half_life,
-            "hours_of_age": _hours(facts.created, now),
-            "time_factor": _halved(facts, now, half_life),
-            "importance": importance_of(facts),
-            "boost_multiplier": _multiplier(facts),
+            "hours_of_age": _hours(inputs.created, now),
+            "time_factor": _halved(inputs, now, half_life),
+            "importance": importance_of(inputs),
+            "boost_multiplier": _multiplier(inputs),
             "floor": self._minimum,
         }
-        return _explained(self, facts, now, parts)
+        return _explained(self, inputs, now, parts)
 
 
 class SimplePolicy:
-    """000 §5: by whole days of age, with a little for each use."""
+    """Design 000: decay by whole days of age, with a small boost for each use."""
 
     name = "simple"
     __slots__ = ("_rules",)
@@ -206,49 +207,49 @@ class SimplePolicy:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._rules = _rules_with(settings)
 
-    def priority(self, facts: DecayInputs, now: int) -> float:
-        if facts.pinned:
+    def priority(self, inputs: DecayInputs, now: int) -> float:
+        if inputs.pinned:
             return 1.0
-        base, rate, *_ = self._rules[facts.type]
-        return min(1.0, base * exp(-rate * int(_days(facts.created, now))) + _boost(facts, 0.02))
+        base, rate, *_ = self._rules[inputs.type]
+        return min(1.0, base * exp(-rate * int(_days(inputs.created, now))) + _boost(inputs, 0.02))
 
-    def without_floor(self, facts: DecayInputs, now: int) -> float:
-        return self.priority(facts, now)  # it has none
+    def without_floor(self, inputs: DecayInputs, now: int) -> float:
+        return self.priority(inputs, now)  # it has none
 
-    def explain(self, facts: DecayInputs, now: int) -> dict[str, Any]:
-        base, rate, *_ = self._rules[facts.type]
-        days = int(_days(facts.created, now))
+    def explain(self, inputs: DecayInputs, now: int) -> dict[str, Any]:
+        base, rate, *_ = self._rules[inputs.type]
+        days = int(_days(inputs.created, now))
         parts = {
             "base": base,
             "rate_per_day": rate,
             "days_of_age": days,
             "time_factor": exp(-rate * days),
-            "access_boost": _boost(facts, 0.02),
+            "access_boost": _boost(inputs, 0.02),
         }
-        return _explained(self, facts, now, parts)
+        return _explained(self, inputs, now, parts)
 
 
 class NoDecayPolicy:
-    """Fading is turned off: everything is as present as on its first day."""
+    """No decay: every priority is 1."""
 
     name = "off"
     __slots__ = ()
 
-    def priority(self, facts: DecayInputs, now: int) -> float:
+    def priority(self, inputs: DecayInputs, now: int) -> float:
         return 1.0
 
-    def without_floor(self, facts: DecayInputs, now: int) -> float:
+    def without_floor(self, inputs: DecayInputs, now: int) -> float:
         return 1.0
 
-    def explain(self, facts: DecayInputs, now: int) -> dict[str, Any]:
-        return _explained(self, facts, now, {})
+    def explain(self, inputs: DecayInputs, now: int) -> dict[str, Any]:
+        return _explained(self, inputs, now, {})
 
 
 POLICIES = {policy.name: policy for policy in (SmpPolicy, HalfLifePolicy, BoostedPolicy, SimplePolicy)}
 
 
 def policy_of(settings: Mapping[str, Any] | None = None) -> Policy:
-    """The policy that the section `decay` of the settings asks for; what it leaves out is as the designs have it."""
+    """The policy of the section `decay` of the settings; defaults are the designs'."""
     given = settings or {}
     name = given.get("policy", SmpPolicy.name)
     if name not in POLICIES:
@@ -261,18 +262,18 @@ def policy_of(settings: Mapping[str, Any] | None = None) -> Policy:
 
 @lru_cache(16)
 def policy_in(config: Config) -> Policy:
-    """The policy of settings, which never change; made once for those that are asked with again and again."""
+    """The policy of a configuration, which never changes; cached."""
     return policy_of(config.decay)
 
 
-def importance_of(facts: DecayInputs) -> float:
-    """How important a memory is: as it says, or else by its type, severity, impact and approval (001 §5.3)."""
-    if facts.importance is not None:
-        return facts.importance
-    score = _TYPE_IMPORTANCE.get(facts.type, 0.5)
-    if facts.severity == "critical" or facts.impact == "high":
+def importance_of(inputs: DecayInputs) -> float:
+    """A memory's own importance, or else the one derived from type, severity, impact and approval (design 001)."""
+    if inputs.importance is not None:
+        return inputs.importance
+    score = _TYPE_IMPORTANCE.get(inputs.type, 0.5)
+    if inputs.severity == "critical" or inputs.impact == "high":
         score *= 1.3
-    if facts.approved:
+    if inputs.approved:
         score *= 1.2
     return min(score, 1.0)
 
@@ -288,34 +289,34 @@ def _hours(since: int, now: int) -> float:
     return (now - since) / _HOUR if now > since else 0.0
 
 
-def _halved(facts: DecayInputs, now: int, half_life: float) -> float:
-    return float(0.5 ** (_hours(facts.created, now) / half_life))
+def _halved(inputs: DecayInputs, now: int, half_life: float) -> float:
+    return float(0.5 ** (_hours(inputs.created, now) / half_life))
 
 
-def _touched(facts: DecayInputs) -> int:
-    """When it was last written or read."""
-    read = facts.last_access
-    return facts.updated if read is None or read < facts.updated else read
+def _touched(inputs: DecayInputs) -> int:
+    """The time of the last write or access."""
+    read = inputs.last_access
+    return inputs.updated if read is None or read < inputs.updated else read
 
 
-def _boost(facts: DecayInputs, each: float) -> float:
-    return min(MOST_BOOST, facts.access_count * each)
+def _boost(inputs: DecayInputs, each: float) -> float:
+    return min(MAX_BOOST, inputs.access_count * each)
 
 
-def _multiplier(facts: DecayInputs) -> float:
-    return 1 + 0.1 * facts.access_count + 0.2 * importance_of(facts)
+def _multiplier(inputs: DecayInputs) -> float:
+    return 1 + 0.1 * inputs.access_count + 0.2 * importance_of(inputs)
 
 
-def _floor(facts: DecayInputs, floor: float) -> tuple[float, str]:
-    """Below what it does not fade, and why: the largest floor that applies."""
-    kind = facts.type
-    if kind == "finding" and facts.severity == "critical":
+def _floor(inputs: DecayInputs, floor: float) -> tuple[float, str]:
+    """The floor of the priority, and its reason: the largest that applies."""
+    kind = inputs.type
+    if kind == "finding" and inputs.severity == "critical":
         return max(floor, CRITICAL_FLOOR), "a critical finding"
-    if kind == "decision" and facts.impact in _GREAT:
+    if kind == "decision" and inputs.impact in _HIGH_IMPACT:
         return max(floor, HIGH_IMPACT_FLOOR), "a decision of high impact"
-    if kind == "decision" and facts.status in _UNRESOLVED:
+    if kind == "decision" and inputs.status in UNRESOLVED:
         return max(floor, UNRESOLVED_FLOOR), "an unresolved decision"
-    if kind == "preference" and facts.confidence is not None and facts.confidence <= INFERRED:
+    if kind == "preference" and inputs.confidence is not None and inputs.confidence <= INFERRED:
         return min(floor, INFERRED_FLOOR), "an inferred preference"
     return floor, "its type"
 
@@ -332,6 +333,6 @@ def _half_lives(settings: Mapping[str, Any]) -> tuple[dict[str, float], float]:
     return {**HALF_LIFE_HOURS, **settings.get("half_life_hours", {})}, settings.get("minimum_factor", MINIMUM_FACTOR)
 
 
-def _explained(policy: Policy, facts: DecayInputs, now: int, parts: dict[str, Any]) -> dict[str, Any]:
-    shown = {"pinned": True} if facts.pinned else parts
-    return {"policy": policy.name, **shown, "priority": policy.priority(facts, now)}
+def _explained(policy: Policy, inputs: DecayInputs, now: int, parts: dict[str, Any]) -> dict[str, Any]:
+    details = {"pinned": True} if inputs.pinned else parts
+    return {"policy": policy.name, **details, "priority": policy.priority(inputs, now)}

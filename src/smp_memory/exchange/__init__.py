@@ -1,5 +1,4 @@
-"""How do sessions leave a store and come into one? With every step of their history, as `smp_memory.exchange.file_format` writes them.
+"""Export sessions with their whole history into a file, and import them again, optionally anonymised.
 
-`going_out` gathers a session and writes the file, `disguise` gives names their placeholders or takes them back,
-`coming_in` checks a file and makes sessions of it. `smp_memory.exchange.api` has the methods that callers use.
+`api` has the methods that callers use, `file_format` the bytes of an export file.
 """

@@ -1,10 +1,9 @@
-"""What leaves? A session as it stands, with all that happened to it, into a file that appears when it is complete.
+"""Collect a session with its whole history for an export, and write the export file atomically.
 
-Guarantees: the entries are those that readers see, in the order in which they were written. The file is 0600, has its name
-only when it is whole and synced, and never takes the place of another unless it is told to. A session with entries that
-cannot be read is refused: nothing is left out in silence.
-Memories that compaction moved away are among them.
-Non-guarantees: of memories that stayed, the earlier steps that compaction moved away are not.
+Guarantees: the entries are those that readers see, in the order of writing, including memories that compaction moved to cold
+storage. The file has mode 0600, gets its name only when it is complete and synced, and never replaces another file without
+`force`. A session with unreadable entries is rejected: nothing is left out silently.
+Non-guarantees: earlier revisions that compaction removed from memories that stayed are not included.
 """
 
 from __future__ import annotations
@@ -16,51 +15,51 @@ from smp_memory.exchange import file_format
 from smp_memory.exchange.file_format import Exported
 from smp_memory.files.disk import TEMPORARY, Disk, identity
 from smp_memory.model.entry import CHANGE, Entry, is_revision
-from smp_memory.store.cold_storage import cold_fold, cold_path
+from smp_memory.store.cold_storage import cold_history, cold_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-    from smp_memory.model.history import Fold, RecordHistory
+    from smp_memory.model.history import RecordHistory, SessionHistory
     from smp_memory.store.file_session import FileSession
 
 _LARGEST_SEQ = 10**15
 
 
-def carried_from(files: FileSession) -> Exported:
-    """A session as it goes out: every step of every memory, in the order in which they were written."""
-    while True:  # compaction may move memories while we look
+def exported_session(files: FileSession) -> Exported:
+    """A session for an export: every entry of every memory, in the order of writing."""
+    while True:  # repeated if compaction moved memories meanwhile
         before = files.store.disk.stat(cold_path(files))
-        carried = _gathered(files, cold_fold(files))
+        exported = _collect(files, cold_history(files))
         after = files.store.disk.stat(cold_path(files))
         if (before and identity(before)) == (after and identity(after)):
-            return carried
+            return exported
 
 
-def _gathered(files: FileSession, cold: Fold) -> Exported:
-    def look(fold: Fold) -> Exported:
+def _collect(files: FileSession, cold: SessionHistory) -> Exported:
+    def look(session_history: SessionHistory) -> Exported:
         info = files.info()
-        for numbers in (fold.numbers, cold.numbers):
+        for numbers in (session_history.numbers, cold.numbers):
             info.numbers.update({key: max(number, info.numbers.get(key, 0)) for key, number in numbers.items()})
-        info.seq = max(info.seq, fold.seq)
-        return Exported(info, _entries({**cold.trails, **fold.trails}))
+        info.seq = max(info.seq, session_history.seq)
+        return Exported(info, _entries({**cold.histories, **session_history.histories}))
 
-    carried: Exported = files.view(look)
-    broken = next((problem for problem in files.reader.problems() if problem.severity == "error"), None)
-    if broken is not None:
+    exported: Exported = files.view(look)
+    damaged = next((problem for problem in files.reader.problems() if problem.severity == "error"), None)
+    if damaged is not None:
         raise SessionCorrupt(
-            f"{broken}. Repair the session first; nothing was handed out.", session=files.session, path=broken.path
+            f"{damaged}. Repair the session first; nothing was exported.", session=files.session, path=damaged.path
         )
-    return carried
+    return exported
 
 
-def _entries(trails: dict[str, RecordHistory]) -> list[Entry]:
+def _entries(histories: dict[str, RecordHistory]) -> list[Entry]:
     entries: list[Entry] = []
-    for name, trail in trails.items():
+    for name, history in histories.items():
         revision = 0
-        for entry in trail.entries:
+        for entry in history.entries:
             revision += is_revision(entry)
             entries.append(copy_of(entry, name, entry.data, entry.by, revision if entry.op == CHANGE else 0))
     return numbered(sorted(entries, key=_seq))
@@ -84,10 +83,10 @@ def copy_of(entry: Entry, id: str, data: dict[str, Any], by: str | None, revisio
 
 
 def counting(sessions: Iterable[Exported], counts: list[int]) -> Iterator[Exported]:
-    """The same sessions; how many memories each has is put down as they pass."""
-    for carried in sessions:
-        counts.append(len({entry.id for entry in carried.entries}))
-        yield carried
+    """Pass the sessions on, appending the number of memories of each to `counts`."""
+    for session in sessions:
+        counts.append(len({entry.id for entry in session.entries}))
+        yield session
 
 
 def _seq(entry: Entry) -> int:
@@ -95,7 +94,7 @@ def _seq(entry: Entry) -> int:
 
 
 def numbered(entries: list[Entry]) -> list[Entry]:
-    """Numbers as they were if they tell the order, else new ones: what people write by hand has none."""
+    """Keep the sequence numbers if they are strictly increasing, else renumber: entries typed by hand have none."""
     last = 0
     for entry in entries:
         if not last < entry.seq < _LARGEST_SEQ:
@@ -112,21 +111,21 @@ def format_named(format: str | None, path: str | os.PathLike[str] | None) -> str
     chosen = format or "json"
     if chosen not in file_format.FORMATS:
         raise InvalidFormat(
-            f"format: {chosen!r} is none. Use one of: {', '.join(file_format.FORMATS)}.", field="format"
+            f"format: {chosen!r} is not a format. Use one of: {', '.join(file_format.FORMATS)}.", field="format"
         )
     return chosen
 
 
 def write(path: str, pieces: Iterable[bytes], force: bool) -> str:
-    """A file that is complete when it gets its name. It lies outside of the store, in the real file system."""
+    """Write a file outside of the store that gets its name only when it is complete."""
     from smp_memory.files.system import RealSystem
 
     disk = Disk(RealSystem())
     if not force and disk.exists(path):
-        raise _in_the_way(path)
-    waiting = f"{path}.{os.urandom(4).hex()}{TEMPORARY}"
+        raise _file_exists(path)
+    temporary = f"{path}.{os.urandom(4).hex()}{TEMPORARY}"
     try:
-        file = disk.open_append(waiting)
+        file = disk.open_append(temporary)
         try:
             for piece in pieces:
                 file.append(piece)
@@ -134,29 +133,29 @@ def write(path: str, pieces: Iterable[bytes], force: bool) -> str:
         finally:
             file.close()
         if force:
-            disk.move(waiting, path)
+            disk.move(temporary, path)
         else:
-            _name_new(disk, waiting, path)
+            _name_new(disk, temporary, path)
         disk.sync_folder(os.path.dirname(path))
     except OSError as error:
         raise from_os_error(error, path, "exporting") from error
     finally:
-        disk.remove(waiting)
+        disk.remove(temporary)
     return path
 
 
-def _name_new(disk: Disk, waiting: str, path: str) -> None:
+def _name_new(disk: Disk, temporary: str, path: str) -> None:
     try:
-        disk.link_new(waiting, path)
+        disk.link_new(temporary, path)
     except FileExistsError:
-        raise _in_the_way(path) from None
-    except OSError:  # a file system without links
+        raise _file_exists(path) from None
+    except OSError:  # a file system without hard links
         if disk.exists(path):
-            raise _in_the_way(path) from None
-        disk.move(waiting, path)
+            raise _file_exists(path) from None
+        disk.move(temporary, path)
 
 
-def _in_the_way(path: str) -> InvalidFormat:
+def _file_exists(path: str) -> InvalidFormat:
     return InvalidFormat(
-        f"{path} is there already. Choose another name, or write over it with force (--force).", path=path
+        f"{path} already exists. Choose another name, or overwrite it with force (--force).", path=path
     )

@@ -1,17 +1,17 @@
-"""What are the bytes of an export? Sessions with their whole history, in one file that any store can take in.
+"""The file format of exports: sessions with their whole history in one file.
 
-A file is a header and *items*, each with `id` and `seq` first: the head of a session (`type: session`), then its entries
-in the order in which they were written; then the next session. All formats hold the same items:
+A file is a header and *items*, each with `id` and `seq` first: the metadata of a session (`type: session`), then its entries in
+the order of writing, then the next session. All formats contain the same items:
 
     jsonl     one JSON object per line, each with its checksum
     json      one document, {"smp_export": 1, "memories": [ … ]}
     yaml      one list under `memories:`
     markdown  a heading per item, its text below it
 
-Guarantees: `read(format, write(format, sessions))` gives equal sessions: heads, entries, numbers. A head says how many
-entries follow and which part of the whole it is, so that a file that was cut off is never taken for a smaller one. What
-cannot be read is an `InvalidFormat` with the line. YAML is read without tags, anchors and code.
-Non-guarantees: whether the entries make sense together; `smp_memory.exchange.api` looks at that.
+Guarantees: `read(format, write(format, sessions))` gives equal sessions: metadata, entries, numbers. The metadata item
+states the number of entries that follow and which session of how many it is, so that a truncated file is never taken for a
+smaller one. Unreadable content is an `InvalidFormat` with the line. YAML is read without tags, anchors and code.
+Non-guarantees: that the entries are consistent; `smp_memory.exchange.import_` checks that.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FORMATS = ("json", "jsonl", "yaml", "markdown")
 ENDINGS = {"json": "json", "jsonl": "jsonl", "yaml": "yaml", "yml": "yaml", "md": "markdown", "markdown": "markdown"}
 VERSION = 1
 _LARGEST_SEQ = 10**15
-_HEAD_TYPE = "session"
+_SESSION_TYPE = "session"
 _JSON_START, _JSON_END = b'{"smp_export":1,"memories":[', b"\n]}\n"
 _PLAIN = FieldNames(time="created", names={}, writes_type=True, writes_session=True)
 _READABLE = FieldNames(
@@ -48,7 +48,7 @@ _READABLE = FieldNames(
     writes_type=True,
     writes_session=True,
 )
-_NOT_OTHER = frozenset(
+_KNOWN_FIELDS = frozenset(
     ("id", "type", "seq", "session_id", "created_at", "user_id", "agent_ids", "agents", "participants", "status", "metadata", "context", "config", "smp", "checksum")
 )  # fmt: skip
 
@@ -62,26 +62,26 @@ class Exported:
         self.info = info
         self.entries = entries
         self.line = line
-        self.edited = 0  # items that somebody changed after they were written
+        self.edited = 0  # the number of items that were edited after the export
 
 
 # -- writing
 
 
 def write(format: str, sessions: Iterable[Exported], count: int) -> Iterator[bytes]:
-    """The bytes of an export of so many sessions, piece by piece."""
-    dialect = _dialect(format)
+    """Yield the bytes of an export of `count` sessions."""
+    names = _field_names(format)
     yield _HEADERS[format]
     encode = _encoder(format)
     for number, session in enumerate(sessions, 1):
-        yield encode(_head_fields(session, number, count))
+        yield encode(_session_fields(session, number, count))
         for entry in session.entries:
-            yield encode(dialect.encode(entry, session.info.id))
+            yield encode(names.encode(entry, session.info.id))
     if format == "json":
         yield _JSON_END
 
 
-def _dialect(format: str) -> FieldNames:
+def _field_names(format: str) -> FieldNames:
     return _READABLE if format == "markdown" else _PLAIN
 
 
@@ -112,12 +112,12 @@ def _encoder(format: str) -> Any:
     return lambda fields: next(separators, b",\n") + to_json(fields).encode()
 
 
-def _head_fields(session: Exported, number: int, count: int) -> Fields:
+def _session_fields(session: Exported, number: int, count: int) -> Fields:
     info = session.info
     given: Fields = {
         "id": info.id,
         "seq": 0,
-        "type": _HEAD_TYPE,
+        "type": _SESSION_TYPE,
         "created": info.created_text,
         "smp_export": VERSION,
         "part": [number, count],
@@ -140,7 +140,7 @@ def _head_fields(session: Exported, number: int, count: int) -> Fields:
 
 
 def format_of(data: bytes, name: str) -> str:
-    """Which format it is, by how it begins."""
+    """Detect the format by the beginning of the data."""
     start = data[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()
     if start.startswith(b"{"):
         return "json" if b'"memories"' in start.partition(b"[")[0] else "jsonl"
@@ -155,31 +155,33 @@ def format_of(data: bytes, name: str) -> str:
 
 
 def read(format: str, data: bytes, name: str) -> list[Exported]:
-    """The sessions in an export; `name` is what it is called in errors."""
-    dialect = _dialect(format)
+    """The sessions in an export; `name` is the name of the file in errors."""
+    names = _field_names(format)
     sessions: list[Exported] = []
-    wanted: list[tuple[int, Any]] = []  # how many sessions and entries the last head announced
+    announced: list[tuple[int, Any]] = []  # by session: the counts of sessions and entries that its metadata states
     for fields, state, line in _items(format, data, name):
         try:
-            if fields.get("type") == _HEAD_TYPE:
-                _check_count(sessions, wanted)
-                wanted.append(_announced(fields, len(sessions) + 1))
+            if fields.get("type") == _SESSION_TYPE:
+                _check_count(sessions, announced)
+                announced.append(_announced_counts(fields, len(sessions) + 1))
                 sessions.append(Exported(_info(fields), [], line))
             elif not sessions:
-                raise InvalidRecord("an export begins with the head of a session, which has the type session.")
+                raise InvalidRecord("an export begins with the metadata of a session, which has the type session.")
             else:
                 session = sessions[-1]
                 last = session.entries[-1].seq if session.entries else 0
-                session.entries.append(_complete(dialect.decode(fields, None, UNSIGNED, name, line, last + 1)))
+                session.entries.append(
+                    _check_entry_complete(names.decode(fields, None, UNSIGNED, name, line, last + 1))
+                )
                 _check_follows(last, session.entries[-1].seq)
             sessions[-1].edited += state == EDITED
         except InvalidRecord as error:
-            _refuse(name, line, error.message)
-    _check_whole(sessions, wanted, name, data)
+            _reject(name, line, error.message)
+    _check_complete(sessions, announced, name, data)
     return sessions
 
 
-def _complete(entry: Entry) -> Entry:
+def _check_entry_complete(entry: Entry) -> Entry:
     if entry.lacks:
         raise InvalidRecord(f"{entry.lacks[0]}: missing; each entry of an export has one.", field=entry.lacks[0])
     return entry
@@ -188,7 +190,7 @@ def _complete(entry: Entry) -> Entry:
 def _check_follows(last: int, seq: int) -> None:
     if not last < seq < _LARGEST_SEQ:
         raise InvalidRecord(
-            f"seq: {seq} does not follow {last}; an entry stands twice or in the wrong place.", field="seq"
+            f"seq: {seq} does not follow {last}; an entry is duplicated or in the wrong place.", field="seq"
         )
 
 
@@ -198,7 +200,7 @@ def _items(format: str, data: bytes, name: str) -> Iterator[tuple[Fields, str, i
         return
     for piece in codec_of(format).decode(data):
         if piece.fields is None:
-            _refuse(name, piece.line, f"{piece.message}.")
+            _reject(name, piece.line, f"{piece.message}.")
         yield piece.fields, piece.state, piece.line
 
 
@@ -206,26 +208,26 @@ def _json_items(data: bytes, name: str) -> Iterator[tuple[Fields, str, int]]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        _refuse(name, data.count(b"\n", 0, error.start) + 1, "not valid UTF-8.")
+        _reject(name, data.count(b"\n", 0, error.start) + 1, "not valid UTF-8.")
     decoder = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
     try:
         document = decoder.decode(text)
     except json.JSONDecodeError as error:
-        _refuse(name, error.lineno, f"not valid JSON: {error.msg}.")
+        _reject(name, error.lineno, f"not valid JSON: {error.msg}.")
     except (ValueError, RecursionError) as error:
-        _refuse(name, 1, f"not valid JSON: {str(error)[:80]}.")
+        _reject(name, 1, f"not valid JSON: {str(error)[:80]}.")
     items = document.get("memories") if isinstance(document, dict) else None
     if not isinstance(items, list):
-        _refuse(name, 1, 'expected {"smp_export": 1, "memories": [ … ]}.')
+        _reject(name, 1, 'expected {"smp_export": 1, "memories": [ … ]}.')
     lines = _lines_of_items(text, len(items))
     for item, line in zip(items, lines, strict=True):
         if not isinstance(item, dict):
-            _refuse(name, line, "expected an object with the fields of a memory.")
+            _reject(name, line, "expected an object with the fields of a memory.")
         yield item, SIGNED, line
 
 
 def _lines_of_items(text: str, count: int) -> list[int]:
-    """Where each item of the list begins, however the document is laid out."""
+    """The line of each item of the list, for any layout of the document."""
     decoder = json.JSONDecoder()
     at = text.find("[", text.find('"memories"')) + 1
     line, counted, lines = 1, 0, []
@@ -237,7 +239,7 @@ def _lines_of_items(text: str, count: int) -> list[int]:
         lines.append(line)
         try:
             at = decoder.raw_decode(text, at)[1]
-        except (ValueError, RecursionError):  # "memories" stood in another place first
+        except (ValueError, RecursionError):  # "memories" also occurs earlier in the document
             return [1] * count
     return lines
 
@@ -249,14 +251,14 @@ def _no_constant(name: str) -> NoReturn:
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise ValueError("a name stands twice in one object")
+        raise ValueError("duplicate name in an object")
     return fields
 
 
-# -- heads
+# -- session metadata
 
 
-def _announced(fields: Fields, number: int) -> tuple[int, Any]:
+def _announced_counts(fields: Fields, number: int) -> tuple[int, Any]:
     version = fields.get("smp_export")
     if type(version) is int and version > VERSION:
         raise FormatTooNew(
@@ -265,54 +267,54 @@ def _announced(fields: Fields, number: int) -> tuple[int, Any]:
             limit=VERSION,
         )
     if version != VERSION:
-        raise InvalidRecord("smp_export: this head does not say that it is part of an export.", field="smp_export")
+        raise InvalidRecord("smp_export: missing or wrong in the metadata of a session.", field="smp_export")
     part = fields.get("part")
     if not isinstance(part, list) or len(part) != 2 or part[0] != number or type(part[1]) is not int:
         raise InvalidRecord(f"part: expected session {number}, found {repr(part)[:80]}; one is missing.", field="part")
     return part[1], fields.get("entries", 0)
 
 
-def _check_count(sessions: list[Exported], wanted: list[tuple[int, Any]]) -> None:
-    if sessions and len(sessions[-1].entries) != wanted[-1][1]:
+def _check_count(sessions: list[Exported], announced: list[tuple[int, Any]]) -> None:
+    if sessions and len(sessions[-1].entries) != announced[-1][1]:
         found = len(sessions[-1].entries)
         raise InvalidRecord(
-            f"session {sessions[-1].info.id} should have {repr(wanted[-1][1])[:20]} entries, {found} are here.",
+            f"session {sessions[-1].info.id} should have {repr(announced[-1][1])[:20]} entries, found {found}.",
             field="entries",
         )
 
 
-def _check_whole(sessions: list[Exported], wanted: list[tuple[int, Any]], name: str, data: bytes) -> None:
+def _check_complete(sessions: list[Exported], announced: list[tuple[int, Any]], name: str, data: bytes) -> None:
     last = data.count(b"\n") + 1
     if not sessions:
-        _refuse(name, last, "there is no session in it.")
+        _reject(name, last, "it contains no session.")
     try:
-        _check_count(sessions, wanted)
+        _check_count(sessions, announced)
     except InvalidRecord as error:
-        _refuse(name, last, f"{error.message} The file was cut off, or entries were taken out.")
-    if wanted[-1][0] != len(sessions):
-        _refuse(name, last, f"{wanted[-1][0]} sessions are announced, {len(sessions)} are here. The file was cut off.")
+        _reject(name, last, f"{error.message} The file was truncated, or entries were removed.")
+    if announced[-1][0] != len(sessions):
+        _reject(name, last, f"{announced[-1][0]} sessions expected, found {len(sessions)}. The file was truncated.")
 
 
 def _info(fields: Fields) -> SessionInfo:
-    numbers = _taken(fields, "numbers", dict, {})
-    other = {key: value for key, value in _taken(fields, "other", dict, {}).items() if key not in _NOT_OTHER}
+    numbers = _typed_value(fields, "numbers", dict, {})
+    other = {key: value for key, value in _typed_value(fields, "other", dict, {}).items() if key not in _KNOWN_FIELDS}
     return SessionInfo(
         ids.check(fields.get("id"), "id"),
         parse(fields.get("created"), "created"),
-        user=_taken(fields, "user", str, None),
+        user=_typed_value(fields, "user", str, None),
         agents=_texts(fields, "agents"),
-        project=_taken(fields, "project", str, None),
+        project=_typed_value(fields, "project", str, None),
         tags=_texts(fields, "tags"),
-        context=_taken(fields, "context", dict, {}),
-        config=_taken(fields, "config", dict, {}),
-        status=_taken(fields, "status", str, "active"),
+        context=_typed_value(fields, "context", dict, {}),
+        config=_typed_value(fields, "config", dict, {}),
+        status=_typed_value(fields, "status", str, "active"),
         numbers={key: number for key, number in numbers.items() if type(number) is int and 0 <= number < 10**9},
-        seq=min(max(_taken(fields, "last_seq", int, 0), 0), 10**15),
+        seq=min(max(_typed_value(fields, "last_seq", int, 0), 0), 10**15),
         other=other,
     )
 
 
-def _taken(fields: Fields, name: str, kind: type, default: Any) -> Any:
+def _typed_value(fields: Fields, name: str, kind: type, default: Any) -> Any:
     value = fields.get(name)
     if value is None:
         return default
@@ -322,11 +324,11 @@ def _taken(fields: Fields, name: str, kind: type, default: Any) -> Any:
 
 
 def _texts(fields: Fields, name: str) -> list[str]:
-    found = _taken(fields, name, list, [])
+    found = _typed_value(fields, name, list, [])
     if not all(isinstance(each, str) for each in found):
         raise InvalidRecord(f"{name}: expected a list of texts.", field=name)
     return list(found)
 
 
-def _refuse(name: str, line: int, why: str) -> NoReturn:
+def _reject(name: str, line: int, why: str) -> NoReturn:
     raise InvalidFormat(f"{name}:{line}: {why} Nothing was imported.", path=name, line=line)

@@ -1,8 +1,8 @@
-"""Can this come in? A file is read, checked as a whole and only then stored, session by session.
+"""Import an export file: read it, validate it as a whole, and only then store it session by session.
 
-Guarantees: a file that is damaged, not whole or makes no sense is an `InvalidFormat` with its line, and nothing was stored.
-A session whose id is taken is `SessionExists` before the first one is stored. Secrets are taken out as at every other
-write, by the store's own settings, whatever those inside the file say.
+Guarantees: a file that is damaged, incomplete or inconsistent is an `InvalidFormat` with its line, and nothing was stored.
+A session whose id exists is `SessionExists` before the first one is stored. Secrets are redacted as at every other write, by
+the settings of the store, not by those in the file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from smp_memory.exchange.export import format_named, numbered
 from smp_memory.files.disk import Disk
 from smp_memory.model import ids
 from smp_memory.model.entry import CHANGE, PUT, Entry
-from smp_memory.model.history import Fold
+from smp_memory.model.history import SessionHistory
 from smp_memory.privacy.settings import check_settings, redactor_of
 from smp_memory.store.session_import import place
 from smp_memory.uids import new_uid
@@ -31,26 +31,26 @@ if TYPE_CHECKING:
     from smp_memory.store.file_store import FileStore
 
 
-def arrivals(
+def read_sessions(
     store: FileStore,
     source: str | bytes | os.PathLike[str],
     format: str | None,
     session: str | None,
     key: Placeholders | None,
 ) -> tuple[str, list[tuple[Exported, list[RedactedSpan]]]]:
-    """The format, and the sessions in a file with what was taken out of each; all checked, none stored."""
+    """The format, and the validated sessions of a file with the redactions in each; nothing is stored."""
     data, name = _read(source)
     chosen = format_named(format, None) if format else file_format.format_of(data, name)
-    found = file_format.read(chosen, data, name)
+    sessions = file_format.read(chosen, data, name)
     if key is not None:
-        from smp_memory.exchange.anonymised import revealed
+        from smp_memory.exchange.anonymised import restoring
 
-        found = [revealed(key)(carried) for carried in found]
+        sessions = [restoring(key)(each) for each in sessions]
     if session is not None:
-        _rename(found, session, name)
-    removals = [_checked(store.config, carried, name) for carried in found]
-    _refuse_taken(store, found, name)
-    return chosen, list(zip(found, removals, strict=True))
+        _rename(sessions, session, name)
+    removals = [_validate(store.config, each, name) for each in sessions]
+    _reject_existing(store, sessions, name)
+    return chosen, list(zip(sessions, removals, strict=True))
 
 
 def _read(source: str | bytes | os.PathLike[str]) -> tuple[bytes, str]:
@@ -69,41 +69,43 @@ def _read(source: str | bytes | os.PathLike[str]) -> tuple[bytes, str]:
         raise from_os_error(error, path, "reading an export") from error
 
 
-def _rename(found: list[Exported], session: str, name: str) -> None:
-    if len(found) != 1:
-        raise InvalidFormat(f"{name} holds {len(found)} sessions; another id can be given to one only.", path=name)
-    found[0].info.id = ids.check(session, "session")
+def _rename(sessions: list[Exported], session: str, name: str) -> None:
+    if len(sessions) != 1:
+        raise InvalidFormat(
+            f"{name} contains {len(sessions)} sessions; a new id can be given only to a single one.", path=name
+        )
+    sessions[0].info.id = ids.check(session, "session")
 
 
-def _refuse_taken(store: FileStore, found: list[Exported], name: str) -> None:
-    """Before the first one is stored."""
-    there = set(store.session_ids())
-    for carried in found:
-        if carried.info.id in there:
+def _reject_existing(store: FileStore, sessions: list[Exported], name: str) -> None:
+    """Raise if the id of any session exists in the store, or twice in the file."""
+    existing = set(store.session_ids())
+    for session in sessions:
+        if session.info.id in existing:
             raise SessionExists(
-                f"{name}:{carried.line}: there is already a session {carried.info.id}. Nothing was imported; give the new "
+                f"{name}:{session.line}: session {session.info.id} already exists. Nothing was imported; give the new "
                 "one another id (session=…, smp import --as ID).",
-                session=carried.info.id,
+                session=session.info.id,
                 path=name,
-                line=carried.line,
+                line=session.line,
             )
-        there.add(carried.info.id)
+        existing.add(session.info.id)
 
 
-def _checked(config: Config, carried: Exported, name: str) -> list[RedactedSpan]:
-    """Whether it can be stored; numbers are put in order and secrets taken out. Returns what was taken out."""
-    info, line = carried.info, carried.line
+def _validate(config: Config, session: Exported, name: str) -> list[RedactedSpan]:
+    """Validate a session, fix its numbers and redact secrets in place. Returns the redactions."""
+    info, line = session.info, session.line
     removals: list[RedactedSpan] = []
     try:
-        validation.plain("head", {**info.to_dict(), "other": info.other})
+        validation.plain("metadata", {**info.to_dict(), "other": info.other})
         check_settings(config.override_session(info.config, info.id))
         redactor = redactor_of(config)
         if redactor is not None:
-            head, removals = redactor.redact_fields(
+            cleaned, removals = redactor.redact_fields(
                 {"project": info.project, "tags": info.tags, "context": info.context}
             )
-            info.project, info.tags, info.context = head["project"], head["tags"], head["context"]
-        for entry in carried.entries:
+            info.project, info.tags, info.context = cleaned["project"], cleaned["tags"], cleaned["context"]
+        for entry in session.entries:
             line = entry.line
             _check_entry(entry)
             if redactor is not None:
@@ -111,7 +113,7 @@ def _checked(config: Config, carried: Exported, name: str) -> list[RedactedSpan]
                 removals += found
     except SMPError as error:
         raise InvalidFormat(f"{name}:{line}: {error.message} Nothing was imported.", path=name, line=line) from None
-    _check_together(carried, name)
+    _check_consistency(session, name)
     return removals
 
 
@@ -121,36 +123,36 @@ def _check_entry(entry: Entry) -> None:
     if entry.op not in (PUT, CHANGE):
         validation.optional_text("reason", entry.data.get("reason"))
     if entry.op == PUT and None in entry.data.values():
-        raise InvalidRecord(f"{entry.id}: a new memory has no fields without a value.", field="id")
+        raise InvalidRecord(f"{entry.id}: a field of a new memory must not be null.", field="id")
 
 
-def _check_together(carried: Exported, name: str) -> None:
-    fold = Fold()
-    fold.add(numbered(carried.entries))
-    for problem in sorted(fold.problems, key=lambda problem: problem.line):
+def _check_consistency(session: Exported, name: str) -> None:
+    session_history = SessionHistory()
+    session_history.add(numbered(session.entries))
+    for problem in sorted(session_history.problems, key=lambda problem: problem.line):
         raise InvalidFormat(
             f"{name}:{problem.line}: {problem.message} Nothing was imported.", path=name, line=problem.line
         )
-    info = carried.info
+    info = session.info
     info.numbers = {
-        **fold.numbers,
-        **{key: max(number, fold.numbers.get(key, 0)) for key, number in info.numbers.items()},
+        **session_history.numbers,
+        **{key: max(number, session_history.numbers.get(key, 0)) for key, number in info.numbers.items()},
     }
-    info.seq = max(info.seq, fold.seq)
+    info.seq = max(info.seq, session_history.seq)
 
 
-def stored(store: FileStore, carried: Exported) -> FileSession:
-    """A session of what came in, or of a copy made here."""
-    info = carried.info
+def store_session(store: FileStore, session: Exported) -> FileSession:
+    """Store an imported session, or a copy made here, as a new session."""
+    info = session.info
     info.uid = new_uid()
-    info.generation = max(info.generation, 1)  # so that the head keeps the numbers
-    return place(store, info, carried.entries, store.config.override_session(info.config, info.id).quota_bytes)
+    info.generation = max(info.generation, 1)  # so that the metadata keeps the counters
+    return place(store, info, session.entries, store.config.override_session(info.config, info.id).quota_bytes)
 
 
-def free_id(store: FileStore, wanted: str) -> str:
-    """This id, or one like it that is not taken."""
-    there, number, free = set(store.session_ids()), 1, wanted
-    while free in there:
+def free_id(store: FileStore, preferred: str) -> str:
+    """The preferred id, with a number if it exists already."""
+    existing, number, free = set(store.session_ids()), 1, preferred
+    while free in existing:
         number += 1
-        free = f"{wanted}-{number}"
+        free = f"{preferred}-{number}"
     return free

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from smp_memory.files.codec import CONFLICT, DAMAGED, EDITED, TORN, Piece
 
 BOM = b"\xef\xbb\xbf"
-_MARKER = re.compile(rb"^(?:([<|>])\1{6}(?: [^\n]*)?|(=)={6}[ ]*)\r?(?:\n|\Z)", re.MULTILINE)
+MARKER = re.compile(rb"^(?:([<|>])\1{6}(?: [^\n]*)?|(=)={6}[ ]*)\r?(?:\n|\Z)", re.MULTILINE)
 
 Read = Callable[[bytes, bool], list[Piece]]
 
@@ -118,7 +118,7 @@ def _sides(text: bytes, begin: int, lone_divider: bool) -> tuple[_Side, _Side, l
     conflicts: list[Piece] = []
     readers: tuple[_Side, ...] = (ours, theirs)  # who has the lines that come next
     at = begin
-    for marker in _MARKER.finditer(text, begin):
+    for marker in MARKER.finditer(text, begin):
         kind = marker[1] or marker[2]
         if kind == b"=" and len(readers) == 2 and not lone_divider:
             continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from smp_memory.errors import InvalidRecord
 from smp_memory.model import ids
-from smp_memory.model.design_fields import understood
+from smp_memory.model.design_fields import translate_fields
 from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
 from smp_memory.model.times import parse
 from smp_memory.model.types import COMMON_ALIASES, KINDS
@@ -261,7 +261,7 @@ def _integer(value: object) -> int:
 def _check_written_by_hand(kind: str, op: str, data: dict[str, Any]) -> None:
     """What the engine relies on must hold for what people type, too."""
     if op == PUT:
-        found = understood(KINDS[kind], data)
+        found = translate_fields(KINDS[kind], data)
         if found is not data:
             data.clear()
             data.update(found)

@@ -42,7 +42,7 @@ class IncrementReader(SessionReader):
     ) -> None:
         """`names`: the ids of memories that were read before, where two had the same one."""
         super().__init__(disk, layout, root, session)
-        self.fold.names = names or self.fold.names
+        self.session_history.names = names or self.session_history.names
         self.reread = False
         self._digests: dict[str, int] = {}
         self._begun: dict[str, tuple[int, int]] = {}

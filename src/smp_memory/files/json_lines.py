@@ -148,9 +148,23 @@ def _whole(text: bytes, start: int, end: int, line: int) -> Piece | None:
 
 
 def _is_whole_sum(signed: str, fields: Fields, before: bytes) -> bool:
-    """Whether a checksum of 64 digits (design 004) is that of the line, or of its fields sorted by name."""
-    canonical = json.dumps(fields, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
-    return signed in ("sha256:" + sha256_hex(before), "sha256:" + sha256_hex(canonical))
+    """Whether a checksum of 64 digits (design 004) is that of the line, or of its fields sorted by name.
+
+    The design sorts with a list of names given to JavaScript's `JSON.stringify`, which leaves all other names out, also of inner
+    objects, and writes 1.0 as 1. Such a checksum says nothing about what it leaves out.
+    """
+    forms = (fields, _listed(fields, sorted(fields)))
+    texts = [json.dumps(form, sort_keys=True, ensure_ascii=False, separators=(",", ":")) for form in forms]
+    sums = [sha256_hex(data) for data in (before, *(text.encode(errors="replace") for text in texts))]
+    return signed.removeprefix("sha256:") in sums
+
+
+def _listed(value: Any, names: list[str]) -> Any:
+    if isinstance(value, dict):
+        return {name: _listed(value[name], names) for name in names if name in value}
+    if isinstance(value, list):
+        return [_listed(item, names) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _edited(text: bytes, start: int, end: int, line: int, state: str) -> Piece:

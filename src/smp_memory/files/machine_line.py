@@ -69,6 +69,19 @@ def join(fields: Fields, text: str) -> Fields:
     return fields
 
 
+def told_mixed(mark: re.Match[bytes] | None, machine: str) -> str:
+    """What is wrong if the first line of an entry has another number than its machine line; empty if nothing is."""
+    if mark is None:
+        return ""
+    number = next((word[4:] for word in machine.split() if word.startswith("seq=")), "")
+    if number in ("", mark[1].decode()):
+        return ""
+    return (
+        f"its first line has the number {mark[1].decode()}, its last line {number}: lines of two entries were mixed, as a text merge "
+        "does. Take the entry from one side"
+    )
+
+
 def highest_seq(fields: Fields | None) -> int:
     """The largest number of an entry and the steps that are folded into it."""
     if not fields:

@@ -57,7 +57,14 @@ from smp_memory.files.codec import (
     was_whole,
 )
 from smp_memory.files.conflict_markers import read_both_sides
-from smp_memory.files.machine_line import before_cut_closing, before_damaged_closing, highest_seq, join, split
+from smp_memory.files.machine_line import (
+    before_cut_closing,
+    before_damaged_closing,
+    highest_seq,
+    join,
+    split,
+    told_mixed,
+)
 from smp_memory.files.markdown_values import (
     HIGH,
     OWN_LINES,
@@ -86,7 +93,7 @@ _BEGIN_MARK = re.compile(rb" <!-- ([0-9]{1,15}) -->[ \t]*\r?\Z")
 _BEHIND_MARK = re.compile(rb" <!-- [0-9]{1,15} -->[ \t]*([^ \t\r\n][^\n]*)\Z")
 _END_START, _END_STOP = b"<!-- end ", b" -->\n"
 _RULE = re.compile(rb"^---[ \t]*\r?$", re.MULTILINE)
-_ABOUT = b"<!-- SMP format "
+ABOUT = b"<!-- SMP format "
 _ENTRY_TAIL = b"\n---\n"
 
 _NOT_IN_BODY = re.compile(f"[\x00-\x08\x0b-\x1f{HIGH}]")
@@ -243,6 +250,8 @@ class MarkdownBlocks:
             signed = signature(data[start : end.start(3)]) == end[3].decode()
             message = "" if signed else "changed since it was signed"
             machine = end[2].decode("utf-8", "replace")
+            if not signed and (mixed := told_mixed(_BEGIN_MARK.search(heading[4] or b""), machine)):
+                return Piece(start, end.end(), 0, DAMAGED, None, mixed)
             return self._entry(
                 data[start : end.start()], heading, end.end(), SIGNED if signed else EDITED, message, machine
             )
@@ -371,7 +380,7 @@ def _header_end(data: bytes, end: int) -> int:
         )  # 0: that was an entry, its heading is gone
     title, _, rest = data.partition(b"\n")
     about, _, tail = rest.partition(b"\n")
-    is_ours = title.startswith(b"#") and (about.startswith(_ABOUT) or _ABOUT.startswith(about))
+    is_ours = title.startswith(b"#") and (about.startswith(ABOUT) or ABOUT.startswith(about))
     return -1 if end == len(data) and is_ours and not tail.strip(b"\n-") else end
 
 

@@ -56,7 +56,7 @@ class PlanWriter:
 
     def _write_names(self) -> bool:
         """Make the ids permanent under which memories are shown whose id was given out twice; False if all are."""
-        renames = self._reader.fold.renames(self._notes.seq)
+        renames = self._reader.session_history.renames(self._notes.seq)
         parts: dict[str, bytes] = {}
         for entry in renames:
             name, data = self._reader.layout.encode(entry, self._reader.session)

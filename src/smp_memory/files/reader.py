@@ -30,7 +30,7 @@ from smp_memory.files.lock import HOLDER_BYTES
 from smp_memory.files.torn_writes import torn_from, unfinished_group
 from smp_memory.files.writer_state import numbers_in_head
 from smp_memory.model.entry import Entry
-from smp_memory.model.history import Fold
+from smp_memory.model.history import SessionHistory
 from smp_memory.model.reports import Problem
 from smp_memory.model.types import SCHEMA
 
@@ -38,6 +38,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from smp_memory.files.codec import Stored
     from smp_memory.files.disk import Disk
     from smp_memory.files.layouts.layout import Layout
 
@@ -86,7 +87,7 @@ class SessionReader:
         self.journal = Journal(disk, os.path.join(self.private, "journal.json"), self.folder, session)
         self.mutex = threading.RLock()
         self.states: dict[str, FileState] = {}
-        self.fold = self._new_fold()
+        self.session_history = self._new_history()
         self.vanished: dict[str, list[Entry]] = {}  # were read once, and are in no file any more; by file
         self.vanished_from = ""  # the lineage that they were read in, see `smp_memory.files.writer_state`
         self.lineage = ""  # of the files as they were read
@@ -98,30 +99,30 @@ class SessionReader:
     def forget(self) -> None:
         """Read everything anew next time."""
         self.states = {}
-        self.fold = self._new_fold()
+        self.session_history = self._new_history()
         self._overlaid = self._is_behind = False
         self.lineage = ""
         self._complete_until = 0
         self._noted_bytes = {}
 
-    def _new_fold(self) -> Fold:
-        return Fold(lambda: numbers_in_head(self))
+    def _new_history(self) -> SessionHistory:
+        return SessionHistory(lambda: numbers_in_head(self))
 
     # -- the whole session
 
-    def catch_up(self) -> Fold:
+    def catch_up(self) -> SessionHistory:
         """Read what is new; the result holds all that was acknowledged before the call."""
         with self.mutex:
             return self._catch_up()
 
-    def _catch_up(self) -> Fold:
+    def _catch_up(self) -> SessionHistory:
         try:
             return self._look_until_whole()
         except BaseException:
             self._is_behind = True
             raise
 
-    def _look_until_whole(self) -> Fold:
+    def _look_until_whole(self) -> SessionHistory:
         fresh: list[Entry] = []
         rebuild = False
         plan = None
@@ -131,21 +132,23 @@ class SessionReader:
             more, changed = self._read_changed(before, plan)
             fresh += more
             rebuild = rebuild or changed
-            if not (fresh or rebuild or plan or self._must_refold()):
-                return self.fold  # no file differs from what was read before, so there is nothing to compare again
+            if not (fresh or rebuild or plan or self._must_rebuild_history()):
+                return (
+                    self.session_history
+                )  # no file differs from what was read before, so there is nothing to compare again
             if self._was_replaced(before, plan):
                 continue
-            self._refold(fresh, rebuild, plan)
+            self._rebuild_history(fresh, rebuild, plan)
             fresh, rebuild = [], False
-            if not self.fold.unfinished() or look > 20 or (look > 2 and before == self._identities(plan)):
+            if not self.session_history.unfinished() or look > 20 or (look > 2 and before == self._identities(plan)):
                 break  # an unfinished transaction that stays so was cut by hand: show what is left
             time.sleep(0.0005 * look)
         if fresh or rebuild:
-            self._refold(fresh, rebuild, plan)
-        return self.fold
+            self._rebuild_history(fresh, rebuild, plan)
+        return self.session_history
 
-    def _must_refold(self) -> bool:
-        return self._overlaid or self._is_behind or bool(self.fold.unfinished())
+    def _must_rebuild_history(self) -> bool:
+        return self._overlaid or self._is_behind or bool(self.session_history.unfinished())
 
     def _was_replaced(self, before: dict[str, list[int]], plan: Plan | None) -> bool:
         """Whether a file was replaced, added or taken away meanwhile, or a plan to do so was committed."""
@@ -276,10 +279,14 @@ class SessionReader:
             typed_entries.give_times(state)
         return state.entries[count:]
 
+    def stored(self, name: str) -> Stored:
+        """Up to which number and byte of a file entries are known to have been written whole."""
+        return self._complete_until, self._noted_bytes.get(name, 0)
+
     def decode(self, name: str, data: bytes, state: FileState) -> None:
         """Add the entries of a file's rest to its state; stop before a torn end or an unfinished group."""
         codec, kind = self.layout.codec_of(name), self.layout.kind_of(name)
-        pieces = codec.decode(data, state.end, state.line, (self._complete_until, self._noted_bytes.get(name, 0)))
+        pieces = codec.decode(data, state.end, state.line, self.stored(name))
         start, end = state.end, state.end + len(data)
         last_seq = state.entries[-1].seq if state.entries else 0
         mark = len(state.entries)
@@ -311,8 +318,8 @@ class SessionReader:
                 state.problems.append(Problem(self._shown(name), piece.line, "invalid", error.message))
                 continue
             at_the_end, noted = True, None
+            last_seq = entries[0].seq  # of a memory with its changes: where it stands
             for entry in entries:
-                last_seq = entry.seq
                 entry.place = (piece.start, piece.end)
                 state.entries.append(entry)
                 starts.append(piece.start)
@@ -338,7 +345,7 @@ class SessionReader:
         elif piece_state == EDITED:
             notes.append(("edited", f"{entry.id} was edited by hand.", "note"))
         elif piece_state == UNSIGNED:
-            notes.append(("unsigned", f"{entry.id} was written by hand.", "note"))
+            notes.append(("unsigned", f"{entry.id} has no checksum: a person or another program wrote it.", "note"))
         if entry.schema > SCHEMA:
             message = (
                 f"{entry.id} was written by a newer SMP (schema {entry.schema}); what this one does not know is kept."
@@ -347,19 +354,19 @@ class SessionReader:
         for code, message, severity in notes:
             state.problems.append(Problem(self._shown(name), entry.line, code, message, severity, entry.id))
 
-    def _refold(self, fresh: list[Entry], rebuild: bool, plan: Plan | None) -> None:
+    def _rebuild_history(self, fresh: list[Entry], rebuild: bool, plan: Plan | None) -> None:
         typed = self.has_typed
         if rebuild or self._overlaid or self._is_behind or typed:
             if typed:
                 typed_entries.give_ids(self)
-            self.fold = self._new_fold()
+            self.session_history = self._new_history()
             self._is_behind = False
             fresh = [entry for state in self.states.values() for entry in state.entries]
         if plan is not None:
             fresh = fresh + self._planned(plan)
         self._overlaid = plan is not None
         if fresh:
-            self.fold.add(fresh)
+            self.session_history.add(fresh)
 
     def adopt(self, states: dict[str, FileState], identities: dict[str, list[int]]) -> None:
         """Take over what a writer read back of files before it replaced them; those that differ now are read anew."""
@@ -374,7 +381,7 @@ class SessionReader:
                     self.states.pop(name, None)
             for name in [name for name in self.states if not self.disk.exists(os.path.join(self.folder, name))]:
                 del self.states[name]
-            self._refold([], True, None)
+            self._rebuild_history([], True, None)
 
     def _planned(self, plan: Plan) -> list[Entry]:
         """Entries of a committed plan that are not in their files yet."""
@@ -389,7 +396,7 @@ class SessionReader:
 
     # -- parts of it
 
-    def tail(self, kind: str, count: int) -> Fold | None:
+    def tail(self, kind: str, count: int) -> SessionHistory | None:
         """A fold that ends with the last memories of a type, from the end of their file alone; None if that is not enough."""
         if self.states or self.journal.exists():
             return None
@@ -406,23 +413,23 @@ class SessionReader:
             return None
         size = 65536
         while True:
-            fold = self._tail_fold(name, path, found.st_size, size, others)
-            trails = fold.trails.values() if fold else ()
-            live = [trail for trail in trails if trail.first.type == kind and trail.deletion is None]
-            if fold is None or len(live) >= count or size >= found.st_size:
-                return fold if size < found.st_size else None
+            session_history = self._tail_history(name, path, found.st_size, size, others)
+            histories = session_history.histories.values() if session_history else ()
+            live = [history for history in histories if history.first.type == kind and history.deletion is None]
+            if session_history is None or len(live) >= count or size >= found.st_size:
+                return session_history if size < found.st_size else None
             size *= 4
 
     def _may_have_doubled_ids(self, name: str, found: os.stat_result) -> bool:
         """Whether something other than SMP changed the file: after a merge, only the whole session tells ids apart."""
         return self.notes().unchanged(name, identity(found)) is None
 
-    def _tail_fold(self, name: str, path: str, length: int, size: int, others: list[str]) -> Fold | None:
+    def _tail_history(self, name: str, path: str, length: int, size: int, others: list[str]) -> SessionHistory | None:
         start = max(length - size, 0)
         chunk = self.disk.read(path, start)
         boundary = self.layout.codec_of(name).boundary(chunk) if start else 0
         if boundary < 0:
-            return None if start == 0 else Fold()
+            return None if start == 0 else SessionHistory()
         state = FileState()
         state.end = start + boundary
         self.decode(name, chunk[boundary:], state)
@@ -435,12 +442,12 @@ class SessionReader:
             problem.severity == "error" for problem in state.problems
         ):
             return None  # whether the transaction is whole only the whole session can tell
-        fold = self._new_fold()
-        fold.add(entries)
-        if fold.is_rebuilt or any(entry.uids for entry in entries):
+        session_history = self._new_history()
+        session_history.add(entries)
+        if session_history.is_rebuilt or any(entry.uids for entry in entries):
             return None  # an id may have been given out twice
-        fold.problems = []
-        return fold
+        session_history.problems = []
+        return session_history
 
     def notes(self) -> notes_file.WriterState:
         try:
@@ -456,7 +463,9 @@ class SessionReader:
         return self.layout.is_own_file(name, self.session)
 
     def problems(self) -> list[Problem]:
-        found = [problem for state in self.states.values() for problem in state.problems] + self.fold.problems
+        found = [
+            problem for state in self.states.values() for problem in state.problems
+        ] + self.session_history.problems
         return found + [typed_entries.problem(entry) for state in self.states.values() for entry in state.typed]
 
     @property

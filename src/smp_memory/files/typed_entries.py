@@ -18,6 +18,7 @@ import os
 import re
 
 from smp_memory.files.sha256 import sha256_hex
+from smp_memory.files.writer_state import numbers_in_head
 from smp_memory.model import ids
 from smp_memory.model.entry import PUT
 from smp_memory.model.record import same
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 _NS = 1_000_000_000
 _DASH = re.compile(rb"( *)-( *)(?=[^\s{\[])")
+_DASH_ALONE = re.compile(rb"( *-) *\r?\n( +)(?=[^\s#])")  # its fields begin in the next line
+_BRACE = re.compile(rb" *- *\{")
 _HEADING = re.compile(rb"## (\S+)[^\n]*")
 
 
@@ -85,30 +88,16 @@ def _next(entry: Entry, numbers: dict[str, int]) -> str:
 def _numbers(reader: SessionReader) -> dict[str, int]:
     """The largest numbers that were given out, also to memories that are gone."""
     numbers = dict(reader.notes().numbers)
-    for prefix, number in _numbers_in_head(reader).items():
+    for prefix, number in numbers_in_head(reader).items():
         if prefix in PREFIXES and type(number) is int:
             numbers[prefix] = max(numbers.get(prefix, 0), number)
     return numbers
 
 
-def _numbers_in_head(reader: SessionReader) -> dict[str, int]:
-    layout = reader.layout
-    if not layout.info_file:
-        heads = [head for state in reader.states.values() for head in state.heads]
-        engine = heads[-1].get("smp") if heads else None
-        numbers = engine.get("numbers") if isinstance(engine, dict) else None
-        return numbers if isinstance(numbers, dict) else {}
-    try:
-        data = reader.disk.read(os.path.join(reader.folder, layout.info_file))
-        return layout.decode_info(data, reader.session).numbers
-    except Exception:  # the head is missing or damaged, which `validate` reports; the notes still count
-        return {}
-
-
 def problem(entry: Entry) -> Problem:
     what = " and no ".join(entry.lacks)
     message = f"{entry.id} was typed in by hand and has no {what} in the file yet; the next write or `smp repair` adds what is missing."
-    return Problem(entry.file, entry.line, "unsigned", message, "note", entry.id)
+    return Problem(entry.file, entry.line, "typed", message, "note", entry.id)
 
 
 # -- writing them into the file
@@ -180,11 +169,20 @@ def _inserted(text: bytes, fields: dict[str, str], entry: Entry) -> bytes:
         )
         shown = f"{number or entry.id} - {entry.at[:10]} {entry.at[11:-1]}\n**Uid:** {fields['uid']}"
         return b"## %b %b%b" % (heading[1], shown.encode(), text[heading.end() :])
+    brace = _BRACE.match(text)
+    if brace is not None:
+        return (
+            brace[0] + "".join(f'{name}: "{value}", ' for name, value in fields.items()).encode() + text[brace.end() :]
+        )
+    lines = [f"{name}: {value}".encode() for name, value in fields.items()]
+    alone = _DASH_ALONE.match(text)
+    if alone is not None:
+        begin, indent = alone[1] + b" " * (len(alone[2]) - len(alone[1])), b"\n" + alone[2]
+        return begin + indent.join([*lines, text[alone.end() :]])
     dash = _DASH.match(text)
     if dash is None:
         return text
     indent = b"\n" + b" " * (dash.end() - dash.start())
-    lines = [f"{name}: {value}".encode() for name, value in fields.items()]
     return dash[0] + indent.join([*lines, text[dash.end() :]])
 
 

@@ -89,7 +89,7 @@ class SessionWriter(PlanWriter):
         """Store the batches; errors are left in them. Returns the files written, for those who sync later."""
         by_us = self._lock.acquire(timeout_seconds, self._notes_bytes)
         try:
-            notes = self._load_notes(batches[0].doing, by_us)
+            notes = self._load_notes(batches[0].operation_name, by_us)
             if notes.warning or notes.suspects or not notes.files:
                 self.changes += 1
                 self._check()
@@ -98,7 +98,7 @@ class SessionWriter(PlanWriter):
                 self._known.compare(notes.lineage)
             for batch in batches:
                 self._attempt(batch, admit)
-            if batches[0].quiet and all(batch.quiet for batch in batches):
+            if batches[0].is_maintenance and all(batch.is_maintenance for batch in batches):
                 for file in self._files.values():
                     self._disk.keep_time(file.path, file.modified_before)
             self._write_notes()
@@ -150,34 +150,38 @@ class SessionWriter(PlanWriter):
 
     def _attempt(self, batch: BatchPort, admit: Admit) -> None:
         notes = self._notes
-        looked_at = batch.looked_at
+        read_version = batch.read_version
         try:
             for attempt in range(_TRIES):
-                fold = None
-                if batch.needs_trails:
-                    fold = self._reader.fold if looked_at == self.changes else self._reader.catch_up()
-                    if fold.names.unsettled or self._reader.has_typed:  # what is written now may refer to them
+                session_history = None
+                if batch.needs_histories:
+                    session_history = (
+                        self._reader.session_history if read_version == self.changes else self._reader.catch_up()
+                    )
+                    if (
+                        session_history.names.unsettled or self._reader.has_typed
+                    ):  # what is written now may refer to them
                         self.settle()
-                        fold = self._reader.catch_up()
-                ledger = IdAllocator(notes.seq, notes.numbers.copy(), fold)
+                        session_history = self._reader.catch_up()
+                allocator = IdAllocator(notes.seq, notes.numbers.copy(), session_history)
                 try:
-                    entries = batch.resolve(ledger)
+                    entries = batch.resolve(allocator)
                     if entries:
                         self._store(batch, self._encoded(batch, entries), admit)
                     else:
                         self._vouch()
-                    notes.seq, notes.numbers = ledger.seq, ledger.numbers
+                    notes.seq, notes.numbers = allocator.seq, allocator.numbers
                     self.changes += 1
                     return
                 except StalePlan:
                     time.sleep(0.001 * attempt)
                     self.settle()
-                    looked_at = -1
+                    read_version = -1
             raise quarantine.being_changed(self._reader.folder)
         except SMPError as error:
             batch.error = error
         except OSError as error:
-            batch.error = from_os_error(error, self._reader.folder, batch.doing)
+            batch.error = from_os_error(error, self._reader.folder, batch.operation_name)
 
     def _vouch(self) -> None:
         """There is nothing to write, so what is there is acknowledged again: whoever wrote it may have died before its sync."""
@@ -375,12 +379,12 @@ class SessionWriter(PlanWriter):
 
     def _settle(self, *, patient: bool) -> bool:
         """False if a file changed while it was looked at; what was not read as it stands is not vouched for."""
-        fold = self._reader.catch_up()
+        session_history = self._reader.catch_up()
         info = self._info()
-        ledger = IdAllocator(max(self._notes.seq, fold.seq), self._notes.numbers)
-        ledger.raise_to(info.seq if info else 0, fold.numbers)
-        ledger.raise_to(0, info.numbers if info else {})
-        self._notes.seq, self._notes.numbers = ledger.seq, ledger.numbers  # first: what follows may fail
+        allocator = IdAllocator(max(self._notes.seq, session_history.seq), self._notes.numbers)
+        allocator.raise_to(info.seq if info else 0, session_history.numbers)
+        allocator.raise_to(0, info.numbers if info else {})
+        self._notes.seq, self._notes.numbers = allocator.seq, allocator.numbers  # first: what follows may fail
         for name, state in self._reader.states.items():
             found = self._disk.stat(self._path(name))
             if found is None or identity(found) != state.identity:

@@ -25,6 +25,7 @@ import zlib
 from smp_memory.errors import SMPError
 from smp_memory.files.json_lines import to_json
 from smp_memory.files.lock import HOLDER_BYTES
+from smp_memory.git.metadata_conflicts import head_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def numbers_in_head(reader: SessionReader) -> dict[str, int]:
             heads = [reader.disk.read(os.path.join(reader.folder, name))]
         else:
             heads = [json.dumps(head).encode() for state in reader.states.values() for head in state.heads]
-        found = [layout.decode_info(head, reader.session).numbers for head in heads]
+        found = [head_of(layout, head, reader.session).numbers for head in heads]
         return {prefix: max(numbers.get(prefix, 0) for numbers in found) for prefix in set().union(*found)}
     except (OSError, SMPError, ValueError, TypeError, AttributeError, RecursionError):
         return {}

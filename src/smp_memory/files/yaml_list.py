@@ -19,7 +19,7 @@ Without a mark a person typed it; with a number that is already there a person c
 So does one that was whole once, as the writers' notes tell (`stored`): a person took its machine line away.
 
 Reading goes by lines first: an item starts at a `- ` that is not deeper than the item before it, and ends after its
-machine line or before the next item. Each item is then parsed alone, so damage stays where it is. Hand-written lists
+machine line or before the next item or another key at column 0. Each item is then parsed alone, so damage stays where it is. Hand-written lists
 may have any indent; our own items are found among them by their begin mark.
 
 Guarantees: those of `codec`, for fields with a one-line `id` and a `seq` that is larger than those before it: cut at any
@@ -61,7 +61,14 @@ from smp_memory.files.codec import (
     was_whole,
 )
 from smp_memory.files.conflict_markers import BOM, read_both_sides
-from smp_memory.files.machine_line import before_cut_closing, before_damaged_closing, highest_seq, join, split
+from smp_memory.files.machine_line import (
+    before_cut_closing,
+    before_damaged_closing,
+    highest_seq,
+    join,
+    split,
+    told_mixed,
+)
 from smp_memory.files.yaml_text import Unreadable, emit_mapping, read_item, read_value
 from smp_memory.model import ids
 
@@ -89,7 +96,8 @@ class YamlList:
         self._structure = re.compile(
             rb"^(?:(?P<dash> *)-(?=[ \r\n]|\Z)"
             rb"|(?P<closing> +)smp: (?P<machine>(?:[^\n]* )?)(?P<sum>sha256:[0-9a-f]{16})[ ]*\r?(?:\n|\Z)"
-            rb"|(?P<top>\"?" + name + rb"\"?:[ ]*(?:\[\][ ]*)?(?:#[^\n]*)?|---[ ]*|\.\.\.[ ]*)\r?(?:\n|\Z))",
+            rb"|(?P<top>\"?" + name + rb"\"?:[ ]*(?:\[\][ ]*)?(?:#[^\n]*)?|---[ ]*|\.\.\.[ ]*)\r?(?:\n|\Z)"
+            rb"|(?P<other>[A-Za-z_][A-Za-z0-9_-]*:(?=[ \r\n]|\Z)))",
             re.MULTILINE,
         )
 
@@ -156,6 +164,10 @@ class YamlList:
         for found in self._structure.finditer(data):
             start = found.start()
             dash, closing = found["dash"], found["closing"]
+            if found["other"] is not None:
+                if current is not None and current.stop < 0:
+                    current.stop = start
+                continue
             if closing is not None:
                 if current is not None and len(closing) == current.column:
                     current.end, current.closing_at, current.sum_at = found.end(), start, found.start("sum")
@@ -171,8 +183,7 @@ class YamlList:
                 if len(dash) > deepest and not _is_own_start(data, start):
                     continue
             if current is not None:
-                current.end = start
-                yield current
+                yield current.until(start)
                 current = None
             if dash is None:
                 top_end = found.end()
@@ -180,7 +191,7 @@ class YamlList:
             else:
                 current = _Item(start, len(data), len(dash), _column(data, found.end(), len(dash)))
         if current is not None:
-            yield current
+            yield current.until(len(data))
 
 
 def yaml_library() -> ModuleType:
@@ -212,12 +223,19 @@ def load_mapping(data: bytes) -> Fields:
 class _Item:
     """Where one list item stands: its dash's indent, its fields' column, and its machine line if it has one."""
 
-    __slots__ = ("closing_at", "column", "end", "indent", "machine", "start", "sum", "sum_at")
+    __slots__ = ("closing_at", "column", "end", "indent", "machine", "start", "stop", "sum", "sum_at")
 
     def __init__(self, start: int, end: int, indent: int, column: int) -> None:
         self.start, self.end, self.indent, self.column = start, end, indent, column
-        self.closing_at = self.sum_at = -1
+        self.closing_at = self.sum_at = (
+            self.stop
+        ) = -1  # `stop`: where another key of the file stands, if it has no machine line
         self.machine, self.sum = b"", ""
+
+    def until(self, end: int) -> _Item:
+        """The item without a machine line; it ends here or before another key of the file."""
+        self.end = self.stop if self.stop >= 0 else end
+        return self
 
 
 def _id_first(fields: Fields) -> Fields:
@@ -264,9 +282,10 @@ def _entry(data: bytes, item: _Item, highest: int, stored: Stored) -> Piece:
     if item.sum_at >= 0:
         state = SIGNED if signature(data[start : item.sum_at]) == item.sum else EDITED
         message = "" if state == SIGNED else "changed since it was signed"
-        return _parsed(
-            data[start : item.closing_at], start, end, state, message, item.machine.decode("utf-8", "replace")
-        )
+        machine = item.machine.decode("utf-8", "replace")
+        if state == EDITED and (mixed := told_mixed(_BEGIN_MARK.match(data, start, end), machine)):
+            return Piece(start, end, 0, DAMAGED, None, mixed)
+        return _parsed(data[start : item.closing_at], start, end, state, message, machine)
     raw = data[start:end].rstrip() + b"\n"
     for trimmed in (data[start:end], raw):
         closed = before_damaged_closing(trimmed, _CLOSING, b"\n")

@@ -41,11 +41,12 @@ class NotAStoreFile(CannotMerge):
 class Unit:
     """One entry of a file, and the comments before it."""
 
-    __slots__ = ("fields", "key", "lead", "op", "text")
+    __slots__ = ("fields", "key", "lead", "op", "state", "text")
 
-    def __init__(self, text: bytes, fields: Fields | None, lead: bytes = b"") -> None:
+    def __init__(self, text: bytes, fields: Fields | None, lead: bytes = b"", state: str = "") -> None:
         self.text = text if text.endswith(b"\n") else text + b"\n"
         self.lead = lead
+        self.state = state
         self.fields = fields or {}
         self.op = _operation(fields) if fields is not None else UNREADABLE
         self.key = self._key()
@@ -157,7 +158,7 @@ def split_entries(data: bytes, codec: Codec, *, is_base: bool = False) -> UnitFi
         if found is None:
             header, lead = _above_first(lead)
             found = UnitFile(header)
-        found.add(Unit(data[start:end], piece.fields, lead))
+        found.add(Unit(data[start:end], piece.fields, lead, piece.state))
     if found is None:
         return UnitFile(data)
     found.trailer = data[done:] if data[done:].strip() else b""

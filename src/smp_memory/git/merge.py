@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     TextMerge = Callable[[bytes, bytes, bytes], bytes | None]  # git's text merge of base, ours, theirs; None: conflict
 
 STATE_PREFIX = "STATE-"
-_NOT_COMPARED = frozenset(["access"])  # use counts: either value is fine
+_NOT_COMPARED = frozenset(
+    ["access", "id"]
+)  # use counts: either value is fine; renames: the last one holds, references follow
 _OF_AN_ENTRY = frozenset(
     ["access", "smp", "hand", "id", "seq", "tx", "type", "session_id", "uid", "uids", "schema", "timestamp", "ts", "author", "by", "history",
      "revision", "updated", "updated_by"]
@@ -77,10 +79,16 @@ def merge(base: bytes, ours: bytes, theirs: bytes, path: str, text_merge: TextMe
         return _Merge(*sides).result()
     if ending == ".json":
         return Merged(*merge_mapping_files(base, ours, theirs, "json", text_merge))
+    from smp_memory.files.layouts.markdown import MarkdownLayout
+    from smp_memory.git.folded_merge import unfold
+
     codec = _codec_of(path, ours, theirs)
     if codec is None:
         return Merged(*merge_mapping_files(base, ours, theirs, "yaml", text_merge))
     sides = split_entries(base, codec, is_base=True), split_entries(ours, codec), split_entries(theirs, codec)
+    layout, name = MarkdownLayout(), _relative(path)
+    if layout.is_own_file(name, ""):
+        unfold(*sides, layout, name)
     merged = _Merge(*sides)
     result = merged.result()
     if not result.conflicts:
@@ -98,11 +106,9 @@ def _codec_of(path: str, ours: bytes, theirs: bytes) -> Codec | None:
     """The codec of a file with entries; None for one that holds a mapping."""
     from smp_memory.files.layouts.markdown import MarkdownLayout
 
-    folder, name = os.path.split(path.replace(os.sep, "/"))
-    parent = os.path.basename(folder)
-    relative = f"{parent}/{name}" if parent in _IN_FOLDERS else name
+    relative = _relative(path)
     layout = MarkdownLayout()
-    if name.endswith(".yaml"):
+    if relative.endswith(".yaml"):
         keys = set(map(list_key, filter(None, (ours, theirs))))
         if None in keys:
             if len(keys) > 1:
@@ -115,6 +121,13 @@ def _codec_of(path: str, ours: bytes, theirs: bytes) -> Codec | None:
     if not layout.is_own_file(relative, ""):
         raise NotAStoreFile("not a file of the store")
     return layout.codec_of(relative)
+
+
+def _relative(path: str) -> str:
+    """The name of a file in its session's folder."""
+    folder, name = os.path.split(path.replace(os.sep, "/"))
+    parent = os.path.basename(folder)
+    return f"{parent}/{name}" if parent in _IN_FOLDERS else name
 
 
 class _Side:
@@ -283,7 +296,8 @@ class _Merge:
         found: dict[str, list[Unit]] = {}
         for key, unit in side.units.items():
             is_new = key in side.added and key not in other.units and (unit.op == CHANGE or _is_state(unit))
-            if is_new or (key in side.edited and unit.op in (PUT, CHANGE)):
+            is_alike = key in other.units and other.units[key].text == unit.text
+            if is_new or (key in side.edited and not is_alike and unit.op in (PUT, CHANGE)):
                 found.setdefault(unit.memory, []).append(unit)
         return found
 

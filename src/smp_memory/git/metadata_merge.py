@@ -41,14 +41,14 @@ def merge_heads(base: dict[str, Any], ours: dict[str, Any], theirs: dict[str, An
     """Merge the metadata lines of the layout `single`."""
     mine, other, conflicts = merge_mappings(base, ours, theirs)
     lines = _LINES.encode(mine), _LINES.encode(other)
-    return Heads(mine, hunks([lines[0]], [lines[1]]) if conflicts else lines[0], conflicts)
+    return Heads(mine, hunks([lines[0]], [lines[1]]) if conflicts else lines[0], _sentences(conflicts))
 
 
 def merge_mapping_files(
     base: bytes, ours: bytes, theirs: bytes, form: str, text_merge: Callable[[bytes, bytes, bytes], bytes | None] | None
 ) -> tuple[bytes, list[str]]:
     """Merge two files that hold one mapping each, in JSON or YAML."""
-    read = _read_json if form == "json" else _read_yaml
+    read = read_json if form == "json" else read_yaml
     fields = read(ours), read(theirs)
     try:
         before = read(base) if base.strip() else {}
@@ -57,7 +57,7 @@ def merge_mapping_files(
     mine, other, conflicts = merge_mappings(before, *fields)
     if conflicts:
         shown = [_shown(each, form, ours).splitlines(keepends=True) for each in (mine, other)]
-        return hunks(*shown), conflicts
+        return hunks(*shown), _sentences(conflicts)
     for data, known in ((ours, fields[0]), (theirs, fields[1])):
         if known == mine:
             return data, []
@@ -73,13 +73,17 @@ def merge_mapping_files(
 
 def merge_mappings(
     base: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
-    """The merged fields as ours and as theirs, which differ only in conflicts, and a sentence for each conflict."""
+) -> tuple[dict[str, Any], dict[str, Any], list[tuple[str, ...]]]:
+    """The merged fields as ours and as theirs, which differ only in conflicts, and where each conflict is."""
     inner = [side.get("session") if isinstance(side.get("session"), dict) else side for side in (ours, theirs)]
     first = 0 if _age(inner[0]) <= _age(inner[1]) else 1
     work = _Fields(first)
     mine, other = work.mapping(base, ours, theirs, ())
     return mine, other, work.conflicts
+
+
+def _sentences(conflicts: list[tuple[str, ...]]) -> list[str]:
+    return [f"Both sides changed {'.'.join(path)}." for path in conflicts]
 
 
 def _age(head: Any) -> tuple[str, str]:
@@ -90,7 +94,7 @@ def _age(head: Any) -> tuple[str, str]:
 class _Fields:
     def __init__(self, first: int) -> None:
         self.first = first  # which side created the session first
-        self.conflicts: list[str] = []
+        self.conflicts: list[tuple[str, ...]] = []
 
     def mapping(
         self, base: Any, ours: dict[str, Any], theirs: dict[str, Any], path: tuple[str, ...]
@@ -122,7 +126,7 @@ class _Fields:
         settled = self._settled(ours, theirs, path)
         if settled is not _MISSING:
             return settled, settled
-        self.conflicts.append(f"Both sides changed {'.'.join(path)}.")
+        self.conflicts.append(path)
         return ours, theirs
 
     def _settled(self, ours: Any, theirs: Any, path: tuple[str, ...]) -> Any:
@@ -181,7 +185,7 @@ def _shown(fields: dict[str, Any], form: str, like: bytes) -> bytes:
     return b"".join(comments) + mapping_text(fields).encode()
 
 
-def _read_json(data: bytes) -> dict[str, Any]:
+def read_json(data: bytes) -> dict[str, Any]:
     try:
         fields = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -191,7 +195,7 @@ def _read_json(data: bytes) -> dict[str, Any]:
     return fields
 
 
-def _read_yaml(data: bytes) -> dict[str, Any]:
+def read_yaml(data: bytes) -> dict[str, Any]:
     from smp_memory.files.yaml_list import load_mapping
 
     try:

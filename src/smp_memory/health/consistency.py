@@ -40,7 +40,7 @@ from smp_memory.model import ids
 from smp_memory.model.times import EPOCH
 from smp_memory.model.types import KINDS
 from smp_memory.policies.consolidation import find_duplicates
-from smp_memory.policies.statuses import is_active_decision, is_waiting, superseded_ids
+from smp_memory.policies.statuses import is_active_decision, is_unresolved, superseded_ids
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.cold_storage import segment_of
 
@@ -79,9 +79,9 @@ class ReferencesCheck(Check):
 
     def session(self, session: SessionSubject) -> Iterator[HealthIssue]:
         known = self._ids[session.id] = _ids_of(session)
-        for trail in session.fold.trails.values():
-            data = trail.data()
-            if trail.deletion is not None or _POINTING.isdisjoint(data):
+        for history in session.session_history.histories.values():
+            data = history.data()
+            if history.deletion is not None or _POINTING.isdisjoint(data):
                 continue
             origins = _origins(data)
             for field, target in _targets(data):
@@ -95,7 +95,7 @@ class ReferencesCheck(Check):
                     is_fine = known.get(id) is False or (id not in known and not _looks_like_id(id))
                 if is_fine:
                     continue
-                first = trail.first
+                first = history.first
                 self._unresolved.append(
                     _Reference(session.id, first.id, first.file, first.line, field, other or session.id, id)
                 )
@@ -180,7 +180,7 @@ def _looks_like_id(target: str) -> bool:
 def _ids_of(session: SessionSubject) -> dict[str, bool]:
     """Each id of a session, and whether it is deleted; memories in the cold segment are not."""
     found = {row.id: False for row in segment_of(session.files).rows()}
-    found.update({id: trail.deletion is not None for id, trail in session.fold.trails.items()})
+    found.update({id: history.deletion is not None for id, history in session.session_history.histories.items()})
     return found
 
 
@@ -189,9 +189,9 @@ def _ids_elsewhere(subject: HealthSubject, name: str) -> dict[str, bool]:
     store, archive = subject.store, ArchiveIndex(subject.store)
     try:
         if archive.is_live(name):
-            fold = SessionReader(store.disk, store.layout, store.root, name).catch_up()
+            session_history = SessionReader(store.disk, store.layout, store.root, name).catch_up()
             found = {row.id: False for row in segment_of(store.session(name)).rows()}
-            return found | {id: trail.deletion is not None for id, trail in fold.trails.items()}
+            return found | {id: history.deletion is not None for id, history in session_history.histories.items()}
         if archive.is_archived(name):
             return {"*": False}
         return {"*": True} if archive.deleted(name) else {}
@@ -296,7 +296,7 @@ class StalenessCheck(Check):
         self.summary = f"{counted(self._checked, 'memory', 'memories')} checked"
         days = config["health.stale_days"]
         limit = timedelta(days=days)
-        unchanged = [each for each in records if is_waiting(each) and not each.pinned and _age(each, now) > limit]
+        unchanged = [each for each in records if is_unresolved(each) and not each.pinned and _age(each, now) > limit]
         if days and unchanged:
             oldest = max(_age(each, now) for each in unchanged)
             yield self._issue(

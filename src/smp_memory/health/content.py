@@ -27,7 +27,7 @@ from smp_memory.health.report import NOTE, PROBLEM, WARNING, Check, HealthIssue,
 from smp_memory.health.subject import CONFIGURATION, metadata_path
 from smp_memory.model.session_info import FORMAT
 from smp_memory.privacy.fence import MARK, find, is_only_recalled
-from smp_memory.privacy.settings import redactor_always
+from smp_memory.privacy.settings import redactor_even_if_off
 from smp_memory.store.cold_storage import decoded, segment_of
 from smp_memory.store.verification import validate
 
@@ -45,13 +45,15 @@ _SEVERITY = {"error": PROBLEM, "warning": WARNING, "note": NOTE}
 _REPAIR = "smp repair --session {} --dry-run shows what can be repaired; without --dry-run it repairs it."
 _ADVICE = {
     "edited": "Nothing needs to be done; smp repair --session {} updates its checksum.",
-    "unsigned": "Nothing needs to be done; smp repair --session {} updates its checksum.",
+    "typed": "Nothing needs to be done; the next write adds what is missing, or: smp repair --session {}",
+    "unsigned": "Nothing needs to be done; but later edits by hand cannot be detected in them.",
     "newer_schema": "Use the newer SMP that wrote it.",
     "orphan": "Restore the memory from git or a backup, if it was removed by mistake.",
     "revision_gap": "smp history shows the revisions that exist; restore the missing one from git or a backup.",
     "duplicate_id": "Nothing needs to be done; the next write makes the new id permanent.",
     "conflicting_change": "smp history shows both values; smp edit writes the right one.",
     "conflicting_put": "Keep one of the two lines in the file.",
+    "head_conflict": "Correct the file as the message says, or: smp repair --session {}",
     "same_preference": "Delete the one that you do not want.",
     "not_a_file": "Put a plain file in its place.",
     "missing_entries": "Restore them from git or a backup, if they were removed by mistake.",
@@ -106,6 +108,9 @@ def _issues(session: str, severity: str, code: str, problems: list[Problem]) -> 
     fix = None
     if code in _RECOVERABLE:
         advice, fix = "The next write to the session recovers it, or: smp doctor --fix", "recovery"
+    if code == "unsigned" and len(problems) > 1:
+        yield _without_checksum(session, problems, advice)
+        return
     separate = _MAX_SEPARATE[severity] if len(problems) > _MAX_SEPARATE[severity] + 1 else len(problems)
     for problem in problems[:separate]:
         id = (problem.id,) if problem.id else ()
@@ -116,6 +121,15 @@ def _issues(session: str, severity: str, code: str, problems: list[Problem]) -> 
         what = f"{len(rest):,} more of this kind ({code})" + (f": {named(ids)}" if ids else "") + "."
         details = tuple(problem.to_dict() for problem in rest)
         yield HealthIssue(check, severity, what, advice, session, ids, rest[0].path, rest[0].line, fix, details)
+
+
+def _without_checksum(session: str, problems: list[Problem], advice: str) -> HealthIssue:
+    """One issue for all entries of a session: in a store of another program no entry has a checksum."""
+    ids = tuple(problem.id for problem in problems if problem.id)
+    message = f"{len(problems):,} entries have no checksum: a person or another program wrote them. They are used like all others: {named(ids)}."
+    details = tuple(problem.to_dict() for problem in problems)
+    first = problems[0]
+    return HealthIssue(ReadableEntries.name, NOTE, message, advice, session, ids, first.path, first.line, None, details)
 
 
 class ColdSegmentCheck(Check):
@@ -165,7 +179,7 @@ class FormatCheck(Check):
             yield HealthIssue(
                 self.name,
                 NOTE,
-                f"{count:,} {'session was' if count == 1 else 'sessions were'} written by hand or by an older SMP: "
+                f"{count:,} {'session was' if count == 1 else 'sessions were'} written by hand, by another program or by an older SMP: "
                 f"{named(self._older)}. All of it can be read; their metadata gets format {FORMAT} with the next change.",
                 details=tuple({"session": name} for name in self._older),
             )
@@ -184,7 +198,7 @@ class SecretsCheck(Check):
         self._entries = 0
 
     def session(self, session: SessionSubject) -> Iterator[HealthIssue]:
-        redactor = redactor_always(session.config)
+        redactor = redactor_even_if_off(session.config)
         is_on = session.config["privacy.redaction.enabled"]
         severity = PROBLEM if is_on else WARNING
         advice = f"smp redact --session {session.id} --preview, then without --preview. Then change the secret itself."
@@ -214,8 +228,8 @@ class SecretsCheck(Check):
                     path = os.path.join(session.reader.folder, name)
                     found.setdefault(entry.id, ([], path, entry.line))[0].extend(removals)
         for id, (removals, path, line) in found.items():
-            trail = session.fold.trails.get(id)
-            in_history = trail is not None and not redact(trail.data())[1]
+            history = session.session_history.histories.get(id)
+            in_history = history is not None and not redact(history.data())[1]
             where = f"{id}, in its history" if in_history else id
             yield f"{where}: {_kinds_and_fields(removals)}.", (id,), path, line, _details(id, removals)
 
@@ -287,11 +301,11 @@ class RecalledText(Check):
 
     def session(self, session: SessionSubject) -> Iterator[HealthIssue]:
         found = []
-        for trail in session.fold.trails.values():
-            fields = [name for name, value in _texts("", trail.data()) if MARK in value and find(value)]
-            if fields and trail.deletion is None:
-                found.append(self._issue(session.id, trail.first, fields, trail.data()))
-        self._checked += len(session.fold.trails)
+        for history in session.session_history.histories.values():
+            fields = [name for name, value in _texts("", history.data()) if MARK in value and find(value)]
+            if fields and history.deletion is None:
+                found.append(self._issue(session.id, history.first, fields, history.data()))
+        self._checked += len(session.session_history.histories)
         self.summary = f"{counted(self._checked, 'memory', 'memories')} checked"
         yield from limited(found, _MAX_ISSUES, f"{{}} more memories of {session.id} contain recalled text.")
 

@@ -36,6 +36,7 @@ from smp_memory.health import sessions as session_checks
 from smp_memory.health.report import PROBLEM, SEVERITIES, CheckResult, FixResult, HealthIssue, HealthReport, worst
 from smp_memory.health.storage import FILE_MODE, FOLDER_MODE, OwnedPath, owned_paths
 from smp_memory.health.subject import HealthSubject
+from smp_memory.health.unread_files import UnreadFilesCheck
 from smp_memory.model import ids
 from smp_memory.store.archive_index import ArchiveIndex
 from smp_memory.store.indexer import is_damage
@@ -60,6 +61,8 @@ CHECKS: tuple[type[Check], ...] = (
     content.ReadableEntries,
     content.ColdSegmentCheck,
     upkeep.OtherLayoutsCheck,
+    upkeep.OtherStoresCheck,
+    UnreadFilesCheck,
     session_checks.ArchivesCheck,
     upkeep.SharedFilesCheck,
     storage.LeftoversCheck,
@@ -190,7 +193,7 @@ class _CheckRun:
             if self._exists(name):
                 self._issues.append(_check_failed(content.ReadableEntries.name, name, error))
             return
-        self._memories += len(session.fold.trails)
+        self._memories += len(session.session_history.histories)
         before = len(self._issues)
         for check in self._running:
             self._run(check, lambda check=check: check.session(session), name)  # type: ignore[misc]
@@ -238,11 +241,11 @@ def _check_failed(check: str, session: str | None, error: BaseException) -> Heal
 def _issue_redactor(subject: HealthSubject) -> Callable[[HealthIssue], HealthIssue]:
     """A function that redacts an issue: messages may quote a file, and hook failures quote anything."""
     from smp_memory.privacy.redaction import Redactor
-    from smp_memory.privacy.settings import redactor_always
+    from smp_memory.privacy.settings import redactor_even_if_off
 
     redactors = [Redactor()]
     try:
-        redactors.append(redactor_always(subject.config))
+        redactors.append(redactor_even_if_off(subject.config))
     except SMPError:
         pass  # a pattern is invalid; ConfigurationCheck reports it
 

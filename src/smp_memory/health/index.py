@@ -14,8 +14,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.health.report import NOTE, WARNING, Check, HealthIssue, counted, named
-from smp_memory.index.documents import DocumentShape, microseconds
-from smp_memory.index.inspection import IndexInspection, stored_in
+from smp_memory.index.documents import IndexDocument, microseconds
+from smp_memory.index.inspection import IndexInspection, inspect_index
 from smp_memory.index.rows import IndexUnusable
 from smp_memory.store.indexer import FOLDER
 from smp_memory.store.record_reader import MARK
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from smp_memory.health.subject import HealthSubject, SessionSubject
-    from smp_memory.index.rows import Known, Row
+    from smp_memory.index.rows import IndexedSession, Row
     from smp_memory.model.history import RecordHistory
 
 _ATTEMPTS, _PAUSE_SECONDS = 5, 0.2
@@ -42,7 +42,7 @@ class IndexCheck(Check):
     def __init__(self) -> None:
         self._index: IndexInspection | None = None
         self._opened = False
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, IndexedSession] = {}
         self._names: dict[str, int] = {}
         self._up_to_date = self._compared = self._sessions = self._bytes = 0
         self._damage = ""  # why the index cannot be used
@@ -95,7 +95,7 @@ class IndexCheck(Check):
                 break
             time.sleep(_PAUSE_SECONDS)
             try:
-                fresh = stored_in(base)
+                fresh = inspect_index(base)
             except IndexUnusable as error:
                 return str(error)
             before, found = found, _find_damage(fresh)
@@ -119,7 +119,7 @@ class IndexCheck(Check):
         if not subject.state.on_disk:
             return  # it is in RAM, and built from the files each time
         try:
-            self._index = stored_in(subject.state.path(FOLDER))
+            self._index = inspect_index(subject.state.path(FOLDER))
             if self._index is not None and self._index.is_current:
                 self._known = self._index.sessions()
                 self._names = {name: number for number, name in self._index.names().items()}
@@ -132,14 +132,15 @@ class IndexCheck(Check):
             message = f"The index takes {size / (1 << 20):.0f} MiB, {size / max(self._bytes, 1):.1f} times as much as the files."
             yield HealthIssue(self.name, NOTE, message, _FIX, path=base, fix=INDEX_FIX)
 
-    def _differing(self, session: SessionSubject, known: Known, rows: dict[str, Row]) -> Iterator[str]:
-        trails = session.fold.trails
-        yield from rows.keys() ^ trails.keys()
-        step = max(1, len(trails) // _SAMPLE)
-        for place, (id, trail) in enumerate(trails.items()):
+    def _differing(self, session: SessionSubject, known: IndexedSession, rows: dict[str, Row]) -> Iterator[str]:
+        histories = session.session_history.histories
+        yield from rows.keys() ^ histories.keys()
+        step = max(1, len(histories) // _SAMPLE)
+        for place, (id, history) in enumerate(histories.items()):
             row = rows.get(id)
             if row is not None and not (
-                self._matches(session, trail, row) and (place % step or self._has_same_words(session.id, trail, row))
+                self._matches(session, history, row)
+                and (place % step or self._has_same_words(session.id, history, row))
             ):
                 yield id
 
@@ -147,7 +148,7 @@ class IndexCheck(Check):
         """The ids that differ when both are read once more: other processes may write to either meanwhile."""
         time.sleep(_PAUSE_SECONDS)
         again = session.subject.session(session.id)
-        index = stored_in(session.subject.state.path(FOLDER))
+        index = inspect_index(session.subject.state.path(FOLDER))
         if index is None:
             return set()
         try:
@@ -162,21 +163,21 @@ class IndexCheck(Check):
         finally:
             index.close()
 
-    def _matches(self, session: SessionSubject, trail: RecordHistory, row: Row) -> bool:
-        last = trail.last
-        if bool(row.deleted) != (trail.deletion is not None) or row.created != microseconds(trail.first.at):
+    def _matches(self, session: SessionSubject, history: RecordHistory, row: Row) -> bool:
+        last = history.last
+        if bool(row.deleted) != (history.deletion is not None) or row.created != microseconds(history.first.at):
             return False
-        if row.updated != (microseconds(last.at) if last is not trail.first else None):
+        if row.updated != (microseconds(last.at) if last is not history.first else None):
             return False
         start = len(session.reader.folder) + 1
         positions = " ".join(
             f"{self._names.get(entry.file[start:])}:{entry.place[0]}:{entry.place[1] - entry.place[0]}"
-            for entry in trail.entries
+            for entry in history.entries
         )
         return bool(positions == row.places.removeprefix(MARK))
 
-    def _has_same_words(self, session: str, trail: RecordHistory, row: Row) -> bool:
-        shape = DocumentShape(row.doc, session, trail, lambda name: self._names.get(name, 0), row.places)
+    def _has_same_words(self, session: str, history: RecordHistory, row: Row) -> bool:
+        shape = IndexDocument(row.doc, session, history, lambda name: self._names.get(name, 0), row.places)
         return bool(shape.row[15] == row.digest)
 
 
@@ -187,7 +188,7 @@ def _find_damage(index: IndexInspection | None) -> str:
         return str(error)
 
 
-def _is_up_to_date(session: SessionSubject, known: Known) -> bool:
+def _is_up_to_date(session: SessionSubject, known: IndexedSession) -> bool:
     """Whether the files are unchanged since they were indexed."""
     stats = StatCache(session.subject.store)
     cursors: dict[str, Any] = known.files

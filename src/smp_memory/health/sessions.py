@@ -136,12 +136,12 @@ class TrashCheck(Check):
     def session(self, session: SessionSubject) -> Iterator[HealthIssue]:
         retention = times_of(session.subject.store).purge
         due = []
-        for id, trail in session.fold.trails.items():
-            if trail.deletion is None:
+        for id, history in session.session_history.histories.items():
+            if history.deletion is None:
                 continue
             self._deleted += 1
             try:
-                if to_moment(trail.deletion.at) + retention <= session.subject.now:
+                if to_moment(history.deletion.at) + retention <= session.subject.now:
                     due.append(id)
             except (ValueError, OverflowError):
                 continue

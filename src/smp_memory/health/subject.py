@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.config import Config
-from smp_memory.config_file import with_facts_outside
+from smp_memory.config_file import with_store_facts_at_top
 from smp_memory.errors import FormatTooNew, InvalidConfig, SMPError, StorageError
 from smp_memory.files.disk import Disk
 from smp_memory.files.layouts import NAMES, layout_named
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from smp_memory.files.system import System
-    from smp_memory.model.history import Fold
+    from smp_memory.model.history import SessionHistory
     from smp_memory.model.record import Record
     from smp_memory.model.session_info import SessionInfo
 
@@ -118,7 +118,7 @@ class HealthSubject:
         if not isinstance(stored, dict):
             self._add_config_issue("config.json is not a JSON object, so the store cannot be opened.", "Correct it.")
             return None
-        return with_facts_outside(stored)
+        return with_store_facts_at_top(stored)
 
     _layout_in_text: re.Match[bytes] | None = None
 
@@ -194,15 +194,19 @@ class SessionSubject:
         self._has_info = False  # cached: reading YAML metadata takes tens of milliseconds
 
     @property
-    def fold(self) -> Fold:
+    def session_history(self) -> SessionHistory:
         """The state that results from the session's entries, as they were read last."""
-        return self.reader.fold
+        return self.reader.session_history
 
     @property
     def records(self) -> list[Record]:
         """The memories that are not deleted, in the order of writing."""
         if self._records is None:
-            found = (trail.record(self.id) for trail in self.fold.trails.values() if trail.deletion is None)
+            found = (
+                history.record(self.id)
+                for history in self.session_history.histories.values()
+                if history.deletion is None
+            )
             self._records = [record for record in found if record is not None]
         return self._records
 

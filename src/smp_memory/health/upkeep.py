@@ -1,4 +1,4 @@
-"""Checks of a store's upkeep and surroundings: clock, maintenance, user state, audit log, hooks, git, other layouts, shared files.
+"""Checks of a store's upkeep and surroundings: clock, maintenance, user state, audit log, hooks, git, other layouts and stores, shared files.
 
 clock        the system clock has not jumped
 maintenance  tasks run in time, and the access log does not grow without bound
@@ -7,6 +7,7 @@ audit        the audit log's checksums are right
 hooks        no hook failed, and no recorded session ended without a lasting memory
 git          this clone has the merge driver that `.gitattributes` asks for; git does not copy it to a clone
 layouts      no session has files in another layout than the store's, which nothing reads
+stores       the project has no second store, which nothing reads
 shared       the files for all sessions (`smp_memory.store.design_shared_files`) can be read
 """
 
@@ -18,6 +19,7 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from smp_memory.discovery import about_others
 from smp_memory.errors import SMPError
 from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.files.system import RealSystem
@@ -213,6 +215,16 @@ class OtherLayoutsCheck(Check):
                 path=each.path,
                 details=details,
             )
+
+
+class OtherStoresCheck(Check):
+    name = "stores"
+    title = "the project has one store"
+
+    def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
+        message, advice = about_others(subject.root) if isinstance(subject.system, RealSystem) else ("", "")
+        if message:
+            yield HealthIssue(self.name, NOTE, message, advice)
 
 
 class SharedFilesCheck(Check):

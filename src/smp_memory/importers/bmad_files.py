@@ -1,16 +1,17 @@
-"""Which files of a BMAD project hold memories, and who reads each? All versions, by where they keep them.
+"""Find the files of a BMAD project that contain memories, of all versions of BMAD, and the reader of each.
 
-Guarantees: only looks; links are not followed, and neither the store nor folders of tools and packages are entered. The
-order is always the same.
+Guarantees: read-only; links are not followed, and neither the store nor folders of tools and packages are entered. The order
+is deterministic.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from smp_memory.importers import bmad_notes, bmad_sprint_status, bmad_stories
+from smp_memory.importers.ingest import MemoryFile
 from smp_memory.integrations.bmad.project import V4, Project, yaml_value
 
 if TYPE_CHECKING:
@@ -19,45 +20,36 @@ if TYPE_CHECKING:
     from smp_memory.importers.ingest import Reader
 
 _NOT_ENTERED = frozenset("node_modules __pycache__ venv env dist build target vendor .git .smp".split())  # noqa: SIM905
-_HIDDEN_BUT_ENTERED = (".bmad", ".ai", ".bmad-user-memory", ".working")
-_MOST_FILES = 500_000
+_ENTERED_HIDDEN = (".bmad", ".ai", ".bmad-user-memory", ".working")
+_MAX_FILES = 500_000
 
 
-class Holder(NamedTuple):
-    """A file with memories, and its reader."""
-
-    path: str
-    name: str  # relative to the project, with slashes
-    reader: Reader
-    kind: str
+def find_memory_files(project: Project, store: str | None = None) -> list[MemoryFile]:
+    """All files with memories by path; the sprint status first, because it states what is done. `store` is not entered."""
+    return sorted(_walk(project, store), key=lambda file: (file.kind != "sprint status", file.name))
 
 
-def holders(project: Project, store: str | None = None) -> list[Holder]:
-    """All of them, by path; the sprint status first, because it knows what is done. `store` is not entered."""
-    return sorted(_walked(project, store), key=lambda holder: (holder.kind != "sprint status", holder.name))
-
-
-def _walked(project: Project, store: str | None) -> Iterator[Holder]:
-    debug_log, story_folders = _said_by_v4(project)
-    shut = os.path.realpath(store) if store else None
-    seen = 0
+def _walk(project: Project, store: str | None) -> Iterator[MemoryFile]:
+    debug_log, story_folders = _v4_paths(project)
+    excluded = os.path.realpath(store) if store else None
+    file_count = 0
     for folder, folders, names in os.walk(project.folder):
-        folders[:] = sorted(name for name in folders if _is_entered(os.path.join(folder, name), name, shut))
+        folders[:] = sorted(name for name in folders if _is_entered(os.path.join(folder, name), name, excluded))
         below = os.path.relpath(folder, project.folder).replace(os.sep, "/")
-        seen += len(names)
-        if seen > _MOST_FILES:
+        file_count += len(names)
+        if file_count > _MAX_FILES:
             return
         for name in sorted(names):
             whole = name if below == "." else f"{below}/{name}"
             found = _reader(whole, name, debug_log, story_folders)
             if found is not None:
-                yield Holder(os.path.join(folder, name), whole, *found)
+                yield MemoryFile(os.path.join(folder, name), whole, *found)
 
 
-def _is_entered(path: str, name: str, shut: str | None) -> bool:
-    if name in _NOT_ENTERED or (name.startswith(".") and name not in _HIDDEN_BUT_ENTERED):
+def _is_entered(path: str, name: str, excluded: str | None) -> bool:
+    if name in _NOT_ENTERED or (name.startswith(".") and name not in _ENTERED_HIDDEN):
         return False
-    return not os.path.islink(path) and os.path.realpath(path) != shut
+    return not os.path.islink(path) and os.path.realpath(path) != excluded
 
 
 def _reader(whole: str, name: str, debug_log: str, story_folders: tuple[str, ...]) -> tuple[Reader, str] | None:
@@ -74,7 +66,7 @@ def _reader(whole: str, name: str, debug_log: str, story_folders: tuple[str, ...
     if fnmatch.fnmatchcase(name, "epic-*-retro-*.md") or name == "RETROSPECTIVE.md":
         return bmad_stories.read_retrospective, "retrospective"
     parts = whole.split("/")
-    if any(part.endswith("-sidecar") for part in parts[:-1]) and _is_own_memory(parts):
+    if any(part.endswith("-sidecar") for part in parts[:-1]) and _is_agent_memory(parts):
         return bmad_notes.read_sidecar, "sidecar"
     if parts[0] == ".bmad-user-memory":
         return bmad_notes.read_sidecar, "sidecar"
@@ -85,13 +77,13 @@ def _reader(whole: str, name: str, debug_log: str, story_folders: tuple[str, ...
     return None
 
 
-def _is_own_memory(parts: list[str]) -> bool:
-    """From alpha 17 on, the copies beside an agent are templates; what it remembers is in `_memory`."""
+def _is_agent_memory(parts: list[str]) -> bool:
+    """Since alpha 17, the copies beside an agent are templates, and its memories are in `_memory`."""
     return parts[:2] == ["_bmad", "_memory"] if parts[0] == "_bmad" else parts[0] in ("bmad", ".bmad")
 
 
-def _said_by_v4(project: Project) -> tuple[str, tuple[str, ...]]:
-    """Where its debug log is and where stories are, by its configuration or by custom."""
+def _v4_paths(project: Project) -> tuple[str, tuple[str, ...]]:
+    """The paths of the debug log and of stories, from the configuration of version 4 or by convention."""
     debug_log, folder = ".ai/debug-log.md", "docs/stories"
     if project.generation == V4:
         config = os.path.join(project.home, "core-config.yaml")

@@ -1,6 +1,6 @@
-"""How far is a sprint? `sprint-status.yaml`: action items become findings with their status, the rest one artifact.
+"""Read `sprint-status.yaml`: action items become findings with their status, the rest one artifact.
 
-The artifact is the state of epics and stories, one line for each; it follows the file, and its history keeps earlier states.
+The artifact has the state of epics and stories, one line each; it follows the file, and its history keeps earlier states.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def _actions(source: Source, actions: Any) -> list[IngestedMemory]:
         return []
     found = []
     for number, item in enumerate(actions, 1):
-        said = item.get("action") if isinstance(item, dict) else None
-        if not isinstance(said, Located) or not said.text.strip():
+        action = item.get("action") if isinstance(item, dict) else None
+        if not isinstance(action, Located) or not action.text.strip():
             line = next((value.line for value in _leaves(item)), _line(source, "action_items"))
             source.cannot_read(line, f"action item {number} has no action")
             continue
@@ -67,7 +67,7 @@ def _actions(source: Source, actions: Any) -> list[IngestedMemory]:
         if status is None:
             source.cannot_read(item["status"].line, f"status {known['status']!r} is not open, in-progress or done")
         fields = {
-            "finding": said.text,
+            "finding": action.text,
             "category": "action item",
             "status": status or "open",
             "tags": _TAGS,
@@ -76,15 +76,15 @@ def _actions(source: Source, actions: Any) -> list[IngestedMemory]:
             "document": known.get("ref"),
         }
         found.append(
-            IngestedMemory("finding", fields, said.line, action_key(known.get("epic"), said.text), None, "status")
+            IngestedMemory("finding", fields, action.line, action_key(known.get("epic"), action.text), None, "status")
         )
     return found
 
 
 def action_key(epic: str | None, text: str) -> str:
-    """An action item is the same in a retrospective and here."""
-    said = _OWNER.split(text, maxsplit=1)[0].rstrip(" \t\r\n(—–,;|*-") or text
-    return f"{ANYWHERE}action of epic {epic}: {' '.join(said.split()).casefold().strip('*. ')}"
+    """The key of an action item, the same in a retrospective and in the sprint status."""
+    content = _OWNER.split(text, maxsplit=1)[0].rstrip(" \t\r\n(—–,;|*-") or text
+    return f"{ANYWHERE}action of epic {epic}: {' '.join(content.split()).casefold().strip('*. ')}"
 
 
 def _leaves(value: Any) -> list[Located]:
@@ -95,16 +95,16 @@ def _leaves(value: Any) -> list[Located]:
 
 
 def _line(source: Source, name: str) -> int:
-    """Where a key stands."""
+    """The line of a key."""
     for number, line in enumerate(source.lines, 1):
         if line.strip().startswith((f"{name}:", f'"{name}"')):
             return number
     return 1
 
 
-def _time(said: Any) -> str | None:
-    """`MM-DD-YYYY HH:MM`, local, or a day in ISO."""
-    text = said.text.strip() if isinstance(said, Located) else ""
+def _time(value: Any) -> str | None:
+    """Parse `MM-DD-YYYY HH:MM` in local time, or an ISO date."""
+    text = value.text.strip() if isinstance(value, Located) else ""
     for form in ("%m-%d-%Y %H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M", "%Y-%m-%d"):
         try:
             return datetime.strptime(text, form).astimezone().isoformat()

@@ -1,15 +1,14 @@
-"""What did the developer and the reviewer note in a story? "Dev Agent Record" and "QA Results", of all versions of BMAD.
+"""Read stories and retrospectives of all versions of BMAD.
 
-Completion notes are learnings of the developer, what QA found are findings; which model was used and which files were
-touched is left out, as is the rest of the story, which is a plan and not a memory. What was found in a story that is done
-counts as resolved, unless its box is empty.
+Stories: "Dev Agent Record" and "QA Results". Completion notes are learnings of the developer, QA results are findings; the model
+used and the files touched are left out, as is the rest of the story, which is a plan and not a memory. Findings of a story that
+is done count as resolved, unless their checkbox is empty.
 
-What was learned from an epic? Retrospectives: findings with their disposition, lessons, the verdict, what is open.
-
-Findings, Action items    findings; those that are accepted as they are count as closed
-Acceptance verdict        a decision
-Open questions, Assumptions    open findings
-all else                  learnings; the summary of the epic a summary
+Retrospectives:
+    Findings, Action items         findings; those accepted as they are count as closed
+    Acceptance verdict             a decision
+    Open questions, Assumptions    open findings
+    everything else                learnings; the summary of the epic is a summary
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from smp_memory.importers.ingest import IngestedMemory, Source
 from smp_memory.importers.markdown_items import MarkdownItem, date_in, front_matter, items
 
 SECTIONS = ("dev agent record", "qa results", "senior developer review")
-_LEFT_OUT = ("agent model", "file list", "change log", "context reference")
+_IGNORED_SECTIONS = ("agent model", "file list", "change log", "context reference")
 
 
 def read_story(source: Source) -> list[IngestedMemory]:
@@ -31,12 +30,12 @@ def read_story(source: Source) -> list[IngestedMemory]:
     found = []
     for item in items(source.text):
         section = next((name for name in SECTIONS if item.is_below(name)), None)
-        if section is not None and not item.is_below(*_LEFT_OUT):
-            found.append(_as_found(item, section, title, done))
+        if section is not None and not item.is_below(*_IGNORED_SECTIONS):
+            found.append(_story_item(item, section, title, done))
     return found
 
 
-def _as_found(item: MarkdownItem, section: str, title: str, done: bool) -> IngestedMemory:
+def _story_item(item: MarkdownItem, section: str, title: str, done: bool) -> IngestedMemory:
     by_dev = section == "dev agent record"
     fields = {
         "author": "dev" if by_dev else "qa",
@@ -59,15 +58,15 @@ def _title(source: Source) -> str:
 
 
 def _status(source: Source) -> str:
-    """Of the story: in its front matter, as `Status: done`, or below a heading."""
-    said = front_matter(source.text)[0].get("status", "")
+    """The status of a story: from its front matter, a line `Status: done`, or below a heading."""
+    status = front_matter(source.text)[0].get("status", "")
     for number, line in enumerate(source.lines):
         name, colon, value = line.strip("#*- ").partition(":")
-        if said or name.strip().lower() != "status":
+        if status or name.strip().lower() != "status":
             continue
         below = next((each for each in source.lines[number + 1 : number + 4] if each.strip()), "")
-        said = value if colon and value.strip() else below if line.startswith("#") else ""
-    return said.strip("*_` ").lower()
+        status = value if colon and value.strip() else below if line.startswith("#") else ""
+    return status.strip("*_` ").lower()
 
 
 _TAGS = ["bmad", "bmad.retrospective"]
@@ -90,11 +89,11 @@ def read_retrospective(source: Source) -> list[IngestedMemory]:
     when = date_in(meta.get("date", "")) or date_in(source.name)
     epic = meta.get("epic") or _epic_in(source.name)
     topic = f"epic {epic}" if epic else None
-    found = [_as_found_retrospectives(item, topic, epic, when) for item in items(source.text) if not _is_verdict(item)]
+    found = [_retrospective_item(item, topic, epic, when) for item in items(source.text) if not _is_verdict(item)]
     if meta.get("verdict"):
         found.append(_verdict(source, meta, topic, when))
     elif not found and source.text.strip():
-        source.cannot_read(1, "no verdict and no items: not a retrospective that is understood")
+        source.cannot_read(1, "no verdict and no items: not a known form of a retrospective")
     return found
 
 
@@ -102,9 +101,7 @@ def _is_verdict(item: MarkdownItem) -> bool:
     return item.is_below("acceptance verdict")
 
 
-def _as_found_retrospectives(
-    item: MarkdownItem, topic: str | None, epic: str | None, when: str | None
-) -> IngestedMemory:
+def _retrospective_item(item: MarkdownItem, topic: str | None, epic: str | None, when: str | None) -> IngestedMemory:
     fields = {"topic": topic, "tags": _TAGS, "epic": epic}
     if item.is_below("epic summary"):
         return IngestedMemory("summary", {**fields, "summary": item.text}, item.line, item.text, when)
@@ -125,8 +122,8 @@ def _as_found_retrospectives(
 def _verdict(source: Source, meta: dict[str, str], topic: str | None, when: str | None) -> IngestedMemory:
     line = next((number for number, line in enumerate(source.lines, 1) if line.startswith("verdict")), 1)
     why = "\n".join(item.text for item in items(source.text) if _is_verdict(item))
-    said = f"{topic or 'The epic'}: {meta['verdict']}"
-    fields = {"decision": said[:1].upper() + said[1:], "rationale": why or None, "topic": topic, "tags": _TAGS}
+    decision = f"{topic or 'The epic'}: {meta['verdict']}"
+    fields = {"decision": decision[:1].upper() + decision[1:], "rationale": why or None, "topic": topic, "tags": _TAGS}
     return IngestedMemory("decision", fields, line, f"verdict {meta['verdict']}", when)
 
 

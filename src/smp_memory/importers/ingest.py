@@ -1,38 +1,36 @@
-"""How does what was found come into a session? What is not there yet is added, with its time and where it comes from.
+"""Ingest memories from the files of another tool into a session, with their time and origin.
 
 Guarantees
-- Importing adds; it deletes nothing and changes nothing that others wrote. Two things follow their file when it is read
-  again: what it says is done is resolved, and an artifact that mirrors a file gets its new content. History keeps the rest.
-- Running it twice adds nothing twice, also when many processes do it at once: each memory has an idempotency key made of its
-  file and what it says. What was deleted meanwhile stays deleted.
-- Each memory has `source`: file, line and tool. What cannot be stored is named with file and line, and the rest goes on.
+- Importing adds; it deletes nothing and changes no memories of others. Two things follow their file when it is read again:
+  a finding that the file marks as done is resolved, and an artifact that mirrors a file gets the new content; the history
+  keeps the earlier states.
+- Repeating an import adds nothing twice, also with concurrent processes: each memory has an idempotency key made of its file
+  and text. A deleted memory stays deleted.
+- Each memory has `source`: file, line and tool. What cannot be stored is reported with file and line, and the rest is stored.
+- A file is read once, as UTF-8 text, up to a limit; what cannot be read is an `UnreadLine`.
 - With `dry_run` nothing is written, not even a session.
-Non-guarantees: a file that was moved or an entry that was reworded counts as new. What was erased is no longer known, and
-comes again if its file still says it.
-
-What did a file say? A memory before it is stored, and what could not be understood. Values, and reading a file.
-
-Guarantees: a file is read once, as UTF-8 text, up to a limit; what cannot be read is an `Unread` with its line.
+Non-guarantees: a moved file or a reworded entry counts as new. An erased memory is no longer known, and is imported again if
+its file still has it.
 """
 
 from __future__ import annotations
 
 import os
 import stat as modes
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import InvalidRecord, SessionExists, SizeLimitExceeded
 from smp_memory.files.sha256 import sha256_hex
-from smp_memory.importers.markdown_items import LineTimes
 from smp_memory.model.times import to_moment, to_text
 from smp_memory.policies.statuses import SETTLED, is_settled
 from smp_memory.store.archive_copy import of_archive
-from smp_memory.store.cold_storage import cold_fold
+from smp_memory.store.cold_storage import cold_history
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from smp_memory.importers.bmad_files import Holder
     from smp_memory.memory import Memory
     from smp_memory.model.record import Record
     from smp_memory.session import SessionMemory
@@ -42,22 +40,22 @@ if TYPE_CHECKING:
 
 
 LIMIT_BYTES = 4 << 20
-ANYWHERE = "anywhere: "  # how a key begins that is the same in whatever file it stands
+ANYWHERE = "anywhere: "  # prefix of a key that is independent of the file
 
 
 class IngestedMemory(NamedTuple):
-    """A memory that a file speaks of."""
+    """A memory found in a file, not stored yet."""
 
     type: str
     fields: dict[str, Any]
     line: int
-    key: str  # what makes it the same memory when the file is read again
-    when: str | None = None  # a time that the file itself gives
-    follows: str = ""  # a field that follows the file when it is read again: `status` or `content`
+    key: str  # identifies the memory when the file is read again
+    when: str | None = None  # the time stated in the file
+    follows: str = ""  # the field that is updated when the file is read again: `status` or `content`
 
 
 class UnreadLine(NamedTuple):
-    """A place in a file that was not understood."""
+    """A line of a file that was not understood."""
 
     file: str
     line: int
@@ -68,7 +66,7 @@ class UnreadLine(NamedTuple):
 
 
 class Source:
-    """A text file of another tool. Readers note in `unread` what they do not understand."""
+    """A text file of another tool. Readers add lines that they do not understand to `unread`."""
 
     def __init__(self, path: str, name: str) -> None:
         self.path = path
@@ -83,9 +81,11 @@ class Source:
     def _read(self) -> str:
         try:
             mode = os.lstat(self.path).st_mode
-            if not modes.S_ISREG(mode):  # a pipe would be waited for
+            if not modes.S_ISREG(mode):  # opening a pipe would block
                 is_link = modes.S_ISLNK(mode)
-                self.cannot_read(1, "a link; the file itself is read where it is" if is_link else "not a plain file")
+                self.cannot_read(
+                    1, "a symbolic link; only its target is read, where it is" if is_link else "not a plain file"
+                )
                 return ""
             with open(self.path, "rb") as file:
                 data = file.read(LIMIT_BYTES + 1)
@@ -102,13 +102,22 @@ class Source:
             return ""
 
 
+class MemoryFile(NamedTuple):
+    """A file with memories, and its reader."""
+
+    path: str
+    name: str  # relative to the project, with slashes
+    reader: Reader
+    kind: str
+
+
 SESSION = "bmad-import"
-_AT_ONCE = 200  # memories for each sync
+_BATCH_SIZE = 200  # memories per sync
 _BY = "smp import"
 
 
 class IngestReport:
-    """What came in, what was there already, and what was not understood."""
+    """The result of an import: memories added, known and updated, and lines not understood."""
 
     def __init__(self, session: str, dry_run: bool) -> None:
         self.session = session
@@ -135,9 +144,9 @@ class IngestReport:
         }
 
 
-def take_in(
+def ingest_files(
     memory: Memory,
-    holders: Iterable[Holder],
+    files: Iterable[MemoryFile],
     tool: str,
     session: str | None = None,
     *,
@@ -146,76 +155,76 @@ def take_in(
     dry_run: bool = False,
     progress: Callable[[str, int], None] | None = None,
 ) -> IngestReport:
-    """Read the files one by one and add what is new. `progress` gets the file and how many memories came in so far."""
-    taking = _Taking(memory, tool, session or SESSION, project, author, dry_run)
-    for holder in holders:
+    """Read the files one by one and add new memories. `progress` gets the file and the number of memories added so far."""
+    ingest = _Ingest(memory, tool, session or SESSION, project, author, dry_run)
+    for file in files:
         if progress is not None:
-            progress(holder.name, taking.taken.count)
-        taking.file(holder)
-    taking.flush()
-    taking.note()
-    return taking.taken
+            progress(file.name, ingest.report.count)
+        ingest.read_file(file)
+    ingest.flush()
+    ingest.log_import()
+    return ingest.report
 
 
-class _Taking:
+class _Ingest:
     def __init__(
         self, memory: Memory, tool: str, session: str, project: str | None, author: str | None, dry_run: bool
     ) -> None:
-        self.taken = IngestReport(session, dry_run)
+        self.report = IngestReport(session, dry_run)
         self._memory = memory
         self._tool = tool
         self._project = project
         self._author = author
-        self._into: SessionMemory | None = None
+        self._target: SessionMemory | None = None
         self._known: dict[str, Record] = {}
-        self._cold: dict[str, str] = {}  # keys of what was compacted: it is known, and stays where it is
+        self._cold: dict[str, str] = {}  # keys of compacted memories, which count as known
         files = self._files(session)
         if files is not None:
-            trails = files.view(lambda fold: list(fold.trails.values()))
-            records = [record for trail in trails if (record := trail.record(session)) is not None]
+            histories = files.view(lambda session_history: list(session_history.histories.values()))
+            records = [record for history in histories if (record := history.record(session)) is not None]
             self._known = {record.idempotency_key: record for record in records if record.idempotency_key}
-            self._cold = cold_fold(files).idempotent
+            self._cold = cold_history(files).idempotent
         self._new: set[str] = set()
-        self._waiting: list[tuple[str, dict[str, Any]]] = []
+        self._pending: list[tuple[str, dict[str, Any]]] = []
 
     def _files(self, session: str) -> FileSession | None:
-        """What is there already. A session that is archived comes back, unless nothing is to be written."""
+        """The existing session, or None. An archived session is restored, except in a dry run."""
         memory = self._memory
-        archived = next((away.path for away in memory.archived_sessions() if away.session == session), None)
+        archived = next((each.path for each in memory.archived_sessions() if each.session == session), None)
         if session not in memory.store.session_ids() and archived is None:
             return None
-        if archived is not None and self.taken.dry_run:
+        if archived is not None and self.report.dry_run:
             return of_archive(memory.store, archived, session).files
-        self._into = memory.session(session, author=self._author)
+        self._target = memory.session(session, author=self._author)
         return memory.store.session(session)
 
-    def file(self, holder: Holder) -> None:
-        source = Source(holder.path, holder.name)
-        found = holder.reader(source)
-        self.taken.unread += source.unread
+    def read_file(self, file: MemoryFile) -> None:
+        source = Source(file.path, file.name)
+        found = file.reader(source)
+        self.report.unread += source.unread
         if found or source.unread:
-            self.taken.files[holder.name] = len(found)
-        times = LineTimes(holder.path, self._memory.now())
+            self.report.files[file.name] = len(found)
+        times = LineTimes(file.path, self._memory.now())
         seen: dict[str, int] = {}
         for each in found:
             seen[each.key] = nth = seen.get(each.key, 0) + 1
-            where = "" if each.key.startswith(ANYWHERE) else holder.name
-            self._take(each, self._key(where, each.key, 1 if not where else nth), holder.name, times)
+            where = "" if each.key.startswith(ANYWHERE) else file.name
+            self._add(each, self._key(where, each.key, 1 if not where else nth), file.name, times)
 
-    def _key(self, name: str, said: str, nth: int) -> str:
-        parts = "\0".join((self._tool, name, said, str(nth)))
+    def _key(self, name: str, key: str, nth: int) -> str:
+        parts = "\0".join((self._tool, name, key, str(nth)))
         return f"{self._tool} {sha256_hex(parts.encode('utf-8', 'surrogatepass'))[:40]}"
 
-    def _take(self, found: IngestedMemory, key: str, name: str, times: LineTimes) -> None:
+    def _add(self, found: IngestedMemory, key: str, name: str, times: LineTimes) -> None:
         if key in self._new:
             return
         known = self._known.get(key)
         if known is not None:
-            self.taken.known += 1
-            self._follow(known, found)
+            self.report.known += 1
+            self._update_from_file(known, found)
             return
         if key in self._cold:
-            self.taken.known += 1
+            self.report.known += 1
             return
         fields = {field: value for field, value in found.fields.items() if value is not None}
         self._new.add(key)
@@ -224,12 +233,12 @@ class _Taking:
             "idempotency_key": key,
             "source": {"tool": self._tool, "file": name, "line": found.line, **_state(found)},
         }
-        self._waiting.append((found.type, fields))
-        if len(self._waiting) >= _AT_ONCE:
+        self._pending.append((found.type, fields))
+        if len(self._pending) >= _BATCH_SIZE:
             self.flush()
 
     def _time(self, found: IngestedMemory, times: LineTimes) -> Any:
-        """What git knows of the line, else what the file says, else the file's own time; never the future."""
+        """The time of the line in git, else the time stated in the file, else the file's own time; never in the future."""
         now = self._memory.now()
         if found.when is not None and not times.is_known_to_git:
             try:
@@ -238,29 +247,29 @@ class _Taking:
                 pass
         return times.at(found.line)
 
-    def _follow(self, known: Record, found: IngestedMemory) -> None:
+    def _update_from_file(self, known: Record, found: IngestedMemory) -> None:
         if known.deleted or not found.follows:
             return
-        said = found.fields.get(found.follows)
+        value = found.fields.get(found.follows)
         if found.follows == "status":
-            if said not in SETTLED or is_settled(known):
+            if value not in SETTLED or is_settled(known):
                 return
-            if not self.taken.dry_run:
-                self._session().resolve(known.id, f"{said} in {known.given['source']['file']}", by=_BY)
+            if not self.report.dry_run:
+                self._session().resolve(known.id, f"{value} in {known.given['source']['file']}", by=_BY)
         else:
             source = {**known.given["source"], **_state(found)}
             if source == known.given["source"]:
                 return
-            if not self.taken.dry_run:
-                self._session().update(known.id, by=_BY, **{found.follows: said}, source=source)
-        self.taken.followed += 1
+            if not self.report.dry_run:
+                self._session().update(known.id, by=_BY, **{found.follows: value}, source=source)
+        self.report.followed += 1
 
     def flush(self) -> None:
-        """Store what waits; what is refused is named, and the rest is stored without it."""
-        items, self._waiting = self._waiting, []
+        """Store the pending memories; rejected ones are reported, the rest is stored."""
+        items, self._pending = self._pending, []
         if not items:
             return
-        if self.taken.dry_run:
+        if self.report.dry_run:
             for type, _ in items:
                 self._count(type)
             return
@@ -279,35 +288,120 @@ class _Taking:
             except (InvalidRecord, SizeLimitExceeded) as error:
                 if "field" not in error.details:
                     raise  # the session is full
-                if "recalled from memory" not in error.message:  # our own digest, quoted somewhere
-                    self.taken.unread.append(
+                if "recalled from memory" not in error.message:  # a recalled digest, quoted in the file
+                    self.report.unread.append(
                         UnreadLine(fields["source"]["file"], fields["source"]["line"], error.message)
                     )
 
-    def note(self) -> None:
-        """In the audit log, as every import."""
-        taken = self.taken
-        if taken.count and not taken.dry_run:
+    def log_import(self) -> None:
+        """Write the import to the audit log."""
+        report = self.report
+        if report.count and not report.dry_run:
             audit, at = self._memory.store.audit, to_text(self._memory.now())
-            audit.note("import", at=at, by=self._author, session=taken.session, count=taken.count, format=self._tool)
+            audit.note("import", at=at, by=self._author, session=report.session, count=report.count, format=self._tool)
 
     def _count(self, type: str) -> None:
-        self.taken.added[type] = self.taken.added.get(type, 0) + 1
+        self.report.added[type] = self.report.added.get(type, 0) + 1
 
     def _session(self) -> SessionMemory:
-        if self._into is None:
-            name = self.taken.session
+        if self._target is None:
+            name = self.report.session
             try:
-                self._into = self._memory.create_session(
+                self._target = self._memory.create_session(
                     name, project=self._project, tags=[self._tool], author=self._author, imported_from=self._tool
                 )
-            except SessionExists:  # another process was quicker
-                self._into = self._memory.session(name, author=self._author)
-        return self._into
+            except SessionExists:  # another process created it meanwhile
+                self._target = self._memory.session(name, author=self._author)
+        return self._target
 
 
 def _state(found: IngestedMemory) -> dict[str, str]:
-    """Of a text that mirrors a file: what it was, whatever is taken out of it when it is stored."""
+    """The digest of a text that mirrors a file, taken before redaction, to detect changes of the file."""
     if found.follows in ("", "status"):
         return {}
     return {"digest": sha256_hex(str(found.fields[found.follows]).encode("utf-8", "surrogatepass"))[:16]}
+
+
+# -- times of lines
+
+_GIT_TIMEOUT_SECONDS = 20
+_NO_MATCH = 1  # exit code of `git config` if no setting matches
+
+
+class LineTimes:
+    """The times of the lines of one file: from git, else from the file. Looked up on first use.
+
+    Never raises and never waits long; a line that is not committed has the file's time; no time is in the future. Runs only
+    `git`, without pagers and hooks; if a repository configures filters, which `git blame` would run, git is not used.
+    """
+
+    def __init__(self, path: str, now: datetime) -> None:
+        self._path = path
+        self._now = now
+        self._by_line: dict[int, datetime] | None = None
+
+    def at(self, line: int) -> datetime:
+        if self._by_line is None:
+            self._by_line = _blame_times(self._path)
+        return min(self._by_line.get(line) or self.of_file(), self._now)
+
+    @property
+    def is_known_to_git(self) -> bool:
+        if self._by_line is None:
+            self._by_line = _blame_times(self._path)
+        return bool(self._by_line)
+
+    def of_file(self) -> datetime:
+        try:
+            return min(datetime.fromtimestamp(int(os.stat(self._path).st_mtime), UTC), self._now)
+        except (OSError, OverflowError, ValueError):
+            return self._now
+
+
+def _blame_times(path: str) -> dict[int, datetime]:
+    folder, name = os.path.split(path)
+    if _has_filters(folder):
+        return {}
+    code, output = _git(folder, "blame", "--no-textconv", "--line-porcelain", "--", name)
+    if code:
+        return {}
+    found: dict[int, datetime] = {}
+    line, committed = 0, False
+    for text in output.split(b"\n"):
+        words = text.split(b" ")
+        if len(words) in (3, 4) and len(words[0]) in (40, 64) and words[2].isdigit():
+            line, committed = int(words[2]), words[0].strip(b"0") != b""
+        elif text.startswith(b"author-time ") and committed:
+            try:
+                found[line] = datetime.fromtimestamp(int(text[12:]), UTC)
+            except (ValueError, OverflowError, OSError):
+                continue
+    return found
+
+
+@lru_cache(maxsize=256)
+def _has_filters(folder: str) -> bool:
+    """Whether the repository itself configures filters, which git would run; True if unknown."""
+    code, output = _git(folder, "config", "--show-scope", "--name-only", "--get-regexp", r"^filter\.")
+    has_own = any(line.startswith((b"local", b"worktree")) for line in output.splitlines())
+    return has_own if code == 0 else code != _NO_MATCH
+
+
+def _git(folder: str, *arguments: str) -> tuple[int, bytes]:
+    """The exit code, -1 if git could not be run, and the output."""
+    import subprocess
+
+    environ = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_PAGER": "cat", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            ["git", "-c", "core.fsmonitor=false", *arguments],
+            cwd=folder,
+            env=environ,
+            capture_output=True,
+            timeout=_GIT_TIMEOUT_SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return -1, b""
+    return done.returncode, done.stdout

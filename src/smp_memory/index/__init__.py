@@ -1,6 +1,6 @@
-"""How do we find it fast? An index that is made from the files and can be thrown away at any time.
+"""The index: a cache made from the files, which can be deleted at any time.
 
-Rows (types, times, authors, tags, relations, where an entry stands) are in SQLite; words are in tantivy, which is fed in
-bulk, and in a short *tail* of what tantivy has not seen yet, scored by the same formula. Cursors and rows change in one
-transaction. Nothing here knows what the files look like: `smp_memory.store.indexer` brings both together.
+Rows (types, times, authors, tags, relations, file positions) are in SQLite. Terms are in tantivy, which is fed in
+bulk, and in a short memtable (`unindexed`) of what tantivy does not have yet, scored by the same formula. Cursors and
+rows change in one transaction. Nothing here knows the files' formats; `smp_memory.store.indexer` connects both.
 """

@@ -1,7 +1,7 @@
-"""What does the index keep of a memory? Its row, its labels, its words. Pure.
+"""Index documents: the row, labels and terms that the index stores for a memory. Pure.
 
-Labels are what a search may insist on: `s12` the session, `t1` the type, `a3` the author, `gauth.oauth` a tag and each
-tag above it, `oLogin` the topic, `x` deleted.
+Labels are exact-match filters in the text index: `s12` the session, `t1` the type, `a3` the author, `gauth.oauth` a
+tag and each tag above it, `oLogin` the topic, `x` deleted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from zlib import crc32
 from smp_memory.decay.inputs import DecayInputs, impact_level
 from smp_memory.index.rows import NULL, TYPE_NUMBERS, TYPES
 from smp_memory.index.tokens import bag_of_terms
-from smp_memory.model.entry import BY_MAINTENANCE, is_use
+from smp_memory.model.entry import BY_MAINTENANCE, is_maintenance
 from smp_memory.model.types import CONFIDENCE_WORDS
 
 TYPE_CHECKING = False
@@ -25,32 +25,31 @@ if TYPE_CHECKING:
 
 DELETED = "x"
 ROLES = {"user": 1, "assistant": 2, "system": 3, "tool": 4, "agent": 5}
-_SILENT = frozenset(
+_NOT_SEARCHED = frozenset(
     ["author_kind", "idempotency_key", "access", "visibility", "trust", "relations", "references", "turn_ref", "role"]
 )
-_SILENT_EVERYWHERE = frozenset(["confidence", "importance", "pinned", "format"])
-ROLE, GUARDED = 7 << 4, 1 << 7  # in the number of `facts_number`
+_NUMBERS_NOT_SEARCHED = frozenset(["confidence", "importance", "pinned", "format"])
+ROLE, GUARDED = 7 << 4, 1 << 7  # bit masks in `facts_number`
 _MANY_WORDS = 255
-_LONGEST_KEY = 300  # characters of a tag or topic that count
-_LABELS = 2000  # that are known without being made anew
+_MAX_KEY = 300  # characters of a tag or topic that are indexed
+_LABELS = 2000  # cached
 _LARGEST = 1e300
-_MOST_TURNS = 10**9
+_MAX_TURN = 10**9
 _NEVER_USED = (0, None)
 
 
 def facts_number(type_number: int, role: int, words: int, author: int, guarded: bool = False) -> int:
-    """Type, role, length and author in one number, which the text index hands out with a candidate; and whether the
-    memory says itself who may see it."""
+    """Type, role, length, author, and whether visibility must be checked, in one number that a text match carries."""
     return author << 16 | min(words, _MANY_WORDS) << 8 | guarded << 7 | role << 4 | type_number
 
 
 def facts_in(number: int) -> tuple[int, int, int, int, bool]:
-    """Type, role, how many words (255: or more), author, whether it is guarded."""
+    """Type, role, number of words (255: or more), author, whether visibility must be checked."""
     return number & 15, number >> 4 & 7, number >> 8 & 255, number >> 16, bool(number & GUARDED)
 
 
 def microseconds(text: str) -> int:
-    """A canonical time as a number; a time that a person spoilt is the beginning of time."""
+    """A canonical time in microseconds; 0 for one that cannot be read."""
     start = _seconds.get(text[:19])
     if start is None:
         start = _seconds_of(text)
@@ -77,8 +76,8 @@ def _seconds_of(text: str) -> int:
     return found
 
 
-class DocumentShape:
-    """All that the index keeps of one memory as it stands."""
+class IndexDocument:
+    """Everything that the index stores of one memory in its current state."""
 
     __slots__ = ("access", "facts", "labels", "last_change", "relations", "row", "tags", "terms", "topic")
 
@@ -86,27 +85,27 @@ class DocumentShape:
         self,
         doc: int,
         session: str,
-        trail: RecordHistory,
+        history: RecordHistory,
         number_of: Callable[[str], int],
         places: str,
-        words: str | None = None,
+        terms: str | None = None,
     ) -> None:
-        """What a memory comes to; `words` if they have been made before."""
-        data, first, last = trail.data(), trail.first, trail.last
+        """`terms`: those of `index_terms`, if they were computed before."""
+        data, first, last = history.data(), history.first, history.last
         kind = TYPE_NUMBERS[first.type]
         author = data.get("author")
         number = number_of(author) if isinstance(author, str) and author else 0
         created = microseconds(first.at)
-        plain = _MARKED.isdisjoint(data)  # most turns: nothing in it but words
+        plain = _FILTERED_FIELDS.isdisjoint(data)  # most turns have none of these fields
         self.tags = [] if plain else [key for key in map(label_key, _list(data.get("tags"))) if key]
         self.topic = None if plain else label_key(data.get("topic")) or None
-        self.relations = [] if plain or _POINTING.isdisjoint(data) else list(_relations(data, session))
+        self.relations = [] if plain or _RELATION_FIELDS.isdisjoint(data) else list(_relations(data, session))
         self.access = _access(data["access"], created) if "access" in data else None
-        self.terms = terms = words_of(trail) if words is None else words
+        self.terms = terms = index_terms(history) if terms is None else terms
         guarded = "visibility" in data or kind == _STATE
         self.facts = facts = facts_number(kind, _role(data.get("role")), terms.count(" ") + 1, number, guarded)
-        self.last_change = 0 if kind == _SUMMARY else created if len(trail.entries) == 1 else _last_change(trail)
-        deleted = trail.deletion is not None
+        self.last_change = 0 if kind == _SUMMARY else created if len(history.entries) == 1 else _last_change(history)
+        deleted = history.deletion is not None
         self.labels = labels = self._labels(f"s{doc >> 24} t{kind}", number, deleted)
         self.row: tuple[Any, ...] = (
             doc,
@@ -115,9 +114,9 @@ class DocumentShape:
             created,
             microseconds(last.at) if last is not first else NULL,
             number or NULL,
-            *(_NOTHING if plain else _bounds(data)),
+            *(_NO_NUMBERS if plain else _number_values(data)),
             1 if deleted else NULL,
-            *(_NOTHING_MORE if plain and kind != _FINDING else _standing(first.type, data)),
+            *(_NO_STATUS if plain and kind != _FINDING else _status_values(first.type, data)),
             facts,
             crc32(f"{terms}\0{labels}\0{facts}\0{created}".encode(errors="replace")),
             places,
@@ -132,12 +131,12 @@ class DocumentShape:
         return f"{labels} {DELETED}" if deleted else labels
 
 
-def words_of(trail: RecordHistory) -> str:
-    """The terms by which a memory is found; the last one is its id."""
-    return f"{bag_of_terms(text_of(trail.data()))}{trail.first.id.lower()}"
+def index_terms(history: RecordHistory) -> str:
+    """The terms of a memory; the last one is its id."""
+    return f"{bag_of_terms(text_of(history.data()))}{history.first.id.lower()}"
 
 
-_MARKED = frozenset(
+_FILTERED_FIELDS = frozenset(
     [
         "approved_by",
         "confidence",
@@ -154,24 +153,24 @@ _MARKED = frozenset(
         "turn_ref",
     ]
 )
-_NOTHING, _NOTHING_MORE = (NULL,) * 3, (NULL,) * 4
-_POINTING = frozenset(["references", "relations", "turn_ref"])
+_NO_NUMBERS, _NO_STATUS = (NULL,) * 3, (NULL,) * 4
+_RELATION_FIELDS = frozenset(["references", "relations", "turn_ref"])
 _FINDING, _STATE = TYPE_NUMBERS["finding"], TYPE_NUMBERS["agent_state"]
 _SUMMARY = TYPE_NUMBERS["summary"]  # compaction writes it
 
 
-def _last_change(trail: RecordHistory) -> int:
-    """When somebody last wrote, changed, deleted or restored a memory, in microseconds; maintenance does not count."""
-    own = (entry for entry in reversed(trail.entries) if entry.by != BY_MAINTENANCE and not is_use(entry))
-    return max(microseconds(trail.first.at), microseconds(next(own, trail.first).at))
+def _last_change(history: RecordHistory) -> int:
+    """The last write, change, deletion or restoration of a memory in microseconds; maintenance and accesses do not count."""
+    changes = (entry for entry in reversed(history.entries) if entry.by != BY_MAINTENANCE and not is_maintenance(entry))
+    return max(microseconds(history.first.at), microseconds(next(changes, history.first).at))
 
 
-def _access(said: Any, created: int) -> tuple[int, int] | None:
-    """How often and when a memory was used, as its file says; nothing if a person broke it."""
-    count, last = (said.get("count"), said.get("last")) if isinstance(said, dict) else (None, None)
+def _access(value: Any, created: int) -> tuple[int, int] | None:
+    """Access count and last access from the memory's file; None if they cannot be read."""
+    count, last = (value.get("count"), value.get("last")) if isinstance(value, dict) else (None, None)
     if type(count) is not int or not 0 < count < 1 << 62:
         return None
-    if last is None:  # the designs count uses and do not always say when
+    if last is None:  # the designs count accesses without always recording the last one
         return count, created
     if not isinstance(last, str):
         return None
@@ -181,32 +180,32 @@ def _access(said: Any, created: int) -> tuple[int, int] | None:
         return None
 
 
-def _bounds(data: dict[str, Any]) -> tuple[float | str, float | str, int | str]:
-    """Importance, confidence, whether it is pinned."""
+def _number_values(data: dict[str, Any]) -> tuple[float | str, float | str, int | str]:
+    """Importance, confidence, pinned."""
     pinned = 1 if data.get("pinned") is True else NULL
     return _number(data.get("importance")), _confidence(data.get("confidence")), pinned
 
 
-def _standing(type: str, data: dict[str, Any]) -> tuple[str, str, str, int | str]:
-    """Status, severity, impact, whether it is approved."""
+def _status_values(type: str, data: dict[str, Any]) -> tuple[str, str, str, int | str]:
+    """Status, severity, impact, approved."""
     impact = impact_level(data["impact"]) or NULL if "impact" in data else NULL
     approved = 1 if data.get("approved_by") else NULL
     return status_of(type, data), _word(data.get("severity")), impact, approved
 
 
 def _role(role: Any) -> int:
-    """An agent may speak under its own name."""
+    """The number of a role; a name that is not a role is an agent's."""
     return 0 if role is None else ROLES.get(role, ROLES["agent"]) if isinstance(role, str) else 0
 
 
 def label_key(name: Any) -> str:
-    """A tag or topic as the index knows it: case, white space and what comes after a long beginning do not count."""
+    """The index key of a tag or topic: case-folded, white space collapsed, cut to `_MAX_KEY` characters."""
     return _key(name) if isinstance(name, str) else ""
 
 
 @lru_cache(_LABELS)
 def _key(name: str) -> str:
-    return " ".join(name.casefold().split())[:_LONGEST_KEY]
+    return " ".join(name.casefold().split())[:_MAX_KEY]
 
 
 def tag_label(tag: str) -> str:
@@ -217,7 +216,7 @@ def topic_label(topic: str) -> str:
     return "o" + label_key(topic).replace(" ", "\u2423")
 
 
-@lru_cache(_LABELS)  # many memories have the same ones
+@lru_cache(_LABELS)  # many memories have the same tags
 def _tag_labels(tag: str) -> str:
     return " ".join(map(tag_label, _levels(tag)))
 
@@ -234,10 +233,10 @@ def _levels(name: str) -> Iterator[str]:
 
 
 def text_of(data: dict[str, Any]) -> str:
-    """Everything in a memory that somebody might search for. Its id is a term of its own, not words."""
+    """The searchable text of a memory, without its id, which is a term of its own."""
     parts: list[str] = []
     for name, value in data.items():
-        if name not in _SILENT:
+        if name not in _NOT_SEARCHED:
             if type(value) is str:
                 parts.append(value)
             else:
@@ -245,8 +244,8 @@ def text_of(data: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def meant_by(data: dict[str, Any]) -> str:
-    """What a memory says, for its meaning: who says it is no part of that."""
+def embedded_text(data: dict[str, Any]) -> str:
+    """The text of a memory that is embedded: all but its author."""
     return text_of({name: value for name, value in data.items() if name != "author"})
 
 
@@ -261,12 +260,12 @@ def _texts(name: str, value: Any) -> Iterator[str]:
             if type(item) in (str, list, dict):
                 yield key
             yield from _texts(key, item)
-    elif type(value) in (int, float) and name not in _SILENT_EVERYWHERE:
+    elif type(value) in (int, float) and name not in _NUMBERS_NOT_SEARCHED:
         yield str(value)
 
 
 def status_of(type: str, data: dict[str, Any]) -> str:
-    """`status`, wherever a design put it; a finding without one is open."""
+    """The status, from either field that the designs use; a finding without one is open."""
     resolution = data.get("resolution")
     inner = resolution.get("status") if isinstance(resolution, dict) else None
     status = data.get("status") or inner
@@ -276,7 +275,7 @@ def status_of(type: str, data: dict[str, Any]) -> str:
 
 
 def _relations(data: dict[str, Any], session: str) -> Iterator[tuple[str, str, str]]:
-    """Kind, session and id of what a memory points to; plain references are of the kind `references`."""
+    """Kind, session and id of each relation; plain references are of the kind `references`."""
     for relation in _list(data.get("relations")):
         if isinstance(relation, dict):
             yield from _pointer(relation.get("kind"), relation.get("target"), session)
@@ -285,9 +284,9 @@ def _relations(data: dict[str, Any], session: str) -> Iterator[tuple[str, str, s
     yield from _pointer("turn", turn_id(data.get("turn_ref")), session)
 
 
-def turn_id(said: Any) -> Any:
-    """The id of a turn that is named by its number, as the designs do: 3 is TURN-0003."""
-    return f"TURN-{said:04d}" if type(said) is int and 0 < said < _MOST_TURNS else said
+def turn_id(value: Any) -> Any:
+    """The id of a turn given by its number, as in the designs: 3 is TURN-0003."""
+    return f"TURN-{value:04d}" if type(value) is int and 0 < value < _MAX_TURN else value
 
 
 def _pointer(kind: Any, target: Any, session: str) -> Iterator[tuple[str, str, str]]:
@@ -297,7 +296,7 @@ def _pointer(kind: Any, target: Any, session: str) -> Iterator[tuple[str, str, s
 
 
 def _list(value: Any) -> list[Any]:
-    """What should be a list; a person may have typed one of its elements, or anything."""
+    """A list from a field that should be one; a person may have typed a single element, or anything."""
     return value if type(value) is list else [value] if type(value) is str else []
 
 
@@ -314,7 +313,7 @@ def _word(value: Any) -> str:
 
 
 def decay_inputs(row: Row, accesses: dict[int, tuple[int, int]]) -> DecayInputs:
-    """What a decay policy must know of a memory, from its row and its uses."""
+    """The inputs of a decay policy, from a memory's row and its accesses."""
     count, last = accesses.get(row.doc, _NEVER_USED)
     return DecayInputs(
         TYPES[row.type],

@@ -1,11 +1,11 @@
-"""Which memories mean the same? Texts become vectors, by a model whose files are in a package: the extra `smp-memory[semantic]`.
+"""The embedding model: texts to vectors, from files of a package, the extra `smp-memory[semantic]`.
 
-The model is `wordllama`'s table of 32,000 pieces of words, 256 numbers each; a text's vector is the mean of its pieces.
-Only the package's files are used, not its code: that would load five other packages and look for its tokenizer where it
-is not. Nothing is downloaded, ever.
+The model is `wordllama`'s table of 32,000 subword tokens with 256 dimensions; a text's vector is the mean of its
+tokens'. Only the package's files are used, not its code: that would load five other packages and look for its
+tokenizer where it is not. Nothing is ever downloaded.
 
-Guarantees: without the extra nothing here is loaded but this module. Equal texts have equal vectors, whatever they are
-embedded with; a text without words has a vector of zeros.
+Guarantees: without the extra only this module is loaded. Equal texts have equal vectors, in whatever batch they are
+embedded; a text without words has a vector of zeros.
 Non-guarantees: only the first `WORDS` words of a text count. The model knows English best.
 """
 
@@ -20,52 +20,52 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-MODEL = "wordllama/l2_supercat_256/1"  # the last number: how it is used here. Other vectors are made anew
+MODEL = "wordllama/l2_supercat_256/1"  # the last number: our use of it. Vectors of another name are computed again
 DIMENSIONS = 256
-QUESTION_WORDS = frozenset(  # as terms; they make questions alike, not what is asked for
+QUESTION_WORDS = frozenset(  # as terms; they make questions similar that ask for different things
     """what when where who whom whose which whi how did do doe is are was were will would can could should has have had
     the a an of to in on for with at by from about mani much kind type""".split()  # noqa: SIM905
 )
-WORDS = 100  # what a memory is about stands at its beginning; more words made no answer better
+WORDS = 100  # a memory's subject is at its beginning; more words improved no result
 _PACKAGE = "wordllama"
 _WEIGHTS = "weights/l2_supercat_256.safetensors"
-_PIECES = "tokenizers/l2_supercat_tokenizer_config.json"
-_LONGEST_PIECE = 32  # characters; the time to cut one into pieces of the model grows with their square
+_TOKENS = "tokenizers/l2_supercat_tokenizer_config.json"
+_MAX_WORD = 32  # characters; the time to tokenize a word grows with their square
 _AT_ONCE = 128  # texts
 _MEMO_WORDS = 200_000
-_FIRST_BYTE = 3  # the model's number of the byte 0: characters that it does not know are spelt
-_BEGINNING = "▁"  # how the model writes that a word begins
+_FIRST_BYTE = 3  # the token of the byte 0: unknown characters are encoded as bytes
+_BEGINNING = "▁"  # the model's mark for the beginning of a word
 _NONE = 1 << 30
 
 
 class ModelUnavailable(Exception):
-    """The package is there, but its files are not what they should be."""
+    """The package is installed, but its files are not as expected."""
 
 
 @cache
 def available() -> bool:
     """Whether the extra is installed. Loads nothing of it."""
-    if _found("numpy") is None:
+    if _find_spec("numpy") is None:
         return False
     folder = _folder()
-    return folder is not None and all(os.path.isfile(os.path.join(folder, name)) for name in (_WEIGHTS, _PIECES))
+    return folder is not None and all(os.path.isfile(os.path.join(folder, name)) for name in (_WEIGHTS, _TOKENS))
 
 
 def _folder() -> str | None:
-    found = _found(_PACKAGE)
+    found = _find_spec(_PACKAGE)
     places = list(found.submodule_search_locations or ()) if found is not None else []
     return places[0] if places else None
 
 
-def _found(package: str) -> Any:
-    """As `importlib.util.find_spec` does, which takes 2 ms to load."""
+def _find_spec(package: str) -> Any:
+    """Like `importlib.util.find_spec`, which takes 2 ms to load."""
     if package in sys.modules:
         return sys.modules[package].__spec__
     return next((found for finder in sys.meta_path if (found := finder.find_spec(package, None)) is not None), None)
 
 
 def embed(texts: Sequence[str]) -> Any:
-    """A vector for each text: an array of signed bytes, of which only the direction means something."""
+    """A vector for each text: an array of signed bytes, of which only the direction is meaningful."""
     import numpy
 
     model = _model()
@@ -86,7 +86,7 @@ class _Model:
     def __init__(self, folder: str) -> None:
         try:
             self._table = _table(os.path.join(folder, _WEIGHTS))
-            self._pieces = _pieces(os.path.join(folder, _PIECES))
+            self._tokens = _tokens(os.path.join(folder, _TOKENS))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ModelUnavailable(f"The files of {_PACKAGE} cannot be used: {error}") from error
         self._memo: dict[str, list[int]] = {}
@@ -94,7 +94,7 @@ class _Model:
         self._is_converted: Any = None
 
     def sums(self, texts: Sequence[str]) -> Any:
-        """For each text the sum of its pieces: it has the direction of their mean."""
+        """The sum of each text's token vectors, which has the direction of their mean."""
         import numpy
 
         numbers = [self._numbers_of(text) for text in texts]
@@ -106,7 +106,7 @@ class _Model:
         return sums
 
     def _convert(self, numbers: Any) -> None:
-        """Half floats are slow to reckon with: a piece is converted when it is first met."""
+        """Convert tokens from half floats, which are slow to compute with, when they are first used."""
         import numpy
 
         if self._converted is None:
@@ -124,40 +124,40 @@ class _Model:
         for word in text.split(None, WORDS)[:WORDS]:
             found = memo.get(word)
             if found is None:
-                found = [number for part in _short(word) for number in self._cut(part)]
-                if len(word) <= _LONGEST_PIECE:
+                found = [number for part in _split_long(word) for number in self._tokenize(part)]
+                if len(word) <= _MAX_WORD:
                     memo[word] = found
             numbers += found
         return numbers
 
-    def _cut(self, word: str) -> Iterator[int]:
-        """The numbers of a word's pieces: again and again the two neighbours are joined that the model knows best."""
-        pieces = self._pieces
+    def _tokenize(self, word: str) -> Iterator[int]:
+        """The token numbers of a word: byte-pair merges, the pair with the lowest number first."""
+        tokens = self._tokens
         parts = [_BEGINNING, *word]
         while len(parts) > 1:
             best, place = _NONE, 0
             for at in range(len(parts) - 1):
-                number = pieces.get(parts[at] + parts[at + 1], _NONE)
+                number = tokens.get(parts[at] + parts[at + 1], _NONE)
                 if number < best:
                     best, place = number, at
             if best == _NONE:
                 break
             parts[place : place + 2] = [parts[place] + parts[place + 1]]
         for part in parts:
-            if part in pieces:
-                yield pieces[part]
+            if part in tokens:
+                yield tokens[part]
             else:
                 yield from (_FIRST_BYTE + byte for byte in part.encode(errors="replace"))
 
 
-def _short(word: str) -> Iterator[str]:
-    """What has no spaces is cut, and of very much of it only the beginning counts."""
-    for start in range(0, min(len(word), WORDS * _LONGEST_PIECE), _LONGEST_PIECE):
-        yield word[start : start + _LONGEST_PIECE]
+def _split_long(word: str) -> Iterator[str]:
+    """Split a long word without spaces; of a very long one only the beginning counts."""
+    for start in range(0, min(len(word), WORDS * _MAX_WORD), _MAX_WORD):
+        yield word[start : start + _MAX_WORD]
 
 
 def _table(path: str) -> Any:
-    """The numbers of all pieces, mapped: only what is used is read. The file tells its form at its beginning."""
+    """The vectors of all tokens, memory-mapped; the file's header gives their form."""
     import json
 
     import numpy
@@ -171,8 +171,8 @@ def _table(path: str) -> Any:
     return numpy.memmap(path, numpy.float16, "r", place, tuple(about["shape"]))
 
 
-def _pieces(path: str) -> dict[str, int]:
-    """Number of each piece. The rest of the file, which is longer, says again what their order says."""
+def _tokens(path: str) -> dict[str, int]:
+    """The number of each token. The rest of the file, which is longer, repeats what their order says."""
     import json
 
     with open(path, encoding="utf-8") as file:

@@ -1,10 +1,10 @@
-"""What does tantivy know of these words? The only module that talks to tantivy.
+"""The tantivy text engine; the only module that uses tantivy.
 
-Its files are in a folder of their own, named by the rows; one that the rows do not name is a leftover. Whatever tantivy
-says about damaged files becomes `Unusable`.
+Its files are in a folder of their own that the rows name; one that the rows do not name is a leftover. Every error
+that tantivy raises for damaged files becomes `IndexUnusable`.
 
-Positions are not kept: that would take a fifth of the index. Of a phrase all words are found here; whether they follow
-each other is for whoever reads the text to tell.
+Positions are not stored, because they would take a fifth of the index. For a phrase the engine matches all its words;
+the caller checks their order in the text.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import os
 from smp_memory.import_lock import loading
 from smp_memory.index.native_libraries import LibraryMissing, leave_disk, report
 from smp_memory.index.rows import IndexUnusable
-from smp_memory.index.text_query import candidates, inverse_frequency
+from smp_memory.index.text_query import inverse_frequency, text_matches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
     from typing import Any
 
-    from smp_memory.index.text_query import Found, TextQuery, Weights
+    from smp_memory.index.text_query import TextMatch, TextQuery, Weights
 
     Document = tuple[int, str, str, int, int]  # doc, terms, labels, created, facts
 
@@ -31,8 +31,10 @@ _HEAP_BYTES = 48_000_000
 
 
 class TantivyEngine:
+    """One tantivy index, on disk or in RAM."""
+
     def __init__(self, path: str | None, *, create: bool) -> None:
-        """Open or create; no path: in RAM."""
+        """Open or create an engine at a path (None: in RAM)."""
         try:
             with loading:
                 import tantivy
@@ -50,10 +52,10 @@ class TantivyEngine:
         except Exception as error:
             raise IndexUnusable(str(error)) from error
         self._searcher: Any = None
-        self._grammar: _Grammar | None = None
+        self._query_parts: _QueryParts | None = None
 
     def reload(self) -> None:
-        """See what was committed last, by any process."""
+        """Make the last commit of any process visible."""
         try:
             self._index.reload()
             self._searcher = self._index.searcher()
@@ -61,7 +63,7 @@ class TantivyEngine:
             raise IndexUnusable(str(error)) from error
 
     def stamp(self) -> int:
-        """Of the last commit; 0 in RAM, where no other process commits."""
+        """The opstamp of the last commit; 0 in RAM, where no other process commits."""
         if self._path is None:
             return 0
         try:
@@ -77,11 +79,11 @@ class TantivyEngine:
     def frequency(self, term: str) -> int:
         return int(self._searcher.doc_freq("text", term))
 
-    def terms_from(self, beginning: str) -> list[str]:
-        return [term for term, _ in self._searcher.terms_with_prefix("text", beginning)]
+    def terms_with_prefix(self, prefix: str) -> list[str]:
+        return [term for term, _ in self._searcher.terms_with_prefix("text", prefix)]
 
     def docs(self) -> set[int]:
-        """All docs that are there."""
+        """All docs in the engine."""
         import tantivy
 
         self.reload()
@@ -93,16 +95,16 @@ class TantivyEngine:
             raise IndexUnusable(str(error)) from error
 
     def feed(self, documents: Iterable[Document], removed: Iterable[int] = ()) -> None:
-        """Take documents out, then put others in. Nobody sees it before `commit`; tantivy's thread is at work meanwhile."""
+        """Remove documents, then add others. Not visible before `commit`; tantivy's thread works meanwhile."""
         import tantivy
 
         try:
             if self._writer is None:
                 self._writer = self._index.writer(heap_size=_HEAP_BYTES, num_threads=1)
             writer = self._writer
-            gone = sorted(set(removed))
-            if gone:  # not by a term: where that is a number, tantivy-py 0.27 deletes nothing and says nothing
-                writer.delete_documents_by_query(tantivy.Query.term_set_query(self._index.schema, "doc", gone))
+            removed_docs = sorted(set(removed))
+            if removed_docs:  # not by a term: for a number, tantivy-py 0.27 silently deletes nothing
+                writer.delete_documents_by_query(tantivy.Query.term_set_query(self._index.schema, "doc", removed_docs))
             for doc, terms, labels, created, facts in documents:
                 document = tantivy.Document()
                 document.add_text("text", terms)
@@ -115,7 +117,7 @@ class TantivyEngine:
             raise IndexUnusable(str(error)) from error
 
     def commit(self) -> None:
-        """All that was fed, at once."""
+        """Commit everything that was fed."""
         writer, self._writer = self._writer, None
         try:
             writer.commit()
@@ -126,30 +128,30 @@ class TantivyEngine:
             raise IndexUnusable(str(error)) from error
 
     def roll_back(self) -> None:
-        """Nothing of what was fed."""
+        """Drop everything that was fed."""
         self._writer = None
 
-    def search(self, wanted: TextQuery, weights: Weights, limit: int, hidden: Container[int] | None) -> list[Found]:
-        """The best so many; those that are hidden are not among them, so that there may be fewer."""
-        if self._grammar is None:
-            self._grammar = _Grammar(self._index.schema)
-        query = _Translation(self._grammar, _boosts(self, weights), weights).query(wanted)
-        if query is None:
+    def search(self, query: TextQuery, weights: Weights, limit: int, hidden: Container[int] | None) -> list[TextMatch]:
+        """The best `limit` matches without the hidden ones, so there may be fewer."""
+        if self._query_parts is None:
+            self._query_parts = _QueryParts(self._index.schema)
+        built = _QueryBuilder(self._query_parts, _boosts(self, weights), weights).build(query)
+        if built is None:
             return []
         try:
-            hits = self._searcher.search(query, max(min(limit, self.documents), 1), count=False).hits
+            hits = self._searcher.search(built, max(min(limit, self.documents), 1), count=False).hits
             addresses = [address for _, address in hits]
             docs = self._searcher.fast_field_values("doc", addresses)
             times = self._searcher.fast_field_values("created", addresses)
             facts = self._searcher.fast_field_values("facts", addresses)
         except Exception as error:
             raise IndexUnusable(str(error)) from error
-        found = candidates(zip(docs, [score for score, _ in hits], times, facts, strict=True))
-        return [each for each in found if each.doc not in hidden] if hidden is not None else found
+        matches = text_matches(zip(docs, [score for score, _ in hits], times, facts, strict=True))
+        return [each for each in matches if each.doc not in hidden] if hidden is not None else matches
 
 
 def _make_folder(path: str) -> None:
-    """A folder for a new engine; those of earlier ones that came to nothing are removed."""
+    """Create the folder of a new engine; remove folders of earlier ones that were never committed."""
     from shutil import rmtree
 
     for name in os.listdir(os.path.dirname(path)):
@@ -170,8 +172,8 @@ def _schema() -> Any:
     return builder.build()
 
 
-class _Grammar:
-    """What every question to tantivy is made of."""
+class _QueryParts:
+    """Schema and constants that every tantivy query needs, looked up once."""
 
     __slots__ = ("integer", "must", "never", "query", "schema", "should")
 
@@ -184,42 +186,42 @@ class _Grammar:
         self.integer = tantivy.FieldType.Integer
 
 
-class _Translation:
-    """Our question in tantivy's words."""
+class _QueryBuilder:
+    """Build the tantivy query for a `TextQuery`."""
 
-    def __init__(self, grammar: _Grammar, boosts: dict[str, float], weights: Weights) -> None:
-        self._schema, self._query, self._integer = grammar.schema, grammar.query, grammar.integer
-        self._must, self._should, self._not = grammar.must, grammar.should, grammar.never
+    def __init__(self, parts: _QueryParts, boosts: dict[str, float], weights: Weights) -> None:
+        self._schema, self._query, self._integer = parts.schema, parts.query, parts.integer
+        self._must, self._should, self._not = parts.must, parts.should, parts.never
         self._weights = weights
         self._boosts = boosts
 
-    def query(self, wanted: TextQuery) -> Any | None:
+    def build(self, query: TextQuery) -> Any | None:
         """None if nothing can match. Phrases and patterns decide what matches; each word counts once for the score."""
-        needed = [self._all_of(words) for words in wanted.phrases] + [
+        needed = [self._all_of(words) for words in query.phrases] + [
             self._one_of(t) for t in self._weights.patterns if t
         ]
         if None in needed or not all(self._weights.patterns):
             return None
-        weighed = [self._term(term) for term in self._boosts]
+        scoring = [self._term(term) for term in self._boosts]
         if self._weights.uncounted:
-            weighed.append(self._constant(self._one_of(self._weights.uncounted)))
-        if (wanted.terms or wanted.characters) and not needed and not weighed:
+            scoring.append(self._constant(self._one_of(self._weights.uncounted)))
+        if (query.terms or query.characters) and not needed and not scoring:
             return None
-        parts: list[tuple[Any, Any]] = [(self._must, self._constant(query)) for query in needed]
-        alone = not (wanted.labels or needed or wanted.since is not None or wanted.until is not None)
-        if needed or alone:  # where nothing must be, one of those that may be has to be
-            parts += [(self._should, query) for query in weighed]
-        elif weighed:
-            parts.append((self._must, self._any(weighed)))
-        for labels in wanted.labels:
+        parts: list[tuple[Any, Any]] = [(self._must, self._constant(each)) for each in needed]
+        alone = not (query.labels or needed or query.since is not None or query.until is not None)
+        if needed or alone:  # without any `must`, at least one `should` has to match
+            parts += [(self._should, each) for each in scoring]
+        elif scoring:
+            parts.append((self._must, self._any(scoring)))
+        for labels in query.labels:
             parts.append((self._must, self._constant(self._any([self._label(label) for label in labels]))))
-        for label in wanted.without:
+        for label in query.without:
             parts.append((self._not, self._label(label)))
-        excluded = [*self._weights.excluded, *(words[0] for words in wanted.excluded if len(words) == 1)]
+        excluded = [*self._weights.excluded, *(words[0] for words in query.excluded if len(words) == 1)]
         if excluded:
             parts.append((self._not, self._one_of(excluded)))
-        if wanted.since is not None or wanted.until is not None:
-            parts.append((self._must, self._constant(self._between(wanted.since, wanted.until))))
+        if query.since is not None or query.until is not None:
+            parts.append((self._must, self._constant(self._between(query.since, query.until))))
         if not any(part[0] is not self._not for part in parts):
             parts.append((self._must, self._constant(self._query.all_query())))
         return parts[0][1] if len(parts) == 1 else self._query.boolean_query(parts)
@@ -242,7 +244,7 @@ class _Translation:
         return self._query.term_query(self._schema, "label", label, index_option="basic")
 
     def _all_of(self, words: Sequence[str]) -> Any | None:
-        """All words of a phrase; None if tantivy does not know one of them."""
+        """A query for all words of a phrase; None if one of them is not in the engine."""
         if any(word not in self._boosts for word in words):
             return None
         return self._query.boolean_query([(self._must, self._term(word)) for word in dict.fromkeys(words)])
@@ -254,7 +256,7 @@ class _Translation:
 
 
 def _boosts(engine: TantivyEngine, weights: Weights) -> dict[str, float]:
-    """By how much our weight of a word differs from tantivy's, for the words that it has."""
+    """Our weight of each term in the engine, relative to tantivy's own."""
     boosts, documents = {}, engine.documents
     for term, weight in weights.of_term.items():
         having = engine.frequency(term)
@@ -263,17 +265,17 @@ def _boosts(engine: TantivyEngine, weights: Weights) -> dict[str, float]:
     return boosts
 
 
-_here: list[bool] = []
+_available: list[bool] = []
 
 
-def is_here() -> bool:
-    """Without tantivy (a platform for which there is no wheel) everything stays in the tail."""
-    if not _here:
+def is_available() -> bool:
+    """Whether tantivy can be loaded. Without it (no wheel for the platform) everything stays in the memtable."""
+    if not _available:
         try:
             with loading:
                 import tantivy  # noqa: F401
-            _here.append(True)
+            _available.append(True)
         except (ImportError, OSError) as error:
-            _here.append(False)
+            _available.append(False)
             report("tantivy", error)
-    return _here[0]
+    return _available[0]

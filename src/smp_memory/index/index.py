@@ -1,7 +1,7 @@
-"""How do we find it fast? One object that takes memories in and answers for them.
+"""The index of one store: rows, text and vectors, changed in one transaction.
 
-Guarantees: `take_in` and `replace` leave exactly the rows that a rebuild from the same files would leave (the tests
-compare them). All changes between `begin` and `commit` appear together.
+Guarantees: `extend` and `replace` leave exactly the rows that a rebuild from the same files would leave (the tests
+compare them). All changes between `begin` and `commit` become visible together.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import time
 from itertools import islice, repeat
 
-from smp_memory.index.documents import DocumentShape, facts_in
+from smp_memory.index.documents import IndexDocument, facts_in
 from smp_memory.index.rows import POSITION_BITS, IndexUnusable, Rows
 from smp_memory.index.text import TextIndex
 from smp_memory.index.vectors import Vectors
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any, Protocol
 
-    from smp_memory.index.rows import Known
+    from smp_memory.index.rows import IndexedSession
     from smp_memory.model.history import RecordHistory
 
     class Embedder(Protocol):
-        """What makes vectors of texts: `smp_memory.index.embeddings`, or another one in tests."""
+        """An embedding model: `smp_memory.index.embeddings`, or another one in tests."""
 
         MODEL: str
 
@@ -33,32 +33,32 @@ if TYPE_CHECKING:
 
 ROWS_FILE = "rows.sqlite"
 _PREFIX = "index-"
-_OF_ONE_INDEX = ("doc", "places", "author", "digest", "facts")  # with numbers that another one may give differently
+_NOT_COMPARABLE = ("doc", "places", "author", "digest", "facts")  # contain numbers that each index assigns on its own
 _MANY = 2000
-_AT_ONCE = 500  # memories: so few that what is made of them is still at hand when it is written
+_AT_ONCE = 500  # memories: so few that their documents are still in the CPU's cache when they are written
 
 
 def current_folder(base: str) -> str:
-    """The folder of the index that all processes use, below a base; made if there is none.
+    """The folder of the index that all processes use, below `base`; created if there is none.
 
-    Each index has a folder of its own: SQLite finds its files by their names, so a name must not be used again as long
-    as somebody has the old files open.
+    Each index has a folder of its own: SQLite finds its files by name, so a name must not be reused while a process has
+    the old files open.
     """
     try:
-        for folder in (os.path.dirname(base), base):  # not those above: a store that was moved away is not made anew
+        for folder in (os.path.dirname(base), base):  # not their parents: a store that was moved is not created again
             try:
                 os.mkdir(folder, 0o700)
             except FileExistsError:
                 pass
-        if not _folders(base):
+        if not index_folders(base):
             os.mkdir(os.path.join(base, f"{_PREFIX}{time.time_ns():020}-{os.urandom(4).hex()}"), 0o700)
-        return os.path.join(base, _folders(base)[0])
+        return os.path.join(base, index_folders(base)[0])
     except (OSError, IndexError) as error:
         raise IndexUnusable(str(error)) from error
 
 
 def discard(folder: str) -> None:
-    """Throw an index away; who has it open keeps its files until he sees that it is not there."""
+    """Delete an index. A process that has it open keeps its files until it notices that the folder is gone."""
     gone = os.path.join(os.path.dirname(folder), f"gone-{os.urandom(4).hex()}")
     try:
         os.rename(folder, gone)
@@ -70,7 +70,7 @@ def discard(folder: str) -> None:
 
 
 def discard_all(base: str) -> None:
-    """Throw away every index below a base, also what earlier ones left behind."""
+    """Delete every index below `base`, and leftovers of earlier ones."""
     from shutil import rmtree
 
     for name in os.listdir(base):
@@ -81,14 +81,16 @@ def discard_all(base: str) -> None:
             rmtree(path, ignore_errors=True)
 
 
-def _folders(base: str) -> list[str]:
-    """The oldest is the one that counts: two processes may have made one at the same time."""
+def index_folders(base: str) -> list[str]:
+    """The names of index folders, oldest first. The oldest is in use: two processes may have created one at the same time."""
     return sorted(name for name in os.listdir(base) if name.startswith(_PREFIX))
 
 
 class Index:
+    """Rows, text index and vectors of one store, on disk or in RAM."""
+
     def __init__(self, folder: str | None, embedder: Embedder | None = None) -> None:
-        """Open or create the index in a folder, or one in RAM; without an embedder it knows words alone."""
+        """Open or create the index in a folder (None: in RAM). Without an embedder there are no vectors."""
         self.folder = folder
         self.embedder = embedder
         if folder is not None:
@@ -99,121 +101,125 @@ class Index:
         self.rows = Rows(":memory:" if folder is None else os.path.join(folder, ROWS_FILE))
         self.text = TextIndex(self.rows, folder)
         self.vectors = Vectors(self.rows, folder, embedder.MODEL) if embedder is not None else None
-        self._fresh: list[tuple[int, str, str, int, int]] = []
-        self._gone: list[int] = []
-        self.taken = 0  # memories since `begin`
+        self._added: list[tuple[int, str, str, int, int]] = []
+        self._removed: list[int] = []
+        self.added_count = 0  # memories since `begin`
 
     def close(self) -> None:
         self.rows.close()
 
     @property
-    def is_there(self) -> bool:
-        """Whether nobody has thrown it away."""
+    def exists(self) -> bool:
+        """Whether no process has deleted its folder."""
         return self.folder is None or os.path.exists(self.folder)
 
     @property
-    def is_private(self) -> bool:
+    def is_in_memory(self) -> bool:
         return self.folder is None
 
     # -- transactions
 
     def begin(self) -> None:
         self.rows.begin()
-        self._fresh, self._gone, self.taken = [], [], 0
+        self._added, self._removed, self.added_count = [], [], 0
 
     def commit(self, *, more_to_come: bool = False) -> None:
         try:
-            self.text.add(self._fresh, self._gone)
+            self.text.add(self._added, self._removed)
             if not more_to_come:
                 self.rows.make_indexes()
             self.rows.commit()
-            if self.taken > _MANY:
-                self.rows.save_space()
+            if self.added_count > _MANY:
+                self.rows.truncate_wal()
         except BaseException:
             self.roll_back()
             raise
-        self._fresh, self._gone = [], []
+        self._added, self._removed = [], []
 
     def roll_back(self) -> None:
         self.rows.roll_back()
         self.rows.forget_names()
         self.text.forget()
-        self._fresh, self._gone = [], []
+        self._added, self._removed = [], []
 
-    # -- taking in
+    # -- changes
 
     def extend(
         self,
-        known: Known,
-        trails: Iterable[RecordHistory],
+        session: IndexedSession,
+        histories: Iterable[RecordHistory],
         places: Callable[[RecordHistory], str],
-        before: dict[int, int] | None = None,
-        words: Sequence[str] = (),
+        previous: dict[int, int] | None = None,
+        terms: Sequence[str] = (),
     ) -> None:
-        """Memories that come after all others of their session; words that were there `before` are taken out of it.
+        """Add memories after all others of their session.
 
-        `words` of all of them, if somebody has made them.
+        `previous`: digests by doc of what the text index already has; what is taken over or replaced is removed from it.
+        `terms`: the terms of all these memories, if they were computed before.
         """
-        old = {} if before is None else before
-        number_of, first = self.rows.number_of, known.number << POSITION_BITS
-        remaining = zip(trails, words or repeat(None), strict=False)
-        while some := list(islice(remaining, _AT_ONCE)):
-            numbered = enumerate(some, first | known.size)
-            shapes = [
-                DocumentShape(doc, known.id, trail, number_of, places(trail), said) for doc, (trail, said) in numbered
+        old = {} if previous is None else previous
+        number_of, first = self.rows.number_of, session.number << POSITION_BITS
+        remaining = zip(histories, terms or repeat(None), strict=False)
+        while batch := list(islice(remaining, _AT_ONCE)):
+            numbered = enumerate(batch, first | session.size)
+            documents = [
+                IndexDocument(doc, session.id, history, number_of, places(history), known_terms)
+                for doc, (history, known_terms) in numbered
             ]
-            known.size += len(some)
-            self._put(known, shapes, old)
-            if self.text.are_many(len(self._fresh)):
-                self.text.feed(self._fresh, self._gone)
-                self._fresh, self._gone = [], []
+            session.size += len(batch)
+            self._put(session, documents, old)
+            if self.text.exceeds_tail(len(self._added)):
+                self.text.feed(self._added, self._removed)
+                self._added, self._removed = [], []
 
-    def amend(self, known: Known, trail: RecordHistory, doc: int, places: Callable[[RecordHistory], str]) -> None:
-        """A memory that is there has changed."""
-        self.rows.take_out(doc)
-        self._gone.append(doc)
-        self._put(known, [DocumentShape(doc, known.id, trail, self.rows.number_of, places(trail))], {})
+    def amend(
+        self, session: IndexedSession, history: RecordHistory, doc: int, places: Callable[[RecordHistory], str]
+    ) -> None:
+        """Replace one memory, which has changed."""
+        self.rows.remove_memory(doc)
+        self._removed.append(doc)
+        self._put(session, [IndexDocument(doc, session.id, history, self.rows.number_of, places(history))], {})
 
     def replace(
         self,
-        known: Known,
-        trails: Iterable[RecordHistory],
+        session: IndexedSession,
+        histories: Iterable[RecordHistory],
         places: Callable[[RecordHistory], str],
-        words: Sequence[str] = (),
+        terms: Sequence[str] = (),
     ) -> None:
-        """A whole session anew. What is as it was is left alone in the text index."""
-        first = known.number << POSITION_BITS
+        """Replace all memories of a session. Those whose text is unchanged stay in the text index."""
+        first = session.number << POSITION_BITS
         last = first | (1 << POSITION_BITS) - 1
-        accesses = self.rows.take_accesses(first, last)  # positions may shift: what was used stays with its memory
-        before = self.rows.remove_between(first, last)
-        known.size = known.last = 0
-        self.extend(known, trails, places, before, words)
-        self.rows.put_accesses(known.number, accesses)
-        self._gone += before
+        accesses = self.rows.remove_accesses(first, last)  # positions may shift: access counts stay with their memory
+        previous = self.rows.remove_range(first, last)
+        session.size = session.last = 0
+        self.extend(session, histories, places, previous, terms)
+        self.rows.restore_accesses(session.number, accesses)
+        self._removed += previous
 
-    def remove(self, known: Known) -> None:
-        self.replace(known, (), str)
-        self.rows.remove_session(known.number)
+    def remove(self, session: IndexedSession) -> None:
+        self.replace(session, (), str)
+        self.rows.remove_session(session.number)
 
-    def _put(self, known: Known, shapes: list[DocumentShape], before: dict[int, int]) -> None:
+    def _put(self, session: IndexedSession, documents: list[IndexDocument], previous: dict[int, int]) -> None:
         rows = self.rows
-        rows.put([shape.row for shape in shapes])
-        self.taken += len(shapes)
+        rows.put([document.row for document in documents])
+        self.added_count += len(documents)
         tags, topics, relations, accesses = [], [], [], []
-        for shape in shapes:
-            doc, created = shape.row[0], shape.row[3]
-            known.last = max(known.last, shape.last_change)
-            tags += [(tag, doc) for tag in shape.tags]
-            if shape.topic:
-                topics.append((shape.topic, doc))
-            relations += [(doc, *relation) for relation in shape.relations]
-            if shape.access is not None:
-                accesses.append((doc, *shape.access))
-            if doc in before:
-                if before.pop(doc) == shape.row[15]:
+        for document in documents:
+            doc, created = document.row[0], document.row[3]
+            session.last = max(session.last, document.last_change)
+            tags += [(tag, doc) for tag in document.tags]
+            if document.topic:
+                topics.append((document.topic, doc))
+            relations += [(doc, *relation) for relation in document.relations]
+            if document.access is not None:
+                accesses.append((doc, *document.access))
+            if doc in previous:
+                if previous.pop(doc) == document.row[15]:  # the digest: nothing changed for the text index
                     continue
-                self._gone.append(doc)  # its old words go before its new ones come
-            self._fresh.append((doc, shape.terms, shape.labels, created, shape.facts))
+                self._removed.append(doc)  # its old terms are removed before the new ones are added
+            self._added.append((doc, document.terms, document.labels, created, document.facts))
         if tags:
             rows.do_many("INSERT OR IGNORE INTO tag VALUES (?,?)", tags)
         if topics:
@@ -221,26 +227,24 @@ class Index:
         if relations:
             rows.do_many("INSERT OR IGNORE INTO relation VALUES (?,?,?,?)", relations)
         if accesses:
-            rows.know_accesses(accesses)
+            rows.merge_accesses(accesses)
 
-    def count_accesses(self, noted: Iterable[tuple[str, float]]) -> None:
-        """Memories (`session/ID`) that were used, and when, in seconds."""
+    def count_accesses(self, accesses: Iterable[tuple[str, float]]) -> None:
+        """Count accesses: memory (`session/ID`) and time in seconds."""
         numbers = {name: number for number, name in self.rows.session_names().items()}
-        split = ((name.rpartition("/"), seconds) for name, seconds in noted)
+        split = ((name.rpartition("/"), seconds) for name, seconds in accesses)
         self.rows.do_many(
             "INSERT INTO access SELECT doc, 1, ? FROM memory WHERE doc >> 24 = ? AND id = ? "
             "ON CONFLICT(doc) DO UPDATE SET count = count + 1, last = max(last, excluded.last)",
             ((int(seconds * 1_000_000), numbers.get(session, -1), id) for (session, _, id), seconds in split),
         )
 
-    # -- looking
-
     def snapshot(self) -> dict[str, Any]:
-        """Everything the index knows of the memories, for comparing two of them."""
+        """Everything in the index about each memory, to compare two indexes."""
         names = self.rows.session_names()
         found: dict[str, Any] = {}
         for row in self.rows.select("1", (), "doc", -1):
-            values = {name: value for name, value in row._asdict().items() if name not in _OF_ONE_INDEX}
+            values = {name: value for name, value in row._asdict().items() if name not in _NOT_COMPARABLE}
             values["author"] = row.author and self.rows.name_of(row.author)
             values["facts"] = *facts_in(row.facts)[:3], facts_in(row.facts)[4]
             values["position"] = row.doc & (1 << POSITION_BITS) - 1

@@ -1,8 +1,10 @@
-"""Native libraries that the index uses: PyStemmer and tantivy. If one does not load, the index is made without it.
+"""Native libraries that the index uses: PyStemmer and tantivy. If one does not load, the index works without it.
 
-Guarantees: a library that is missing or does not load is one log event (`library_missing`), never an ImportError. A process without
-a library that the index on disk was made with does not touch that index: it makes one in RAM from the files.
-Non-guarantees: without PyStemmer only the same form of a word matches; without either an answer takes as long as reading the files.
+Guarantees: a library that is missing or does not load is one log event (`library_missing`), never an ImportError. A
+process without a library that the index on disk was built with does not touch that index: it builds one in RAM from
+the files.
+Non-guarantees: without PyStemmer only the same form of a word matches; without either, a query takes as long as reading
+the files.
 """
 
 from __future__ import annotations
@@ -10,21 +12,21 @@ from __future__ import annotations
 from smp_memory import event_log
 
 _reported: set[str] = set()
-_missing: set[str] = set()  # those without which the index on disk cannot be used
+_missing: set[str] = set()  # libraries without which the index on disk cannot be used
 _uses_disk: list[bool] = []
 
 
 class LibraryMissing(Exception):
-    """A library turned out to be missing while the index on disk is open: the caller begins again, in RAM."""
+    """A library turned out to be missing while the index on disk is open; the caller starts again with an index in RAM."""
 
 
 def all_loaded() -> bool:
-    """Whether no library is known to be missing; those that nobody needed yet are not tried."""
+    """Whether no library is known to be missing; libraries that were not needed yet are not tried."""
     return not _missing
 
 
 def disk_is_used() -> None:
-    """From now on this process has an index on disk open."""
+    """Record that this process has the index on disk open."""
     _uses_disk.append(True)
 
 
@@ -41,7 +43,7 @@ def report(library: str, error: Exception) -> None:
 
 
 def leave_disk(library: str, error: Exception) -> None:
-    """The index on disk cannot be used without this library. Raises LibraryMissing if it is open."""
+    """Record that the index on disk cannot be used without this library; raise LibraryMissing if it is open."""
     report(library, error)
     if library not in _missing:
         _missing.add(library)

@@ -1,13 +1,12 @@
-"""Which memories are there, and where do they stand? The rows of the index, in SQLite.
+"""The rows of the index, in SQLite: memories, sessions with their cursors, tags, relations, access counts.
 
-Guarantees: cursors and rows change together or not at all, also over processes and crashes. A database of another
-version, or one that SQLite calls damaged, raises `Unusable`; its owner throws it away.
-Non-guarantees: after a power loss the last changes may be missing, then the cursors are old, too.
+Guarantees: cursors and rows change together or not at all, across processes and crashes. A database of another
+version, or one that SQLite reports as damaged, raises `IndexUnusable`; its owner deletes it.
+Non-guarantees: after a power loss the last changes may be missing; then the cursors are old, too, and the files are
+read again.
 
 A memory's *doc* is its session's number and its position in the session: `number << 24 | position`. Neighbours in a
-conversation are neighbours in number.
-
-Map errors of the index's database to SMPError.
+conversation have neighbouring docs.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ VERSION = 5
 POSITION_BITS = 24
 _PAGE_BYTES = 2048  # an index of few memories takes a tenth less room than with 4096, one of many as much
 _AT_ONCE = 500  # numbers in one statement
-_LARGEST = 2**63 - 1  # that SQLite keeps; a person may type a larger one
+_LARGEST = 2**63 - 1  # integer in SQLite; a person may type a larger one into a file
 TYPES = list(KINDS)
 TYPE_NUMBERS = {name: number for number, name in enumerate(TYPES)}
 
@@ -53,12 +52,12 @@ CREATE TABLE gone(doc INTEGER PRIMARY KEY);
 CREATE TABLE access(doc INTEGER PRIMARY KEY, count INTEGER NOT NULL, last INTEGER NOT NULL);
 """
 
-# Made at the end of a large build: then each is sorted once, instead of being kept in order row by row.
+# Created at the end of a large build: then each is sorted once, instead of being kept in order row by row.
 _INDEXES = (
     "UNIQUE INDEX IF NOT EXISTS memory_id ON memory(doc >> 24, id)",
     "INDEX IF NOT EXISTS memory_created ON memory(created)",
 )
-_INDEXES_OF_MANY = (  # among few memories they would take more room than the time that they save is worth
+_INDEXES_OF_MANY = (  # with few memories they cost more space than the time they save is worth
     "INDEX IF NOT EXISTS memory_session ON memory(doc >> 24, created)",
     "INDEX IF NOT EXISTS memory_type ON memory(type, created)",
     "INDEX IF NOT EXISTS memory_author ON memory(author, created)",
@@ -67,21 +66,21 @@ _INDEXES_OF_MANY = (  # among few memories they would take more room than the ti
     "INDEX IF NOT EXISTS relation_target ON relation(session, target)",
 )
 FEW = 2000  # memories
-_OF_MEMORIES = (("memory", "doc"), ("tag", "doc"), ("topic", "doc"), ("relation", "source"))  # a memory's rows
+_TABLES_OF_A_MEMORY = (("memory", "doc"), ("tag", "doc"), ("topic", "doc"), ("relation", "source"))  # a memory's rows
 
 COLUMNS = (
     "doc, id, type, created, updated, author, importance, confidence, pinned, deleted, status, severity, "
     "impact, approved, facts, digest, places"
 )
 
-NULL = ""  # in what is put: to bind a None takes Python's sqlite3 longer than all other values of a row together
+NULL = ""  # in values to insert: binding a None takes Python's sqlite3 longer than all other values of a row together
 _MAY_BE_NULL = "updated, author, importance, confidence, pinned, deleted, status, severity, impact, approved"
 _VALUES = ",".join(f"nullif(?, '{NULL}')" if each in _MAY_BE_NULL.split(", ") else "?" for each in COLUMNS.split(", "))
 _OF_DOCS = f"SELECT {COLUMNS} FROM wanted CROSS JOIN memory ON doc = wanted.no"
 
 
 class IndexUnusable(Exception):
-    """The index cannot be used: damaged, of another version, or on a disk that does not take it."""
+    """The index cannot be used: damaged, of another version, or on a disk that cannot be written."""
 
 
 class IndexBusy(Exception):
@@ -91,7 +90,7 @@ class IndexBusy(Exception):
 if TYPE_CHECKING:
 
     class Row(NamedTuple):
-        """What the index knows of one memory."""
+        """One memory in the index."""
 
         doc: int
         id: str
@@ -114,11 +113,11 @@ if TYPE_CHECKING:
 else:  # `typing` takes a new process 5 ms to load
     Row = namedtuple("Row", COLUMNS)
 
-_row = partial(tuple.__new__, Row)  # of one that SQLite gives
+_row = partial(tuple.__new__, Row)  # a Row from a tuple of SQLite
 
 
-class Known:
-    """What the index knows of one session."""
+class IndexedSession:
+    """One session in the index: its number, and the cursors of its files."""
 
     __slots__ = ("files", "id", "last", "names", "number", "seq", "size", "whole")
 
@@ -128,18 +127,20 @@ class Known:
         self.number = number
         self.id = id
         self.files: dict[str, list[Any]] = json.loads(files)
-        self.seq = seq  # the largest number of an entry that was taken in
-        self.size = size  # how many positions are given out
-        self.last = last  # when somebody last wrote in it (maintenance does not count), microseconds
+        self.seq = seq  # the largest sequence number of an indexed entry
+        self.size = size  # how many positions are assigned
+        self.last = last  # the last write to it in microseconds; maintenance does not count
         self.names: list[Any] = (
             json.loads(names) if names != "[]" else []
-        )  # ids that were given out twice, see `smp_memory.model.clone_merge`
-        self.whole = bool(whole)  # False: the session must be read whole when it changes
+        )  # ids that were assigned twice, see `smp_memory.model.clone_merge`
+        self.whole = bool(whole)  # False: the whole session must be read again when it changes
 
 
 class Rows:
+    """The database of one index."""
+
     def __init__(self, path: str) -> None:
-        """Open or create; `:memory:` for one that lives with its object."""
+        """Open or create the database; `:memory:` for one in RAM."""
         self.path = path
         self._pid = os.getpid()
         try:
@@ -166,11 +167,11 @@ class Rows:
         self._db.execute("PRAGMA cache_size = -16000")
         self._db.execute("PRAGMA wal_autocheckpoint = 2000")
         if self.version() == 0:
-            self._db.execute("PRAGMA synchronous = OFF")  # an empty one that a power loss spoils is thrown away
+            self._db.execute("PRAGMA synchronous = OFF")  # an empty database damaged by a power loss is deleted
             self._db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("BEGIN IMMEDIATE")
-            if self.version() == 0:  # another process may have been quicker
+            if self.version() == 0:  # another process may have created it meanwhile
                 for statement in _SCHEMA.split(";"):
                     self._db.execute(statement)
                 self._db.execute(f"PRAGMA user_version = {VERSION}")
@@ -190,7 +191,7 @@ class Rows:
         self._db.close()
 
     def __del__(self) -> None:
-        """Who forgets to close a store leaves no connection behind; a child made by `fork` does not touch its parent's."""
+        """Close the connection of a store that was never closed; a forked child leaves its parent's alone."""
         if self._pid == os.getpid() and hasattr(self, "_db"):
             self._db.close()
 
@@ -208,14 +209,14 @@ class Rows:
         self._db.execute("COMMIT")
 
     def make_indexes(self) -> None:
-        """Make those that are missing; a no-op if none is."""
+        """Create the missing SQL indexes."""
         if not self._has_indexes:
             self._has_indexes = self.one("SELECT 1 FROM memory LIMIT 1 OFFSET ?", (FEW,)) is not None
             for index in (*_INDEXES, *_INDEXES_OF_MANY) if self._has_indexes else _INDEXES:
                 self._db.execute(f"CREATE {index}")
 
-    def save_space(self) -> None:
-        """After much was written: bring it from the log of changes into the file itself."""
+    def truncate_wal(self) -> None:
+        """Checkpoint the write-ahead log into the database and truncate it, after a large write."""
         if self.path != ":memory:":
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -223,7 +224,7 @@ class Rows:
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
-    # -- whatever else
+    # -- SQL
 
     def all(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         return self._db.execute(sql, values).fetchall()
@@ -244,9 +245,9 @@ class Rows:
 
     # -- meta
 
-    def meta(self, key: str, otherwise: Any = None) -> Any:
+    def meta(self, key: str, default: Any = None) -> Any:
         value = self.one("SELECT value FROM meta WHERE key = ?", (key,))
-        return otherwise if value is None else value
+        return default if value is None else value
 
     def set_meta(self, key: str, value: Any) -> None:
         self.do("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
@@ -256,25 +257,26 @@ class Rows:
     def session_ids(self) -> list[str]:
         return [row[0] for row in self.each("SELECT id FROM session")]
 
-    def sessions(self) -> dict[str, Known]:
+    def sessions(self) -> dict[str, IndexedSession]:
         return {
-            row[1]: Known(*row) for row in self.each("SELECT no, id, files, seq, size, whole, last, names FROM session")
+            row[1]: IndexedSession(*row)
+            for row in self.each("SELECT no, id, files, seq, size, whole, last, names FROM session")
         }
 
-    def session(self, id: str) -> Known | None:
+    def session(self, id: str) -> IndexedSession | None:
         found = self.all("SELECT no, id, files, seq, size, whole, last, names FROM session WHERE id = ?", (id,))
-        return Known(*found[0]) if found else None
+        return IndexedSession(*found[0]) if found else None
 
     def has_session(self, id: str) -> bool:
         return self.one("SELECT 1 FROM session WHERE id = ?", (id,)) is not None
 
-    def new_session(self, id: str) -> Known:
+    def new_session(self, id: str) -> IndexedSession:
         number = int(self.meta("last_session", 0)) + 1
-        self.set_meta("last_session", number)  # numbers are not used again: tantivy may still know the old ones
+        self.set_meta("last_session", number)  # numbers are never reused: tantivy may still have the old ones
         self.do("INSERT INTO session VALUES (?, ?, '{}', 0, 0, 1, 0, '[]')", (number, id))
-        return Known(number, id, "{}", 0, 0, 1, 0)
+        return IndexedSession(number, id, "{}", 0, 0, 1, 0)
 
-    def save_session(self, known: Known) -> None:
+    def save_session(self, known: IndexedSession) -> None:
         self.do(
             "UPDATE session SET files = ?, seq = ?, size = ?, whole = ?, last = ?, names = ? WHERE no = ?",
             (
@@ -296,13 +298,13 @@ class Rows:
         if name is None:
             name = self.one("SELECT id FROM session WHERE no = ?", (number,))
             if name is not None:
-                self._sessions[number] = name  # numbers are not used again
+                self._sessions[number] = name  # numbers are never reused
         return name
 
     def session_names(self) -> dict[int, str]:
         return dict(self.each("SELECT no, id FROM session"))
 
-    # -- names of authors and files, which come again and again
+    # -- names of authors and files, stored as numbers
 
     def number_of(self, name: str) -> int:
         number = self._numbers.get(name)
@@ -324,7 +326,7 @@ class Rows:
         return name
 
     def forget_names(self) -> None:
-        """Numbers given out in a transaction that was rolled back do not hold."""
+        """Drop the caches: numbers assigned in a transaction that was rolled back are not valid."""
         self._numbers.clear()
         self._names.clear()
         self._sessions.clear()
@@ -332,15 +334,17 @@ class Rows:
     # -- memories
 
     def put(self, values: Iterable[Sequence[Any]]) -> None:
-        """Memories that are new, with `NULL` for what they lack. To look for old ones would take three times as long."""
+        """Insert new memories, with `NULL` for missing values. Looking for existing ones would take three times as long."""
         self.do_many(f"INSERT INTO memory({COLUMNS}) VALUES ({_VALUES})", values)
 
     def has_any(self, number: int, ids: Sequence[str]) -> bool:
         """Whether a session has a memory with one of these ids."""
         for start in range(0, len(ids), 500):
             part = ids[start : start + 500]
-            marks = ",".join("?" * len(part))
-            if self.one(f"SELECT 1 FROM memory WHERE doc >> 24 = ? AND id IN ({marks}) LIMIT 1", (number, *part)):
+            placeholders = ",".join("?" * len(part))
+            if self.one(
+                f"SELECT 1 FROM memory WHERE doc >> 24 = ? AND id IN ({placeholders}) LIMIT 1", (number, *part)
+            ):
                 return True
         return False
 
@@ -352,10 +356,12 @@ class Rows:
         return {values[0]: _row(values) for values in self.of(_OF_DOCS, docs)}
 
     def of(self, selection: str, numbers: Sequence[int]) -> Iterable[Any]:
-        """What a selection finds that joins a table with these numbers: `wanted(no)`."""
+        """The rows of a selection that joins these numbers, as the table `wanted(no)`."""
         if len(numbers) <= _AT_ONCE:
-            marks = _marks(len(numbers))
-            return self._db.execute(f"WITH wanted(no) AS (VALUES {marks}) {selection}", numbers) if numbers else ()
+            placeholders = _placeholders(len(numbers))
+            return (
+                self._db.execute(f"WITH wanted(no) AS (VALUES {placeholders}) {selection}", numbers) if numbers else ()
+            )
         parts = (numbers[start : start + _AT_ONCE] for start in range(0, len(numbers), _AT_ONCE))
         return (row for part in parts for row in self.of(selection, part))
 
@@ -363,15 +369,15 @@ class Rows:
         sql = f"SELECT {COLUMNS} FROM memory WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?"
         return list(map(_row, self.each(sql, (*values, limit, offset))))
 
-    def remove_between(self, first: int, last: int) -> dict[int, int]:
-        """Take out the memories of a range of docs; which ones there were, and the digest of each one's words."""
+    def remove_range(self, first: int, last: int) -> dict[int, int]:
+        """Remove the memories of a range of docs; return their docs with the digests of their terms."""
         docs = dict(self.each("SELECT doc, digest FROM memory WHERE doc BETWEEN ? AND ?", (first, last)))
-        for table, column in _OF_MEMORIES if docs else ():
+        for table, column in _TABLES_OF_A_MEMORY if docs else ():
             self.do(f"DELETE FROM {table} WHERE {column} BETWEEN ? AND ?", (first, last))
         return docs
 
-    def take_accesses(self, first: int, last: int) -> dict[str, tuple[int, int]]:
-        """How often, and when last, the memories of a range of docs were used, by id; it is not kept here any more."""
+    def remove_accesses(self, first: int, last: int) -> dict[str, tuple[int, int]]:
+        """Remove the access counts and last accesses of a range of docs, and return them by id."""
         found = {
             id: (count, used)
             for id, count, used in self.each(
@@ -382,29 +388,29 @@ class Rows:
         self.do("DELETE FROM access WHERE doc BETWEEN ? AND ?", (first, last))
         return found
 
-    def put_accesses(self, number: int, accesses: dict[str, tuple[int, int]]) -> None:
-        """The same for the docs that these memories of a session have now."""
+    def restore_accesses(self, number: int, accesses: dict[str, tuple[int, int]]) -> None:
+        """Store access counts by id again, for the docs that these memories of a session have now."""
         rows = ((self.by_id(number, id), used) for id, used in accesses.items())
-        self.know_accesses([(row.doc, *used) for row, used in rows if row is not None])
+        self.merge_accesses([(row.doc, *used) for row, used in rows if row is not None])
 
-    def know_accesses(self, accesses: list[tuple[int, int, int]]) -> None:
-        """Doc, how often, when last; whoever knows of more is right."""
+    def merge_accesses(self, accesses: list[tuple[int, int, int]]) -> None:
+        """Store doc, count and last access; of two values the larger one is kept."""
         self.do_many(
             "INSERT INTO access VALUES (?,?,?) ON CONFLICT(doc) DO UPDATE SET count = max(count, excluded.count), "
             "last = max(last, excluded.last)",
             accesses,
         )
 
-    def take_out(self, doc: int) -> None:
-        """Before a memory is put again: its row, tags, topic and relations."""
-        for table, column in _OF_MEMORIES:
+    def remove_memory(self, doc: int) -> None:
+        """Remove a memory's row, tags, topic and relations, before it is inserted again."""
+        for table, column in _TABLES_OF_A_MEMORY:
             self.do(f"DELETE FROM {table} WHERE {column} = ?", (doc,))
 
 
 def _create(path: str) -> None:
-    """Make the file if it is not there; what SQLite puts beside it has the same permissions.
+    """Create the file if it is missing; SQLite gives its other files the same permissions.
 
-    One that is there is not opened: to close it again would take away the locks that SQLite has on it in this process.
+    An existing file is not opened: closing it would drop the locks that SQLite holds on it in this process.
     """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
@@ -413,7 +419,7 @@ def _create(path: str) -> None:
 
 
 @cache
-def _marks(count: int) -> str:
+def _placeholders(count: int) -> str:
     return ",".join(["(?)"] * count)
 
 
@@ -421,10 +427,10 @@ def _is_lock(error: Exception) -> bool:
     return isinstance(error, sqlite3.OperationalError) and ("locked" in str(error) or "busy" in str(error))
 
 
-def from_index_error(error: Exception, path: str, doing: str) -> StorageError:
-    """The index can be made anew from the files at any time, so nothing is lost."""
+def from_index_error(error: Exception, path: str, operation: str) -> StorageError:
+    """Map an error of the index's database to a StorageError. The index can be rebuilt from the files, so no memory is lost."""
     kind = StorageFull if "full" in str(error) else StorageError
     return kind(
-        f"The index in {path} failed while {doing} ({error}). No memory is lost; `smp reindex` makes it anew.",
+        f"The index in {path} failed while {operation} ({error}). No memory is lost; `smp reindex` rebuilds it.",
         path=path,
     )

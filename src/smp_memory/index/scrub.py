@@ -1,14 +1,15 @@
-"""How do memories leave an index for good, without making it anew? A clean copy takes its place, without what they are in.
+"""Erase memories from the index without a rebuild: replace it by a clean copy that does not contain them.
 
-The rows are copied by SQLite itself (`VACUUM INTO`), which leaves behind all that was deleted; blocks of words that wait
-are first written anew without them. Of the text engine's segments,
-each a set of files that never changes, those are taken over in which nothing was ever deleted and none of these memories
-stands; the others, whose word lists and postings may tell of them, are left behind. Memories that were in one of these and
-stay are marked, so that they are taken in again with the next question.
+SQLite copies the rows itself (`VACUUM INTO`), which leaves behind everything that was deleted; blocks of unindexed
+terms are rewritten without the erased memories first. Segments of the text engine are sets of immutable files. A
+segment is taken over if nothing was ever deleted in it and it contains none of these memories; the others, whose term
+dictionaries and postings may contain their words, are left behind. Memories that stay but were in such a segment are
+marked, so that the next query indexes them again.
 
-Guarantees: the copy holds no byte of what was erased, also of what it said before it was changed. The old index stays in
-place until the copy is whole, then all processes move on to the copy. If anything is not as expected (another process is
-at work on it, vectors, another form of the engine's files) the answer is False, and the caller throws the index away.
+Guarantees: the copy contains no byte of the erased memories, their earlier states included. The old index stays in
+place until the copy is complete; then all processes move on to the copy. If anything is not as expected (another
+process is changing the index, there are vectors, the engine's files have another form) the result is False, and the
+caller deletes the index.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 _META, _MANAGED = "meta.json", ".managed.json"
-_TAKE_IN_AGAIN = -1  # as the digest of a memory's words
+_INDEX_AGAIN = -1  # as the digest of a memory's terms
 
 
 def scrub(base: str, erased: dict[str, list[str]]) -> bool:
-    """Take memories, ids by session, out of the index below a base. False: it must be thrown away."""
-    made = os.path.join(base, f"making-{os.urandom(4).hex()}")
+    """Erase memories (ids by session) from the index below `base`. False: the index must be deleted."""
+    copy_folder = os.path.join(base, f"making-{os.urandom(4).hex()}")
     try:
         folder = current_folder(base)
         if any(name.startswith(VECTORS) for name in os.listdir(folder)):
@@ -43,28 +44,28 @@ def scrub(base: str, erased: dict[str, list[str]]) -> bool:
         for name in os.listdir(base):
             if name != os.path.basename(folder):
                 shutil.rmtree(os.path.join(base, name))
-        os.mkdir(made, 0o700)
-        _copy(folder, made, erased)
+        os.mkdir(copy_folder, 0o700)
+        _copy(folder, copy_folder, erased)
         kind = os.path.basename(folder).partition("-")[0]
-        os.rename(made, os.path.join(base, f"{kind}-{time.time_ns():020}-{os.urandom(4).hex()}"))
-        discard(folder)  # now the copy is the oldest, which is the one that counts
+        os.rename(copy_folder, os.path.join(base, f"{kind}-{time.time_ns():020}-{os.urandom(4).hex()}"))
+        discard(folder)  # now the copy is the oldest, which is the one in use
         return not os.path.exists(folder)
     except (IndexBusy, IndexUnusable, OSError, sqlite3.Error, ValueError, KeyError, TypeError, AttributeError):
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(copy_folder, ignore_errors=True)
         return False
     except BaseException as error:
-        shutil.rmtree(made, ignore_errors=True)
-        if type(error).__name__ != "PanicException":  # of the text engine
+        shutil.rmtree(copy_folder, ignore_errors=True)
+        if type(error).__name__ != "PanicException":  # raised by the text engine
             raise
         return False
 
 
-def _copy(folder: str, made: str, erased: dict[str, list[str]]) -> None:
-    path = os.path.join(made, ROWS_FILE)
+def _copy(folder: str, copy_folder: str, erased: dict[str, list[str]]) -> None:
+    path = os.path.join(copy_folder, ROWS_FILE)
     rows = Rows(os.path.join(folder, ROWS_FILE))
     try:
         rows.begin()
-        docs = _take_out(rows, erased)
+        docs = _remove_rows(rows, erased)
         rows.commit()
         rows.do("VACUUM INTO ?", (path,))
     finally:
@@ -76,15 +77,15 @@ def _copy(folder: str, made: str, erased: dict[str, list[str]]) -> None:
         copy.begin()
         text = str(copy.meta("text_folder", "")) if copy.meta("generation") else ""
         if text:
-            _take_over(copy, os.path.join(folder, text), os.path.join(made, text), docs)
+            _copy_clean_segments(copy, os.path.join(folder, text), os.path.join(copy_folder, text), docs)
         copy.commit()
-        copy.save_space()
+        copy.truncate_wal()
     finally:
         copy.close()
 
 
-def _take_out(rows: Rows, erased: dict[str, list[str]]) -> set[int]:
-    """Out of the rows; which docs they were. Their sessions are read anew, because positions shift."""
+def _remove_rows(rows: Rows, erased: dict[str, list[str]]) -> set[int]:
+    """Remove memories from the rows and return their docs. Their sessions are read again, because positions shift."""
     docs: set[int] = set()
     for session, ids in erased.items():
         known = rows.session(session)
@@ -101,33 +102,33 @@ def _take_out(rows: Rows, erased: dict[str, list[str]]) -> set[int]:
     return docs
 
 
-def _take_over(rows: Rows, old: str, new: str, docs: set[int]) -> None:
-    """The segments that tell nothing of these docs; what was in the others is to be taken in again."""
+def _copy_clean_segments(rows: Rows, old: str, new: str, docs: set[int]) -> None:
+    """Copy the segments that contain nothing of these docs; mark what was in the others to be indexed again."""
     with open(os.path.join(old, _META), encoding="utf-8") as file:
         meta = json.load(file)
-    suspect = docs | {doc for (doc,) in rows.each("SELECT doc FROM gone")}  # old states, which may be anything's
+    suspect = docs | {doc for (doc,) in rows.each("SELECT doc FROM gone")}  # old states, which may contain erased text
     kept: list[dict[str, Any]] = []
-    there: set[int] = set()
+    kept_docs: set[int] = set()
     for segment in meta["segments"]:
-        found = _docs_in(old, f"{new}-looked-at", meta, segment) if not segment["deletes"] else suspect
+        found = _docs_in(old, f"{new}-inspected", meta, segment) if not segment["deletes"] else suspect
         if found and found.isdisjoint(suspect):
             kept.append(segment)
-            there |= found
+            kept_docs |= found
     _link(old, new, meta, kept)
-    known = there | unindexed.docs(rows)
+    known = kept_docs | unindexed.docs(rows)
     again = [doc for (doc,) in rows.each("SELECT doc FROM memory") if doc not in known]
-    rows.do_many("UPDATE memory SET digest = ? WHERE doc = ?", [(_TAKE_IN_AGAIN, doc) for doc in again])
+    rows.do_many("UPDATE memory SET digest = ? WHERE doc = ?", [(_INDEX_AGAIN, doc) for doc in again])
     numbers = {doc >> POSITION_BITS for doc in again}
     rows.do_many("UPDATE session SET files = '{}' WHERE no = ?", [(number,) for number in sorted(numbers)])
     rows.do("DELETE FROM gone")
-    share = len(there) / max(int(rows.meta("token_docs", 0)), 1)
+    share = len(kept_docs) / max(int(rows.meta("token_docs", 0)), 1)
     rows.set_meta("tokens", int(int(rows.meta("tokens", 0)) * min(share, 1.0)))
-    rows.set_meta("token_docs", len(there))
+    rows.set_meta("token_docs", len(kept_docs))
     rows.set_meta("generation", int(rows.meta("generation", 0)) + 1)
 
 
 def _docs_in(old: str, folder: str, meta: dict[str, Any], segment: dict[str, Any]) -> set[int]:
-    """The docs of one segment, which is looked at alone in a folder of its own."""
+    """The docs of one segment, opened alone in a temporary folder."""
     _link(old, folder, meta, [segment])
     try:
         return TantivyEngine(folder, create=False).docs()
@@ -136,7 +137,7 @@ def _docs_in(old: str, folder: str, meta: dict[str, Any], segment: dict[str, Any
 
 
 def _link(old: str, new: str, meta: dict[str, Any], segments: list[dict[str, Any]]) -> None:
-    """A folder that holds these segments alone. Files of a segment never change."""
+    """Make a folder with these segments alone, by hard links or copies: files of a segment never change."""
     os.mkdir(new, 0o700)
     marks = tuple(segment["segment_id"].replace("-", "") + "." for segment in segments)
     names = [name for name in os.listdir(old) if name.startswith(marks)]

@@ -1,4 +1,4 @@
-"""Which rows meet these conditions? Questions without words, in SQL; and the conditions that labels cannot state."""
+"""Row conditions of a query, and their SQL: queries without text, and conditions that labels cannot express."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
     from smp_memory.index.rows import Row, Rows
 
-_FEW = 2000  # rows: up to so many are collected first, of more each candidate is tried
+_FEW = 2000  # rows: up to so many are collected first; beyond, each candidate is tested
 
 
 class RowConditions:
-    """What a memory must be, in the numbers of one index. None and empty mean: whatever."""
+    """Conditions on a memory, in the numbers of one index. None and empty: no condition."""
 
     __slots__ = (
         "agents",
@@ -56,11 +56,11 @@ class RowConditions:
         self.docs: set[int] | None = None
 
     @property
-    def impossible(self) -> bool:
+    def is_impossible(self) -> bool:
         return self.sessions == [] or self.agents == [] or self.docs == set()
 
     def labels(self) -> list[list[str]]:
-        """Groups of labels, of each of which a memory must have one."""
+        """Groups of labels; a memory must have one of each group."""
         groups = [[tag_label(tag)] for tag in self.all_tags]
         if self.sessions is not None:
             groups.append([f"s{number}" for number in self.sessions])
@@ -75,12 +75,12 @@ class RowConditions:
         return groups
 
     def without(self) -> list[str]:
-        unwanted = [tag_label(tag) for tag in self.not_tags]
-        return unwanted if self.include_deleted else [*unwanted, DELETED]
+        labels = [tag_label(tag) for tag in self.not_tags]
+        return labels if self.include_deleted else [*labels, DELETED]
 
     @property
     def needs_rows(self) -> bool:
-        """Whether there is more to it than labels and times."""
+        """Whether there are conditions besides labels and times."""
         return (
             self.min_importance is not None
             or self.min_confidence is not None
@@ -90,21 +90,23 @@ class RowConditions:
         )
 
     @property
-    def narrow(self) -> bool:
-        """Whether it leaves anything out but what was deleted."""
+    def is_narrow(self) -> bool:
+        """Whether anything but deleted memories is excluded."""
         return bool(self.labels()) or bool(self.not_tags) or self.needs_rows or (self.since, self.until) != (None, None)
 
     @property
-    def asks_for_labels(self) -> bool:
-        """Whether it takes more than a row to know that a memory is wanted."""
+    def has_label_conditions(self) -> bool:
+        """Whether there are conditions on tags or topics, which a row does not have."""
         return bool(self.tags or self.all_tags or self.not_tags or self.topics)
 
-    def admit(self, row: Row) -> bool:
-        """Whether a row that no search has found meets all conditions; not for those that ask for labels."""
-        return self.allow(row.doc, row.type, row.author, row.created) and (self.include_deleted or not row.deleted)
+    def admits(self, row: Row) -> bool:
+        """Whether a row meets all conditions but those on tags, topics and bounds."""
+        return self.admits_values(row.doc, row.type, row.author, row.created) and (
+            self.include_deleted or not row.deleted
+        )
 
-    def allow(self, doc: int, type: int, author: Hashable, created: int) -> bool:
-        """The same for what is not deleted, or may be."""
+    def admits_values(self, doc: int, type: int, author: Hashable, created: int) -> bool:
+        """The same for these values of a row, deletion aside."""
         return (
             (self.sessions is None or doc >> POSITION_BITS in self.sessions)
             and (not self.types or type in self.types)
@@ -113,8 +115,8 @@ class RowConditions:
             and (self.until is None or created < self.until)
         )
 
-    def fit(self, row: Row) -> bool:
-        """Whether a row meets what labels cannot state."""
+    def meets_bounds(self, row: Row) -> bool:
+        """Whether a row meets the conditions that labels cannot express."""
         if self.min_importance is not None and (row.importance is None or row.importance < self.min_importance):
             return False
         if self.min_confidence is not None and (row.confidence is None or row.confidence < self.min_confidence):
@@ -127,7 +129,7 @@ class RowConditions:
 
 
 class RowSelection:
-    """The conditions as SQL."""
+    """Row conditions as SQL."""
 
     def __init__(self, rows: Rows, conditions: RowConditions) -> None:
         self._rows = rows
@@ -176,10 +178,10 @@ class RowSelection:
         for tag in conditions.not_tags:
             self._tagged("tag", [tag], "NOT ")
         if conditions.topics:
-            self._about(conditions.topics)
+            self._add_topics(conditions.topics)
 
-    def _about(self, topics: Sequence[str]) -> None:
-        """A topic is what a memory says it is about, or one of its tags."""
+    def _add_topics(self, topics: Sequence[str]) -> None:
+        """Add a condition on topics: a memory's topic, or one of its tags."""
         parts, values = self._parts, self._values
         self._parts, self._values = [], []
         self._tagged("topic", topics)
@@ -188,7 +190,7 @@ class RowSelection:
         self._parts, self._values = [*parts, either], [*values, *given]
 
     def _tagged(self, table: str, names: Sequence[str], negation: str = "") -> None:
-        """One of these tags or one below it. Frequent tags are looked up for each row, rare ones are collected first."""
+        """Require one of these tags or one below it. Frequent tags are looked up for each row, rare ones collected first."""
         alternatives = " OR ".join([f"({table} = ? OR ({table} >= ? AND {table} < ?))"] * len(names))
         values = [edge for name in names for edge in _below(name)]
         count = self._rows.one(
@@ -205,7 +207,7 @@ class RowSelection:
     def _one_of(self, column: str, values: Sequence[Any]) -> None:
         if len(values) == 1:
             self._add(f"{column} = ?", values[0])
-        elif len(values) > _FEW:  # there is a limit to the number of question marks
+        elif len(values) > _FEW:  # SQLite limits the number of parameters
             self._add(f"{column} IN (SELECT value FROM json_each(?))", json.dumps(values))
         else:
             self._add(f"{column} IN ({','.join('?' * len(values))})", *values)
@@ -220,7 +222,7 @@ def _below(name: str) -> tuple[str, str, str]:
     return name, name + ".", name + "/"
 
 
-_COUNTED = {
+_COUNT_SQL = {
     "type": "SELECT type, count(*) FROM memory WHERE {where} GROUP BY 1",
     "agent": "SELECT author, count(*) FROM memory WHERE {where} GROUP BY 1",
     "day": "SELECT date((created - 999999 * (created < 0)) / 1000000, 'unixepoch'), count(*) FROM memory WHERE {where} GROUP BY 1",
@@ -230,9 +232,9 @@ _COUNTED = {
 }
 
 
-def counted(rows: Rows, by: str, where: str, values: Sequence[Any]) -> dict[str, int]:
-    """How many memories there are of each kind, the most frequent first."""
-    found = rows.all(_COUNTED[by].format(where=where), values)
+def count_by(rows: Rows, by: str, where: str, values: Sequence[Any]) -> dict[str, int]:
+    """Count memories by type, agent, day, session, tag or topic, the most frequent first."""
+    found = rows.all(_COUNT_SQL[by].format(where=where), values)
     names = rows.session_names() if by == "session" else {}
     readable: dict[str, int] = {}
     for key, count in found:

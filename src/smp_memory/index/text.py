@@ -1,14 +1,14 @@
-"""Which memories speak of these words, and how much? Words in tantivy, and the newest ones in a tail beside it.
+"""The text index: terms in tantivy, and those of the newest memories in a memtable (the *tail*).
 
-A commit of tantivy takes tens of milliseconds, so memories first go into the *tail*: what `smp_memory.index.unindexed` keeps, held
-in RAM as posting lists. When the tail is long enough it is merged into tantivy in one go, and so is at once what is more
-than a tail can hold. Both are scored by BM25 with the same figures (documents, document frequencies, mean length), so a
-memory's score does not depend on where it is.
+A commit of tantivy takes tens of milliseconds, so memories first go into the tail: rows of
+`smp_memory.index.unindexed`, held in RAM as posting lists. When the tail is long enough it is merged into tantivy at
+once; more memories than a tail can hold go to tantivy directly. Both are scored by BM25 with the same figures
+(documents, document frequencies, mean length), so a memory's score does not depend on where it is.
 
-Docs in `gone` are hidden until the next merge takes them out of tantivy: what was removed, and the old state of what was
-changed, whose new state is in the tail.
+Docs in the table `gone` are hidden until the next merge removes them from tantivy: removed memories, and the old
+state of changed ones, whose new state is in the tail.
 
-Guarantees: tantivy commits before SQLite does, so what the rows say is in tantivy is there; what a crash left twice
+Guarantees: tantivy commits before SQLite does, so what the rows say is in tantivy is there; what a crash left in both
 counts once.
 """
 
@@ -18,11 +18,18 @@ import os
 from operator import itemgetter
 
 from smp_memory.index import unindexed
-from smp_memory.index.engine import PREFIX, TantivyEngine, is_here
+from smp_memory.index.engine import PREFIX, TantivyEngine, is_available
 from smp_memory.index.rows import IndexUnusable
-from smp_memory.index.text_query import EXPANSIONS, Found, TextQuery, Weights, inverse_frequency
+from smp_memory.index.text_query import (
+    EXPANSIONS,
+    TextMatch,
+    TextQuery,
+    Weights,
+    inverse_frequency,
+    literal_prefix,
+    term_matcher,
+)
 from smp_memory.index.unindexed import UnindexedText
-from smp_memory.index.wildcards import beginning, matcher
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,36 +38,38 @@ if TYPE_CHECKING:
     from smp_memory.index.engine import Document
     from smp_memory.index.rows import Rows
 
-__all__ = ["Found", "TextIndex", "TextQuery"]
+__all__ = ["TextIndex", "TextMatch", "TextQuery"]
 TAIL_LIMIT = 1500
 _FREQUENCIES = 10_000  # terms whose frequency is remembered
 
 
 class TextIndex:
+    """tantivy and the tail as one index."""
+
     def __init__(self, rows: Rows, folder: str | None) -> None:
-        """What belongs to these rows; `folder` None keeps tantivy's files in RAM, too."""
+        """The text index of these rows; with `folder` None, tantivy's files are in RAM, too."""
         self._rows = rows
         self._folder = folder
-        self._engine: TantivyEngine | None = None  # once something was merged
-        self._is_current = False  # whether the engine has seen the last merge that we know of
-        self._generation = -1  # of that merge
-        self._checked_generation = -1  # of the merge that was compared with tantivy's own stamp
+        self._engine: TantivyEngine | None = None  # opened when there is a merge
+        self._is_current = False  # whether the engine was reloaded after the last known merge
+        self._generation = -1  # the number of that merge
+        self._checked_generation = -1  # the merge whose stamp was last compared with tantivy's
         self._tokens = self._token_docs = 0  # in the engine
-        self._merging: TantivyEngine | None = None  # what the words of this transaction go to, once there are many
+        self._merging: TantivyEngine | None = None  # the engine fed by this transaction, if it adds many
         self._merged_tokens = self._merged_docs = 0  # by this transaction
         self._tail = UnindexedText()
         self._tail_version = -1
-        self._ours: tuple[int, Sequence[Document]] = (
+        self._last_added: tuple[int, Sequence[Document]] = (
             -1,
             (),
-        )  # version, and what it brought, if the tail has all before
+        )  # version and documents of our own last addition, if the tail has everything before it
         self._gone: set[int] = set()
-        self._frequencies: dict[str, int] = {}  # of terms, in the state that was refreshed last
+        self._frequencies: dict[str, int] = {}  # document frequencies of terms, since the last refresh
 
-    # -- keeping up
+    # -- synchronisation with the rows
 
     def refresh(self) -> None:
-        """Know what the rows know; called inside a transaction, or alone."""
+        """Bring the tail and the merge state up to the rows; inside or outside a transaction."""
         generation = int(self._rows.meta("generation", 0))
         if generation != self._generation:
             self._is_current = False
@@ -69,35 +78,35 @@ class TextIndex:
             self._frequencies.clear()
         version = int(self._rows.meta("tail_version", 0))
         if version != self._tail_version:
-            ours, self._ours = self._ours, (-1, ())
-            new = ours[1] if ours[0] == version else unindexed.since(self._rows, self._tail_version)
+            added, self._last_added = self._last_added, (-1, ())
+            new = added[1] if added[0] == version else unindexed.since(self._rows, self._tail_version)
             self._tail.put({document[0]: document[1:] for document in new})
-            if len(self._tail) != unindexed.count(self._rows):  # some were taken out
+            if len(self._tail) != unindexed.count(self._rows):  # some were removed
                 self._tail.keep(unindexed.docs(self._rows))
             self._gone = {doc for (doc,) in self._rows.each("SELECT doc FROM gone")}
             self._tail_version = version
             self._frequencies.clear()
 
     def forget(self) -> None:
-        """The transaction was rolled back: what we believe may not hold."""
+        """Drop all cached state, because a transaction was rolled back."""
         self._generation = self._tail_version = self._checked_generation = -1
         self._is_current = False
-        self._tail, self._gone, self._ours = UnindexedText(), set(), (-1, ())
+        self._tail, self._gone, self._last_added = UnindexedText(), set(), (-1, ())
         self._frequencies.clear()
         if self._merging is not None:
             self._merging.roll_back()
             self._merging = None
 
-    def _opened(self, generation: int) -> TantivyEngine:
-        if self._engine is None or not generation:  # without one: what an earlier attempt wrote does not count
+    def _open_engine(self, generation: int) -> TantivyEngine:
+        if self._engine is None or not generation:  # generation 0: what an earlier attempt wrote does not count
             self._engine = TantivyEngine(self._path(new=not generation), create=not generation)
         return self._engine
 
     def _merged(self) -> TantivyEngine | None:
-        """What was merged, as of the last refresh. Not opened before somebody asks for words: that takes milliseconds."""
+        """The engine as of the last refresh; None without a merge. Opened on the first text query: it takes milliseconds."""
         if self._generation <= 0:
             return None
-        engine = self._opened(self._generation)
+        engine = self._open_engine(self._generation)
         if not self._is_current:
             engine.reload()
             self._is_current = True
@@ -110,51 +119,51 @@ class TextIndex:
             self._rows.set_meta("text_folder", f"{PREFIX}{os.urandom(4).hex()}")
         return os.path.join(self._folder, str(self._rows.meta("text_folder", "")))
 
-    # -- taking in
+    # -- changes
 
-    def add(self, fresh: Sequence[Document], gone: Sequence[int]) -> None:
-        """Take in new docs and hide old ones; the last call in the rows' transaction, which commits after it."""
+    def add(self, added: Sequence[Document], gone: Sequence[int]) -> None:
+        """Add documents and hide removed ones; the last call in the rows' transaction, which commits after it."""
         if self._merging is None:
-            if not fresh and not gone:
+            if not added and not gone:
                 return
             rows = self._rows
-            unindexed.take_out(rows, gone)
+            unindexed.remove(rows, gone)
             if rows.meta("generation"):
                 rows.do_many("INSERT OR IGNORE INTO gone VALUES (?)", ((doc,) for doc in gone))
-            waiting = unindexed.count(rows) + int(rows.one("SELECT count(*) FROM gone") or 0)
-            if not self.are_many(waiting + len(fresh)):
+            pending = unindexed.count(rows) + int(rows.one("SELECT count(*) FROM gone") or 0)
+            if not self.exceeds_tail(pending + len(added)):
                 self._check_stamp()
                 version = self._next_version()
-                unindexed.put(rows, fresh, version)
+                unindexed.put(rows, added, version)
                 if version == self._tail_version + 1:
-                    self._ours = (version, fresh)
+                    self._last_added = (version, added)
                 return
-            gone = ()  # they are among the hidden ones now
-        self.feed(fresh, gone)
+            gone = ()  # they are in the table `gone` now
+        self.feed(added, gone)
         self._finish()
 
-    def are_many(self, count: int) -> bool:
-        """Whether so many are too many for the tail."""
-        return (count > TAIL_LIMIT or self._merging is not None) and is_here()
+    def exceeds_tail(self, count: int) -> bool:
+        """Whether so many documents are too many for the tail."""
+        return (count > TAIL_LIMIT or self._merging is not None) and is_available()
 
-    def feed(self, fresh: Sequence[Document], gone: Sequence[int]) -> None:
-        """Let tantivy begin with them, before `add` brings the last ones. What was in the tail goes there first."""
+    def feed(self, added: Sequence[Document], gone: Sequence[int]) -> None:
+        """Feed documents to tantivy early, before `add` brings the last ones. Those in the tail are fed first."""
         if self._merging is None:
             rows = self._rows
             self._check_stamp()
             self._next_version()
-            self._merging = self._opened(int(rows.meta("generation", 0)))
-            waiting = list(unindexed.since(rows, -1))
-            self._merging.feed(waiting, [doc for (doc,) in rows.each("SELECT doc FROM gone")])
-            self._merged_tokens, self._merged_docs = _tokens(waiting), len(waiting)
+            self._merging = self._open_engine(int(rows.meta("generation", 0)))
+            pending = list(unindexed.since(rows, -1))
+            self._merging.feed(pending, [doc for (doc,) in rows.each("SELECT doc FROM gone")])
+            self._merged_tokens, self._merged_docs = _tokens(pending), len(pending)
             unindexed.clear(rows)
             rows.do("DELETE FROM gone")
-        self._merging.feed(fresh, gone)
-        self._merged_tokens += _tokens(fresh)
-        self._merged_docs += len(fresh)
+        self._merging.feed(added, gone)
+        self._merged_tokens += _tokens(added)
+        self._merged_docs += len(added)
 
     def _finish(self) -> None:
-        """Tantivy commits, before the rows do."""
+        """Commit tantivy, before the rows are committed."""
         rows, engine = self._rows, self._merging
         assert engine is not None
         engine.commit()
@@ -176,25 +185,25 @@ class TextIndex:
         return version
 
     def _check_stamp(self) -> None:
-        """Whether tantivy holds what the rows say, no more: a merge may have died before the rows were committed."""
+        """Raise IndexUnusable if tantivy has more than the rows say: a merge may have died before the rows' commit."""
         generation = int(self._rows.meta("generation", 0))
         if generation not in (0, self._checked_generation):
-            if self._opened(generation).stamp() != self._rows.meta("stamp"):
+            if self._open_engine(generation).stamp() != self._rows.meta("stamp"):
                 raise IndexUnusable("the text index is ahead of the rows")
             self._checked_generation = generation
 
     # -- searching
 
-    def search(self, wanted: TextQuery, limit: int) -> list[Found]:
-        """The best candidates, best first. Fewer than asked for means that there are no more."""
-        weights = self._weights(wanted)
-        found = self._tail.search(wanted, weights, self._mean_length())
+    def search(self, query: TextQuery, limit: int) -> list[TextMatch]:
+        """The best matches, best first. Fewer than `limit` means that there are no more."""
+        weights = self._weights(query)
+        found = self._tail.search(query, weights, self._mean_length())
         engine = self._merged()
         if engine is not None:
-            hidden = _Hidden(self._gone, self._tail) if self._gone or len(self._tail) else None
-            found += engine.search(wanted, weights, limit + len(self._gone), hidden)
+            hidden = _HiddenDocs(self._gone, self._tail) if self._gone or len(self._tail) else None
+            found += engine.search(query, weights, limit + len(self._gone), hidden)
         found.sort(key=_by_doc)
-        found.sort(key=_by_match, reverse=True)  # which leaves equals in the order of their docs
+        found.sort(key=_by_match, reverse=True)  # stable: equals stay in the order of their docs
         return found[:limit]
 
     def document_frequency(self, term: str) -> int:
@@ -213,32 +222,32 @@ class TextIndex:
         return len(self._tail) + (engine.documents if engine is not None else 0)
 
     def _mean_length(self) -> float:
-        """As tantivy sees it, so that a memory in the tail has the score that it would have there."""
+        """The mean length as tantivy computes it, so that a memory in the tail has the score it would have in tantivy."""
         if self._tokens and self._generation > 0:
             return self._tokens / max(self._token_docs, 1)
         return self._tail.tokens / max(len(self._tail), 1) or 1.0
 
-    def _weights(self, wanted: TextQuery) -> Weights:
-        """How much each word weighs, over tantivy and the tail together."""
-        patterns = [self._terms_like(pattern) for pattern in wanted.patterns]
-        excluded = list({term for pattern in wanted.excluded_patterns for term in self._terms_like(pattern)})
-        characters = [self._terms_like(character) for character in wanted.characters]
-        terms = dict.fromkeys(wanted.terms)
-        for group in (*wanted.phrases, *(group[:EXPANSIONS] for group in (*patterns, *characters))):
+    def _weights(self, query: TextQuery) -> Weights:
+        """The weight of each term over tantivy and the tail together."""
+        patterns = [self._terms_like(pattern) for pattern in query.patterns]
+        excluded = list({term for pattern in query.excluded_patterns for term in self._terms_like(pattern)})
+        characters = [self._terms_like(character) for character in query.characters]
+        terms = dict.fromkeys(query.terms)
+        for group in (*query.phrases, *(group[:EXPANSIONS] for group in (*patterns, *characters))):
             terms.update(dict.fromkeys(group))
         count = self.documents
-        weigh = 1 + wanted.rarity
-        of_term = {term: inverse_frequency(count, self.document_frequency(term)) ** weigh for term in terms}
+        exponent = 1 + query.rarity
+        of_term = {term: inverse_frequency(count, self.document_frequency(term)) ** exponent for term in terms}
         uncounted = [term for group in characters for term in group[EXPANSIONS:] if term not in of_term]
         return Weights(of_term, patterns, excluded, uncounted)
 
     def _terms_like(self, pattern: str) -> list[str]:
-        """The terms that a pattern means, the most frequent first."""
-        means = matcher(pattern)
-        found = {term for term in self._tail.terms() if means(term)}
+        """The terms that a pattern matches, the most frequent first."""
+        matches = term_matcher(pattern)
+        found = {term for term in self._tail.terms() if matches(term)}
         engine = self._merged()
         if engine is not None:
-            found.update(term for term in engine.terms_from(beginning(pattern)) if means(term))
+            found.update(term for term in engine.terms_with_prefix(literal_prefix(pattern)) if matches(term))
         return sorted(found, key=lambda term: (-self.document_frequency(term), term))
 
 
@@ -246,8 +255,8 @@ def _tokens(documents: Iterable[Document]) -> int:
     return sum(document[1].count(" ") + 1 for document in documents)
 
 
-class _Hidden:
-    """What tantivy still knows, but the rows know better."""
+class _HiddenDocs:
+    """Docs whose state in tantivy is outdated."""
 
     __slots__ = ("_gone", "_tail")
 

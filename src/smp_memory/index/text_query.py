@@ -1,4 +1,11 @@
-"""What is searched for in the text index, and what is found? Plain values."""
+"""Text queries and matches of the text index, term weights, and wildcard patterns. Pure.
+
+Wildcards: `auth*`, `*service`, `a*b`; only `*` is special. The index has terms, and those of English words are stems:
+a typed prefix may be longer than the stem, and endings are lost. So a pattern that only ends in `*` is matched by
+terms alone. One that goes on after a `*` is *loose*: terms tell which memories may match it, and their words as
+written (`smp_memory.index.tokens.spellings`) which ones do.
+Non-guarantees: a loose pattern may miss a word whose stem has lost an ending that is not in the list here.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +13,18 @@ from collections import namedtuple
 from functools import partial
 from math import log
 
+from smp_memory.index.tokens import stem
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import NamedTuple
 
-EXPANSIONS = 60  # of a pattern: so many of its most frequent words count for the score; all others match, too
+EXPANSIONS = 60  # of a pattern: so many of its most frequent terms count for the score; the others match, too
 
 
 class TextQuery:
-    """What to search for: terms that may occur, and labels that must or must not."""
+    """A query to the text index: terms that may occur, and labels that must or must not."""
 
     __slots__ = (
         "characters",
@@ -47,19 +56,19 @@ class TextQuery:
     ) -> None:
         self.terms = terms  # any of them
         self.characters = characters  # or any of these: `库*`
-        self.phrases = phrases  # all words of all of them; that they follow each other is not seen here
+        self.phrases = phrases  # all words of all of them; their order is not checked here
         self.patterns = patterns  # all of them: `auth*`
-        self.excluded = excluded  # none of these words; phrases are not seen here
+        self.excluded = excluded  # none of these words; phrases are not checked here
         self.excluded_patterns = excluded_patterns
-        self.labels = labels  # of each group at least one
+        self.labels = labels  # at least one of each group
         self.without = without  # none of these labels
         self.since = since  # microseconds, included
         self.until = until  # not included
-        self.rarity = rarity  # above 0: rare words count for more than BM25 says
+        self.rarity = rarity  # above 0: rare words count for more than in BM25
 
 
 class Weights:
-    """What a search needs to know of the words: how much each weighs, and which ones a pattern means."""
+    """The weights of a query's terms, and the terms of its patterns."""
 
     __slots__ = ("excluded", "of_term", "patterns", "uncounted")
 
@@ -69,28 +78,110 @@ class Weights:
         self.of_term = of_term
         self.patterns = patterns  # for each pattern its terms, the most frequent first
         self.excluded = excluded  # the terms of all excluded patterns
-        self.uncounted = uncounted  # terms that match as words do, but are too many to count for the score
+        self.uncounted = uncounted  # terms that match, but are too many to count for the score
 
 
 if TYPE_CHECKING:
 
-    class Found(NamedTuple):
-        """One candidate: what is known of a memory before its row or its file is read."""
+    class TextMatch(NamedTuple):
+        """One match: what is known of a memory before its row or its file is read."""
 
         doc: int
-        match: float  # BM25; 0 for a neighbour that has none of the words
+        match: float  # BM25; 0 for a neighbour or a near vector without any of the words
         created: int  # microseconds
         facts: int  # see `smp_memory.index.documents.facts_number`
 
 else:  # `typing` takes a new process 5 ms to load
-    Found = namedtuple("Found", "doc match created facts")
+    TextMatch = namedtuple("TextMatch", "doc match created facts")
 
 
-def candidates(known: Iterable[tuple[int, float, int, int]]) -> list[Found]:
-    """They are many, so they are made without a call of Python for each."""
-    return list(map(partial(tuple.__new__, Found), known))
+def text_matches(values: Iterable[tuple[int, float, int, int]]) -> list[TextMatch]:
+    """Matches from tuples. They are many, so they are created without a Python call for each."""
+    return list(map(partial(tuple.__new__, TextMatch), values))
 
 
 def inverse_frequency(documents: int, having: int) -> float:
-    """BM25's weight of a word that so many of the documents have."""
+    """BM25's weight of a term that `having` of the documents have."""
     return log(1 + (max(documents - having, 0) + 0.5) / (having + 0.5))
+
+
+# -- wildcards
+
+_COMPLETIONS = ("", "e", "s", "es", "ed", "d", "ing", "ng", "g", "ion", "on", "tion", "ation", "ational", "ment", "ent",
+                "ness", "ess", "able", "le", "ly", "y", "ies", "er", "ity", "ty", "ive", "ize", "ous", "ful", "al", "ism",
+                "ist", "ance", "ence", "ications")  # fmt: skip
+_ENDINGS = frozenset(
+    """s e d r y es ed ing ings er ers or ors ion ions ation ations ational ationally ative atively ate ates ated ating ator
+    ators ication ications icate icates icated icating ment ments mental ness nesses able ably ability abilities ible ibly
+    ibility ful fully fulness less lessness ly ies ied ier iest ying ity ities ive ives ively iveness ivity ivities ize izes
+    ized izing izer izers ization izations ise ises ised ising isation ous ously ousness al als ally ality alities alize
+    alized ism isms ist ists ance ances ence ences ent ents ently ant ants ic ics ical ically icity st ogy ogies l ls ys ement ements emented ely eness eful
+    efully ency encies acy acies ables abled eable lable alization alizations alizer alizers alizing alizes ional ionals
+    ionally ioned ioning ately atives ativity icator icators ingly edly ered ering eous eously lation lations ented enting
+    antly ibilities ility ilities lic lize""".split()  # noqa: SIM905
+).union(letter + ending for letter in "bdfgklmnprstvz" for ending in ("ing", "ings", "ed", "er", "ers"))
+_SHORTEST_STEM = 2
+
+
+def term_matcher(pattern: str) -> Callable[[str], object]:
+    """A function that tells whether a term matches the pattern; for a loose pattern, whether it may match.
+
+    Terms are stems, so the typed prefix may be longer than they are: `authentica*` matches `authent`, too.
+    """
+    import re
+
+    stems = _stems_of_loose(pattern) if is_loose(pattern) else _shorter_stems(pattern)
+    return re.compile("|".join([_expression(pattern), *stems])).fullmatch
+
+
+def is_loose(pattern: str) -> bool:
+    """Whether stems cannot decide a match: `*service` and `auth*tion` ask for endings, which stems have lost."""
+    return "*" in pattern[:-1] and pattern.isascii()
+
+
+def matches_spelling(pattern: str, words: Iterable[str]) -> bool:
+    """Whether a pattern matches one of these words as written."""
+    import re
+
+    return any(map(re.compile(_expression(pattern)).fullmatch, words))
+
+
+def literal_prefix(pattern: str) -> str:
+    """The prefix that all terms of a pattern have; may be empty."""
+    prefix = pattern.partition("*")[0]
+    if is_loose(pattern):
+        return prefix[:_SHORTEST_STEM]
+    for each in _shorter_stems(pattern):
+        while not each.startswith(prefix):
+            prefix = prefix[:-1]
+    return prefix
+
+
+def _shorter_stems(pattern: str) -> tuple[str, ...]:
+    """Stems of words with the pattern's prefix that are too short to have the prefix themselves."""
+    prefix = pattern[:-1]
+    if pattern[-1:] != "*" or not (prefix.isascii() and prefix.isalpha()):
+        return ()
+    stems = {stem(prefix + ending) for ending in _COMPLETIONS}
+    return tuple(sorted(each for each in stems if not each.startswith(prefix)))
+
+
+def _stems_of_loose(pattern: str) -> list[str]:
+    """Expressions for the stems of words that may match a loose pattern, cut wherever an English ending may begin."""
+    import re
+
+    found = []
+    for place in range(len(pattern)):
+        if any(map(re.compile(_expression(pattern[place:])).fullmatch, _ENDINGS)):
+            stem_part = pattern[: place + 1] if pattern[place] == "*" else pattern[:place]
+            found.append(_expression(stem_part) + "[eiyl]?")
+    return found
+
+
+def _expression(pattern: str) -> str:
+    """A regular expression without backtracking: a part between two `*` matches where it first occurs."""
+    from re import escape
+
+    first, *others = map(escape, pattern.split("*"))
+    between = "".join(f"(?>.*?{each})" for each in others[:-1] if each)
+    return f"{first}{between}.*{others[-1]}" if others else first

@@ -1,17 +1,17 @@
-"""Which terms stand for a text, and which terms does a question ask for?
+"""The tokenizer: terms of a text, and the terms that a query asks for. Pure.
 
-A text becomes terms twice, when it is indexed and when it is asked for, and both must agree; so both are here, and
-whatever searches (the text engine, the tail that it has not seen yet) works on these terms and knows no language.
+A text becomes terms when it is indexed and when it is queried, and both must agree; so both are here, and everything
+that searches (the text engine and the memtable) works on these terms and knows no language.
 
-- Words of any script; case, accents, width, zero-width characters and English endings do not count.
-- Identifiers, paths, addresses and numbers of versions stand in the text's stream as their parts, so that phrases hold,
-  and whole after its end: `auth_service.py` is `auth servic py … auth_service.py`.
-- Scripts without spaces, and Hangul, whose words grow endings: each pair of characters, then the last one alone. So any
-  part of such a run is found by its pairs, and a single character as the beginning of a pair.
-- Nothing is cut off and every input is taken. A term holds no white space, no lone surrogate, and at most
+- Words of any script; case, accents, width, zero-width characters and English endings are ignored.
+- Identifiers, paths, addresses and version numbers are in the text's term stream as their parts, so that phrases
+  match, and as wholes after its end: `auth_service.py` is `auth servic py … auth_service.py`.
+- Scripts without spaces, and Hangul, whose words have suffixes: each pair of characters, then the last one alone. So
+  any part of such a run is found by its pairs, and a single character as the beginning of a pair.
+- Nothing is truncated and every input is accepted. A term contains no white space, no lone surrogate, and at most
   `LONGEST_WHOLE` characters.
 
-Pure. Speed comes from a memo of what stands between white space: few such pieces are new.
+Speed comes from a memo of the pieces between white space: few such pieces are new.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import NamedTuple
 
-LONGEST_WORD = 100  # characters; a longer one is no word: it is cut into pieces of this length
+LONGEST_WORD = 100  # characters; a longer word is cut into pieces of this length
 LONGEST_WHOLE = 300  # characters; longer addresses and paths are found by their parts
 MEMO_CHARACTERS = 4_000_000
-_ENTRY_CHARACTERS = 100  # what an entry of the memo costs besides its text
-_AT_ONCE = 10_000  # pieces between two looks at the memo's size
+_ENTRY_CHARACTERS = 100  # the cost of a memo entry besides its text
+_AT_ONCE = 10_000  # pieces between two checks of the memo's size
 
-_INSIDE = "._-/\\:@+#~%?&='"  # may stand inside an identifier, path, address or number
-_AROUND = ".,;:!?\"'()[] "
-_SIGNS = dict.fromkeys(map(ord, '"“”„*'), " ")
-_NEVER_INSIDE = frozenset('"(),;<>[]{}|!^`$')  # a pattern with one of these could mean no term
+_INSIDE = "._-/\\:@+#~%?&='"  # may be inside an identifier, path, address or number
+_PUNCTUATION_AROUND = ".,;:!?\"'()[] "
+_SYNTAX_CHARACTERS = dict.fromkeys(map(ord, '"“”„*'), " ")
+_NEVER_INSIDE = frozenset('"(),;<>[]{}|!^`$')  # a pattern with one of these matches no term
 _SPACELESS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\ua9e0-\ua9ff\uaa60-\uaa7f"  # Thai, Lao, Burmese, Khmer
     "\u1100-\u11ff\u3005-\u3007\u3040-\u318f\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f"  # kana, bopomofo, Han
@@ -56,12 +56,12 @@ STOP_WORDS = frozenset(
 if TYPE_CHECKING:
 
     class _TextQuery(NamedTuple):
-        words: tuple[str, ...] = ()  # any may match, each counted once
+        words: tuple[str, ...] = ()  # any may match; each counts once
         phrases: tuple[tuple[str, ...], ...] = ()  # terms that follow each other in the text's stream
-        patterns: tuple[str, ...] = ()  # `auth*`, `a*b`: each must be there; see `smp_memory.index.wildcards`
-        excluded: tuple[tuple[str, ...], ...] = ()  # words and phrases that must not be there
+        patterns: tuple[str, ...] = ()  # `auth*`, `a*b`: each must match; see `smp_memory.index.text_query`
+        excluded: tuple[tuple[str, ...], ...] = ()  # words and phrases that must not occur
         excluded_patterns: tuple[str, ...] = ()
-        characters: tuple[str, ...] = ()  # `库*`: words of one character, as the pairs they begin; any may match
+        characters: tuple[str, ...] = ()  # `库*`: words of one character, as a prefix of pairs; any may match
 
 else:  # `typing` takes a new process 5 ms to load
     _TextQuery = namedtuple(
@@ -70,7 +70,7 @@ else:  # `typing` takes a new process 5 ms to load
 
 
 class ParsedText(_TextQuery):
-    """What a question asks for, in terms. Any word or character will do; phrases and patterns are insisted on."""
+    """A parsed query text. Any word or character may match; all phrases and patterns must."""
 
     __slots__ = ()
 
@@ -79,13 +79,13 @@ class ParsedText(_TextQuery):
 
 
 class _Memo(dict[str, str]):
-    """The terms of each piece between white space, a blank behind each; of those that have wholes, both parts, too."""
+    """The terms of each piece between white space, each followed by a blank; for pieces with wholes, both parts, too."""
 
     def __init__(self, older: _Memo | None = None) -> None:
         self.streams: dict[str, str] = {}
         self.wholes: dict[str, str] = {}
         self.room = MEMO_CHARACTERS
-        self.older = older  # what was in it before it was full: common pieces are taken over when they come again
+        self.older = older  # the previous memo: common pieces are copied from it when they occur again
 
     def __missing__(self, piece: str) -> str:
         older = self.older
@@ -128,7 +128,7 @@ def _streams_and_wholes(pieces: list[str]) -> tuple[Iterable[str], Iterable[str]
 
 
 def bag_of_terms(text: str) -> str:
-    """The same terms in any order, a blank behind each: quicker to make, and all that the index wants."""
+    """The same terms in any order, each followed by a blank: faster, and all that the index needs."""
     pieces = text.split()
     if len(pieces) <= _AT_ONCE:
         return "".join(map(_memo_with_room().__getitem__, pieces))
@@ -137,8 +137,8 @@ def bag_of_terms(text: str) -> str:
 
 
 def _memo_with_room() -> _Memo:
-    """A full memo is left to whoever still uses it, so that threads need no lock."""
-    global _memo  # noqa: PLW0603 - a cache; a lost race costs some words analysed again
+    """The memo, replaced when it is full; threads that still use the old one need no lock."""
+    global _memo  # noqa: PLW0603 - a cache; after a race some words are analysed again
     memo = _memo
     if memo.room < 0:
         memo.older = None
@@ -147,18 +147,18 @@ def _memo_with_room() -> _Memo:
 
 
 def _analyse(piece: str) -> tuple[list[str], tuple[str, ...]]:
-    """The stream and the wholes of what stands between white space."""
+    """The stream and the wholes of a piece between white space."""
     bare = piece.strip(".,;:!?\"'()[]*`")
     if bare.isascii() and bare.isalpha() and (bare[1:].islower() or len(bare) == 1) and len(bare) <= LONGEST_WORD:
         return [stem(bare.lower())], ()
     stream: list[str] = []
     wholes: dict[str, None] = {}
     for chunk in _chunks(piece):
-        _take(chunk, stream, wholes)
+        _add_chunk(chunk, stream, wholes)
     return stream, tuple(wholes)
 
 
-def _take(chunk: str, stream: list[str], wholes: dict[str, None]) -> None:
+def _add_chunk(chunk: str, stream: list[str], wholes: dict[str, None]) -> None:
     words = [word for word in _split_words(chunk) if word]
     if len(words) > 1 or chunk[-1:] in "+#":
         _add_wholes(chunk, wholes)
@@ -170,7 +170,7 @@ def _take(chunk: str, stream: list[str], wholes: dict[str, None]) -> None:
 
 
 def _add_wholes(chunk: str, wholes: dict[str, None]) -> None:
-    """`src/auth/o_auth.py`: itself and `o_auth.py`, because people name files without their folders."""
+    """Add the wholes of a chunk: `src/auth/o_auth.py` and `o_auth.py`, because people name files without folders."""
     names = [chunk, *(_pattern("[/\\\\:?&=@#]+").split(chunk))]
     for name in names:
         if len(name) <= LONGEST_WHOLE and _pattern("[._+#~%'\\-/\\\\:?&=@]").search(name):
@@ -178,7 +178,7 @@ def _add_wholes(chunk: str, wholes: dict[str, None]) -> None:
 
 
 def _chunks(piece: str) -> list[str]:
-    """Identifiers, paths and words, without the punctuation around them; `C++` and `C#` keep theirs."""
+    """Identifiers, paths and words, without surrounding punctuation; `C++` and `C#` keep theirs."""
     text = piece if piece.isascii() else _folded(piece)
     if "'" in text:
         text = _pattern("(?<=[^\\W_])'(?:s|t|re|ve|ll|d|m)(?![\\w'])", ignore_case=True).sub("", text)
@@ -203,7 +203,7 @@ def _parts(word: str) -> list[str]:
         return _cut(word.lower())
     if word.islower() and word.isalpha():
         return [stem(word)]
-    return [stem(part.lower()) for part in _humps(word)]
+    return [stem(part.lower()) for part in _split_camel_case(word)]
 
 
 def _run(run: str) -> list[str]:
@@ -216,7 +216,7 @@ def _is_spaceless(character: str) -> bool:
     return character > "\u0dff" and _pattern(f"[{_SPACELESS}]").match(character) is not None
 
 
-def _humps(word: str) -> list[str]:
+def _split_camel_case(word: str) -> list[str]:
     """`getUserName` → get User Name; `OAuth2` → OAuth 2; `iPhone`, `v2`, `2nd` and `3f9ac` stay."""
     if not _pattern("[A-Za-z]*[a-z0-9][A-Z]|[A-Z]{2,}[a-z]|[A-Za-z]{2,}[0-9]+$").match(word):
         return [word]
@@ -235,7 +235,7 @@ def stem(word: str) -> str:
 
 @cache
 def _stemmer() -> Callable[[str], str]:
-    """PyStemmer's; without it words are their own stems, and the index is in RAM (`smp_memory.index.native_libraries`)."""
+    """PyStemmer's stemmer; without it words are not stemmed, and the index is in RAM (`smp_memory.index.native_libraries`)."""
     try:
         import Stemmer  # type: ignore[import-not-found]  # a C extension without stubs
 
@@ -261,65 +261,57 @@ def _escape(text: str) -> str:
     return re.escape(text)
 
 
-def spelled(text: str) -> set[str]:
-    """Identifiers, paths and words as they are written, but for case and accents. What a loose pattern must fit."""
+def spellings(text: str) -> set[str]:
+    """Identifiers, paths and words as written, without case and accents; loose patterns are matched against them."""
     found: set[str] = set()
     for piece in set(text.split()):
         for chunk in _chunks(piece):
             words = [word for word in _split_words(chunk) if word]
             names = _pattern("[/\\\\:?&=@#]+").split(chunk)
-            found.update((chunk, *names, *words), *(_humps(word) for word in words if word.isascii()))
+            found.update((chunk, *names, *words), *(_split_camel_case(word) for word in words if word.isascii()))
     return {each.casefold() for each in found}
 
 
-# --- Questions -----------------------------------------------------------------------------------------------------
-
-
-def plain(text: str) -> ParsedText:
-    """A text asked for as it stands: nothing in it is syntax."""
-    query = _Reading()
-    for piece in text.split():
-        query.take_words(piece)
-    return query.result()
+# --- Queries -------------------------------------------------------------------------------------------------------
 
 
 def without_signs(text: str) -> str:
-    """The words of a text without anything that `parse` could read as a sign: nobody wrote it as a question."""
-    return " ".join(filter(None, (word.lstrip("-") for word in text.translate(_SIGNS).split())))
+    """The words of a text without query syntax, for a text that was not written as a query."""
+    return " ".join(filter(None, (word.lstrip("-") for word in text.translate(_SYNTAX_CHARACTERS).split())))
 
 
-@lru_cache(maxsize=100)  # a question is read where it is asked, where it is searched for, and where it is judged
+@lru_cache(maxsize=100)  # a query is parsed where it is checked, searched and ranked
 def parse(text: str) -> ParsedText:
-    """What a person typed: words, "phrases", prefix*, wild*cards, -excluded words and "phrases". Never fails."""
-    query = _Reading()
+    """Parse a query text: words, "phrases", prefix*, wild*cards, -excluded words and "phrases". Never fails."""
+    query = _QueryParser()
     for minus, phrase, piece in _pattern(r'(?<!\S)(-?)"([^"]+)"|(\S+)').findall(_pattern("[“”„]").sub('"', text)):
         if phrase:
-            query.take_phrase(phrase, bool(minus))
+            query.add_phrase(phrase, bool(minus))
         elif _is_exclusion(piece):
-            query.take_excluded(piece[1:])
+            query.add_excluded(piece[1:])
         elif _is_wild(piece):
-            query.take_wild(piece)
+            query.add_wildcard(piece)
         else:
-            query.take_words(piece)
+            query.add_words(piece)
     return query.result()
 
 
 def _is_exclusion(piece: str) -> bool:
-    """`-draft`, `-*fix` and `-🎉`, but not `-`, `--force`, `-5` or an option such as `-v`."""
+    """Whether a piece is an exclusion: `-draft`, `-*fix` and `-🎉`, but not `-`, `--force`, `-5` or an option such as `-v`."""
     if piece[0] != "-" or piece[1:2].isnumeric():
         return False
     return piece[1:2] > "\x7f" or ((piece[1:2].isalpha() or piece[1:2] == "*") and piece[2:3].isalnum())
 
 
 def _is_wild(piece: str) -> bool:
-    """`auth*`, but not `**bold**`, `*` and `x:[*`."""
+    """Whether a piece is a wildcard pattern: `auth*`, but not `**bold**`, `*` and `x:[*`."""
     if "*" not in piece or "**" in piece or not any(map(str.isalnum, piece)):
         return False
-    return _NEVER_INSIDE.isdisjoint(piece.strip(_AROUND))
+    return _NEVER_INSIDE.isdisjoint(piece.strip(_PUNCTUATION_AROUND))
 
 
-class _Reading:
-    """A question while it is read."""
+class _QueryParser:
+    """Collects the parts of a query text."""
 
     def __init__(self) -> None:
         self.words: dict[str, None] = {}
@@ -329,34 +321,34 @@ class _Reading:
         self.excluded_patterns: dict[str, None] = {}
         self.characters: dict[str, None] = {}
 
-    def take_words(self, piece: str) -> None:
+    def add_words(self, piece: str) -> None:
         stream, wholes = _analyse(piece)
         before = ""
         for term in stream:
             if not _is_single(term):
                 self.words[term] = None
-            elif not _is_rest(term, before):
+            elif not _closes_run(term, before):
                 self.characters[term + "*"] = None
             before = term
         self.words.update(dict.fromkeys(wholes))
 
-    def take_phrase(self, text: str, excluded: bool) -> None:
-        stream = _asked_stream(text)
+    def add_phrase(self, text: str, excluded: bool) -> None:
+        stream = _phrase_stream(text)
         if len(stream) == 1 and _is_single(stream[0]):
             (self.excluded_patterns if excluded else self.patterns)[stream[0] + "*"] = None
         elif stream:
             (self.excluded if excluded else self.phrases)[stream] = None
 
-    def take_excluded(self, piece: str) -> None:
+    def add_excluded(self, piece: str) -> None:
         if _is_wild(piece):
-            self.take_wild(piece, True)
+            self.add_wildcard(piece, True)
         else:
-            self.take_phrase(piece, True)
+            self.add_phrase(piece, True)
 
-    def take_wild(self, piece: str, excluded: bool = False) -> None:
-        text = _folded(piece).casefold().strip(_AROUND)
+    def add_wildcard(self, piece: str, excluded: bool = False) -> None:
+        text = _folded(piece).casefold().strip(_PUNCTUATION_AROUND)
         if _pattern(f"[{_SPACELESS}]{{2}}").search(text):
-            self.take_phrase(text, excluded)  # in pairs, any part of it can be found anyway
+            self.add_phrase(text, excluded)  # any part of it is found by pairs anyway
         else:
             (self.excluded_patterns if excluded else self.patterns)[text] = None
 
@@ -373,10 +365,10 @@ class _Reading:
         )
 
 
-def _asked_stream(text: str) -> tuple[str, ...]:
-    """A phrase's stream. The last character of a run that ends it is dropped: the text's run may go on."""
+def _phrase_stream(text: str) -> tuple[str, ...]:
+    """The stream of a phrase. If it ends with a run of pairs, the last single character is dropped: the text's run may go on."""
     stream = [term for piece in text.split() for term in _analyse(piece)[0]]
-    if len(stream) > 1 and _is_rest(stream[-1], stream[-2]):
+    if len(stream) > 1 and _closes_run(stream[-1], stream[-2]):
         stream.pop()
     return tuple(stream)
 
@@ -385,8 +377,8 @@ def _is_single(term: str) -> bool:
     return len(term) == 1 and _is_spaceless(term)
 
 
-def _is_rest(term: str, before: str) -> bool:
-    """Whether it is the single character that closes a run of pairs."""
+def _closes_run(term: str, before: str) -> bool:
+    """Whether a term is the single character that closes a run of pairs."""
     return _is_single(term) and len(before) == 2 and before[1] == term and _is_spaceless(before)
 
 
@@ -394,7 +386,7 @@ def _is_rest(term: str, before: str) -> bool:
 
 
 class _Folding(dict[int, str | None]):
-    """What becomes of a decomposed character: itself, nothing, a separator, or a word of its own."""
+    """Translation of decomposed characters: kept, dropped, a separator, or a word of its own."""
 
     def __missing__(self, code: int) -> str | None:
         self[code] = kept = _fold_character(chr(code))
@@ -417,7 +409,7 @@ def _fold_character(character: str) -> str | None:
 
 
 def _is_vowel_point(character: str) -> bool:
-    """Accents and the points of Hebrew and Arabic, which people leave out; in other scripts marks are letters."""
+    """Whether it is an accent or a point of Hebrew or Arabic, which people leave out; in other scripts marks are letters."""
     return "\u0300" <= character <= "\u036f" or (
         "\u0591" <= character <= "\u0670"
         and (character <= "\u05c7" or character >= "\u064b" or character == "\u0640")
@@ -429,7 +421,7 @@ _folding = _Folding()
 
 
 def _folded(text: str) -> str:
-    """The text with equal-looking characters made equal; case is kept, because identifiers are split by it."""
+    """The normalised text: equal-looking characters are equal. Case is kept, because identifiers are split by it."""
     from unicodedata import normalize
 
     return normalize("NFC", normalize("NFKD", text).translate(_folding))

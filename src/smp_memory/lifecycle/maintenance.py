@@ -25,6 +25,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import InvalidConfig, InvalidRecord, SMPError, StorageCorrupt
+from smp_memory.lifecycle.compaction import compact, flush_access_counts
+from smp_memory.lifecycle.deletion import delete, purge
+from smp_memory.lifecycle.open_session import open_session
+from smp_memory.lifecycle.sessions import archive_session
 from smp_memory.model.entry import BY_MAINTENANCE
 from smp_memory.model.times import to_moment, to_text
 from smp_memory.policies.clock_trust import distrust
@@ -32,6 +36,7 @@ from smp_memory.policies.quota import Thresholds, compaction_target
 from smp_memory.policies.retention import due as retention_due
 from smp_memory.policies.retention import upcoming
 from smp_memory.policies.session_states import PURGED, announces_purge, due_transition
+from smp_memory.search.records import records as records_of
 from smp_memory.store import clock_state
 from smp_memory.store.access_counts import empty_log, noted_accesses
 from smp_memory.store.archive_erasure import purge_archives
@@ -44,8 +49,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from smp_memory.config import Config
-    from smp_memory.memory import Memory
     from smp_memory.policies.clock_trust import Evidence
+    from smp_memory.scope import Scope
     from smp_memory.store.archive_index import StoredAway
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.finder import Finder
@@ -101,7 +106,7 @@ class MaintenanceReport(NamedTuple):
 
 
 def maintain(
-    memory: Memory,
+    scope: Scope,
     now: datetime,
     only: list[str] | None = None,
     *,
@@ -112,10 +117,10 @@ def maintain(
     unknown = next((name for name in only or () if name not in EVERY), None)
     if unknown is not None:
         raise InvalidRecord(f"only: {unknown!r} is not a task; there are {', '.join(EVERY)}.", field="only")
-    store = memory.store
+    store = scope.store
     store.check_open()
     evidence = clock_state.evidence(store)
-    work = _Maintenance(memory, now, evidence, dry_run, time.monotonic() + seconds if seconds is not None else None)
+    work = _Maintenance(scope, now, evidence, dry_run, time.monotonic() + seconds if seconds is not None else None)
     last = _last_runs(store)
     refused = distrust(now, evidence)
     tasks = []
@@ -131,17 +136,17 @@ def maintain(
     return MaintenanceReport(tasks, refused, dry_run)
 
 
-def maintain_what_is_cheap(memory: Memory) -> None:
+def maintain_what_is_cheap(scope: Scope) -> None:
     """What opening a store does, if something may be due; it may take a second, and never fails."""
     try:
-        last = _last_runs(memory.store)
-        now = memory.now()
+        last = _last_runs(scope.store)
+        now = scope.now()
         if not last:  # a new store, or a clone: to archive its old sessions at first sight would surprise
-            _note_runs(memory.store, dict.fromkeys(CHEAP, now))
+            _note_runs(scope.store, dict.fromkeys(CHEAP, now))
             return
         names = [name for name in CHEAP if _is_due(last.get(name), now, EVERY[name])]
-        _note_runs(memory.store, last)  # others that open it now need not do the same
-        maintain(memory, now, names, seconds=_AT_ONCE_SECONDS)
+        _note_runs(scope.store, last)  # others that open it now need not do the same
+        maintain(scope, now, names, seconds=_AT_ONCE_SECONDS)
     except (SMPError, OSError):
         pass  # `smp maintain` reports it
 
@@ -153,11 +158,9 @@ def _is_due(last: datetime | None, now: datetime, every: timedelta) -> bool:
 class _Maintenance:
     """One run."""
 
-    def __init__(
-        self, memory: Memory, now: datetime, evidence: Evidence, dry_run: bool, deadline: float | None
-    ) -> None:
-        self._memory = memory
-        self._store = memory.store
+    def __init__(self, scope: Scope, now: datetime, evidence: Evidence, dry_run: bool, deadline: float | None) -> None:
+        self._scope = scope
+        self._store = scope.store
         self._now = now
         self._evidence = evidence
         self._dry_run = dry_run
@@ -193,7 +196,7 @@ class _Maintenance:
             target = compaction_target(used, config.quota_bytes, Thresholds.of(config.section("storage")))
             if target is None or not config["compaction.enabled"]:
                 continue
-            report = self._memory.session(name).compact(target[1], dry_run=self._dry_run)
+            report = compact(open_session(self._scope, name), target[1], dry_run=self._dry_run)
             if report:
                 yield f"compacted {name}: {_memories(len(report.removed))}, {report.freed_bytes:,} bytes"
 
@@ -224,7 +227,7 @@ class _Maintenance:
                 self._is_complete = False  # a caller in this process has just opened it
                 continue
             if not self._dry_run:
-                self._memory.archive_session(standing.session, standing.next.why, by=BY_MAINTENANCE)
+                archive_session(self._scope, standing.session, standing.next.why, BY_MAINTENANCE)
             yield f"archived {standing.session}: {standing.next.why}"
 
     def _figures(self) -> Iterator[str]:
@@ -243,7 +246,7 @@ class _Maintenance:
         for name, those in used.items():
             if not self._store.session(name).settings_are_right():
                 continue
-            count = self._memory.session(name)._fold_accesses(those)
+            count = flush_access_counts(open_session(self._scope, name), those)
             if count:
                 yield f"{name}: uses of {_memories(count)}"
         if end:
@@ -260,8 +263,8 @@ class _Maintenance:
         for name, config in self._with_settings():
             if not config["retention.enabled"]:
                 continue
-            session, days = self._memory.session(name), config.section("retention")["days"]
-            records = session.records()
+            session, days = open_session(self._scope, name), config.section("retention")["days"]
+            records = records_of(session.files)
             expired = retention_due(records, self._now, days, self._evidence)
             soon = upcoming(records, self._now, _ANNOUNCED, days)
             if soon:
@@ -271,7 +274,7 @@ class _Maintenance:
                 by_reason.setdefault(each.why, []).append(each.id)
             for why, ids in by_reason.items():
                 if not self._dry_run:
-                    session.delete(ids, why, by=BY_MAINTENANCE)
+                    delete(session.scope, ids, why, BY_MAINTENANCE, False, {})
                 yield f"{name}: {_memories(len(ids))} to the trash, {why}"
 
     def _purge(self) -> Iterator[str]:
@@ -281,7 +284,7 @@ class _Maintenance:
         for name in self._store.indexer.answer(None, _with_deleted):
             if not times_of(self._store, name).auto_purge:
                 continue
-            done = self._memory.session(name).purge(now=self._now, evidence=self._evidence, by=BY_MAINTENANCE)
+            done = purge(open_session(self._scope, name).scope, None, BY_MAINTENANCE, self._now, self._evidence)
             if done.ids:
                 yield f"purged {_memories(len(done.ids))} of {name}"
         for name, done in purge_archives(self._store, self._now, self._evidence, BY_MAINTENANCE, automatic=True):

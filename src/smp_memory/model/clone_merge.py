@@ -1,17 +1,18 @@
-"""Readable ids of memories when two clones of a store gave out the same one.
+"""Merge the entries of two clones of a store: duplicate ids, references to them, order, and concurrent changes.
 
-A memory is known by its id and its uid (`smp_memory.model.entry`). If several memories have one id, the one created first keeps
+A memory is identified by its id and its uid (`smp_memory.model.entry`). If several memories have one id, the one created first keeps
 it; each later one is shown under the next free id, and references to it follow. The result depends on the set of entries
 only, not on their order in the files. A *rename*, a change of the field `id`, makes a shown id permanent: the writer
-appends it, so that later memories cannot shift the id.
+appends it, so that later memories cannot shift the id. Entries that a person typed do not take an id from a stored memory.
 
-Memories that a person typed have no uid. Several of them with one id are told apart by a digest of their first entry.
+If a person gives a memory another id in its first entry, its other entries still have the old id and its uid: they follow
+the memory, as long as no other one has that uid.
 
-Changes of one memory that two clones made without knowing of each other.
+Memories typed by hand have no uid. Several of them with one id are distinguished by a digest of their first entry.
 
-A change states its revision: one more than the writer had seen. If fewer than all changes before it were seen, it was made
-side by side with the others. Where two such changes give a field different values, the last one in order holds, and
-`conflicting_change` names both until a later change writes the field having seen them.
+A change states its revision: one more than its writer had seen. A change whose writer had not seen all changes before it is
+concurrent with the unseen ones. If two concurrent changes give a field different values, the last one in order wins, and a
+`conflicting_change` problem names both until a later change, made with knowledge of both, writes the field.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from __future__ import annotations
 from zlib import crc32
 
 from smp_memory.model import ids
-from smp_memory.model.entry import CHANGE, PUT, Entry, is_revision
+from smp_memory.model.entry import CHANGE, MAINTENANCE_FIELDS, PUT, Entry, is_revision
 from smp_memory.model.record import same
 from smp_memory.model.reports import Problem
 from smp_memory.model.types import PREFIXES
@@ -31,28 +32,26 @@ if TYPE_CHECKING:
 
     Key = tuple[str, str]  # id and uid
 
-    from smp_memory.model.history import RecordHistory
-
 
 POINTING = frozenset(["references", "relations", "turn_ref"])  # fields that hold ids of other memories
 RENAME = "id"  # the field of a change that gives a memory another id
 
 
 class ReadableIds:
-    """The ids under which the memories of a session are shown, where they differ from those in the files."""
+    """The ids under which memories of a session are shown, where they differ from the ids in the files."""
 
     __slots__ = ("shown", "typed", "unsettled")
 
     def __init__(self) -> None:
         self.shown: dict[Key, str] = {}
-        self.typed: dict[str, str] = {}  # ids of several puts without a uid -> uid of the one that changes belong to
+        self.typed: dict[str, str] = {}  # id of several puts without a uid -> uid of the put that its changes belong to
         self.unsettled: dict[str, Entry] = {}  # shown ids that no rename has made permanent -> the put in the file
 
     def __bool__(self) -> bool:
         return bool(self.shown or self.typed)
 
     def resolved(self, entry: Entry) -> Entry:
-        """The entry with the ids that are shown; itself if they are those in the file."""
+        """The entry with the shown ids; the same object if nothing differs."""
         uid = self.uid_of(entry)
         name = self.shown.get((entry.id, uid), entry.id)
         moved = dict(self._moved(entry.uids)) if entry.uids else None
@@ -71,7 +70,7 @@ class ReadableIds:
         return digest_of(entry) if entry.op == PUT else self.typed[entry.id]
 
     def _moved(self, uids: dict[str, str]) -> Iterator[tuple[str, str]]:
-        """The targets of references whose memory is shown under another id now."""
+        """Pairs (old, new) of the reference targets whose memory is shown under another id."""
         for target, uid in uids.items():
             session, slash, id = target.rpartition("/")
             name = self.shown.get((id, uid))
@@ -79,7 +78,7 @@ class ReadableIds:
                 yield target, f"{session}{slash}{name}"
 
     def to_list(self) -> list[Any]:
-        """For the index; `unsettled` is left out, because only writers need it."""
+        """The form stored in the index; without `unsettled`, which only writers need."""
         return [[[*key, name] for key, name in self.shown.items()], self.typed]
 
     @classmethod
@@ -92,13 +91,17 @@ class ReadableIds:
 
 
 def names_of(entries: Iterable[Entry], floor: dict[str, int]) -> ReadableIds:
-    """Which memories are shown under which ids. `floor` has numbers that were given out, also to memories that are gone."""
+    """Assign the shown ids. `floor` has the highest numbers ever given out by prefix, including those of purged memories."""
     puts: dict[str, list[Entry]] = {}
     claims: dict[Key, list[str]] = {}
+    amended: dict[Key, None] = {}
     for entry in entries:
         if entry.op == PUT:
             puts.setdefault(entry.id, []).append(entry)
-        elif is_rename(entry):
+            continue
+        if entry.uid:
+            amended[entry.id, entry.uid] = None
+        if is_rename(entry):
             claims.setdefault((entry.id, entry.uid), []).append(entry.data[RENAME])
     names = ReadableIds()
     firsts: dict[Key, Entry] = {}
@@ -108,21 +111,37 @@ def names_of(entries: Iterable[Entry], floor: dict[str, int]) -> ReadableIds:
         for put in those:
             firsts.setdefault((id, names.uid_of(put)), put)
     _assign(names, firsts, {key: said for key, said in claims.items() if key in firsts}, floor)
+    left = amended.keys() - firsts.keys()
+    only = only_ids(firsts) if left else {}
+    for key in left:
+        id = only.get(key[1], "")
+        for old in (key[0], *claims.get(key, ())) if id else ():
+            names.shown.setdefault((old, key[1]), names.shown.get((id, key[1]), id))
     return names
 
 
+def only_ids(keys: Iterable[Key]) -> dict[str, str]:
+    """The id of each uid that only one memory has."""
+    found: dict[str, str] = {}
+    for id, uid in keys:
+        found[uid] = "" if uid in found else id
+    return {uid: id for uid, id in found.items() if uid and id}
+
+
 def _assign(names: ReadableIds, firsts: dict[Key, Entry], claims: dict[Key, list[str]], floor: dict[str, int]) -> None:
-    wanted: dict[str, list[Key]] = {}
+    claimants: dict[str, list[Key]] = {}
     for key in firsts:
-        wanted.setdefault(claims[key][-1] if key in claims else key[0], []).append(key)
+        claimants.setdefault(claims[key][-1] if key in claims else key[0], []).append(key)
 
     def age(key: Key) -> tuple[bool, str, int, str, str]:
         put = firsts[key]  # a typed entry may have any time; it does not take an id from a memory that was stored
-        return not put.uid, put.at[:-1], put.seq if put.uid else 0, key[1], key[0]
+        return not put.uid or put.state == "unsigned", put.at[:-1], put.seq if put.uid else 0, key[1], key[0]
 
     final = {key: claims[key][-1] for key in claims}
-    losers = [key for keys in wanted.values() if len(keys) > 1 for key in sorted(keys, key=age)[1:]]
-    free = _FreeIds({*wanted, *(id for id, _ in firsts), *(id for said in claims.values() for id in said)}, floor)
+    losers = [key for keys in claimants.values() if len(keys) > 1 for key in sorted(keys, key=age)[1:]]
+    free = _FreeIds(
+        {*claimants, *(id for id, _ in firsts), *(id for claimed in claims.values() for id in claimed)}, floor
+    )
     for key in sorted(losers, key=age):
         final[key] = name = free.next(key[0])
         names.unsettled[name] = firsts[key]
@@ -142,7 +161,7 @@ class _FreeIds:
                 self._numbers[prefix] = number
 
     def next(self, id: str) -> str:
-        """The next number of a numbered id; `name-2` for an id of the caller's own."""
+        """The next number of a numbered id; `name-2` for an id chosen by the caller."""
         prefix, number = ids.parts_of(id)
         if prefix in PREFIXES and number:
             self._numbers[prefix] = self._numbers.get(prefix, 0) + 1
@@ -151,12 +170,12 @@ class _FreeIds:
         while f"{id}-{number}" in self._taken:
             number += 1
         self._taken.add(f"{id}-{number}")
-        self._suffixes[id] = number + 1  # a file may repeat an id very often
+        self._suffixes[id] = number + 1  # keeps it linear when a file repeats one id very often
         return f"{id}-{number}"
 
 
 def _typed(puts: list[Entry]) -> list[str]:
-    """The digests of the puts without a uid that differ. The states of one agent are one memory."""
+    """The distinct digests of the puts without a uid. States of one agent are one memory."""
     return list(dict.fromkeys(digest_of(put) for put in puts if not put.uid and put.type != "agent_state"))
 
 
@@ -165,7 +184,7 @@ def is_same_put(put: Entry, other: Entry) -> bool:
 
 
 def digest_of(put: Entry) -> str:
-    """A uid for a memory that has none."""
+    """A uid for a memory without one: a digest of its put."""
     return ids.uid_of_number(crc32(f"{put.at}\0{put.data!r}".encode(errors="replace")))
 
 
@@ -181,13 +200,15 @@ def _is_id(value: object) -> bool:
 
 
 def targets_of(data: dict[str, Any]) -> list[str]:
-    """The ids that the fields of a memory refer to, as they stand there."""
+    """The ids that the fields of a memory refer to, as written there."""
     found: list[str] = []
-    with_targets(data, _Collected(found))
+    with_targets(data, _TargetCollector(found))
     return found
 
 
-class _Collected(dict[str, str]):
+class _TargetCollector(dict[str, str]):
+    """A mapping that changes nothing and records each key it is asked for."""
+
     def __init__(self, found: list[str]) -> None:
         self._found = found
 
@@ -197,18 +218,18 @@ class _Collected(dict[str, str]):
 
 
 def with_targets(data: dict[str, Any], moved: dict[str, str]) -> dict[str, Any]:
-    """The fields with references to the moved ids."""
-    return {name: _moved(value, moved) if name in POINTING else value for name, value in data.items()}
+    """A copy of the fields with references to the moved ids replaced."""
+    return {name: _with_moved(value, moved) if name in POINTING else value for name, value in data.items()}
 
 
-def _moved(value: Any, moved: dict[str, str]) -> Any:
+def _with_moved(value: Any, moved: dict[str, str]) -> Any:
     if isinstance(value, str):
         return moved.get(value, value)
     if isinstance(value, list):
-        return [_moved(item, moved) for item in value]
+        return [_with_moved(item, moved) for item in value]
     if isinstance(value, dict):
         inner = ("target",) if "target" in value else tuple(value)
-        return {name: _moved(item, moved) if name in inner else item for name, item in value.items()}
+        return {name: _with_moved(item, moved) if name in inner else item for name, item in value.items()}
     return value
 
 
@@ -216,7 +237,7 @@ def _moved(value: Any, moved: dict[str, str]) -> Any:
 
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:
-    """By number; entries that two clones gave the same number come in an order that does not depend on the files."""
+    """Sort by number; entries with the same number from two clones get an order that does not depend on the files."""
     ordered = sorted(entries, key=_number)
     start = 0
     for end in range(1, len(ordered) + 1):
@@ -233,33 +254,27 @@ def _number(entry: Entry) -> int:
 
 def _rank(entry: Entry) -> tuple[bool, str, str, str, bool, str, int, str, str]:
     """Typed entries, which have no number of their own, stand behind the numbered one before them, by time and id."""
-    typed = entry.state == "unsigned"
+    typed = entry.state == "unsigned" or entry.seq == 0  # numbers begin with 1
     uid = "" if typed else entry.uid  # that of a typed entry is a digest of its text and comes after its id
     order = typed, entry.at[:-1], uid, entry.id, entry.op != PUT, entry.op, entry.revision
     return *order, entry.uid, repr(entry.data)
 
 
-_UPKEEP = frozenset(["access", "id"])
-_MANY = 2000  # changes of one memory that are looked at, the newest ones
+_CHANGES_COMPARED = 2000  # the newest changes of one memory
 
 
-def is_upkeep(entry: Entry) -> bool:
-    """Whether an entry says how often a memory was used, or gives it another id: its content is the same."""
-    return len(entry.data) == 1 and not _UPKEEP.isdisjoint(entry.data)
-
-
-def conflicting_changes(trail: RecordHistory) -> Iterator[Problem]:
-    """The fields that were changed side by side to different values, where nobody has settled it yet."""
-    changes = [entry for entry in trail.entries[1:] if is_revision(entry)]
+def conflicting_changes(entries: list[Entry]) -> Iterator[Problem]:
+    """Problems for fields of one memory with concurrent changes to different values that no later change has resolved."""
+    changes = [entry for entry in entries[1:] if is_revision(entry)]
     if all(_has_seen_all(entry, number) for number, entry in enumerate(changes)):
         return
-    skipped = max(0, len(changes) - _MANY)
+    skipped = max(0, len(changes) - _CHANGES_COMPARED)
     changes = changes[skipped:]
     seen = _seen(changes, skipped)
     writers: dict[str, list[int]] = {}
     for number, entry in enumerate(changes):
         for field in entry.data if entry.op == CHANGE else ():
-            if field not in _UPKEEP:
+            if field not in MAINTENANCE_FIELDS:
                 writers.setdefault(field, []).append(number)
     for field, those in writers.items():
         known = 0
@@ -268,32 +283,31 @@ def conflicting_changes(trail: RecordHistory) -> Iterator[Problem]:
         last = changes[those[-1]]
         for number in those[:-1]:
             if not known >> number & 1 and not same(changes[number].data[field], last.data[field]):
-                yield _problem(trail, field, changes[number], last)
+                yield _problem(entries[0].id, field, changes[number], last)
                 break
 
 
 def _has_seen_all(entry: Entry, before: int) -> bool:
-    """Whether the writer of a change knew as many as stand before it. A person may have typed one without a revision."""
+    """Whether the writer had seen all changes before this one; true for changes typed by hand without a revision."""
     return entry.revision > before + 1 or not entry.revision
 
 
 def _seen(changes: list[Entry], skipped: int) -> list[int]:
-    """For each change, those before it that its writer surely knew, as a set of bits. The put is revision 1."""
+    """For each change, a bit set of the earlier changes that its writer certainly had seen. The put is revision 1."""
     seen: list[int] = []
-    ways: dict[int, int] = {}  # revision -> what all changes of that revision have seen, each with itself
+    known_at: dict[int, int] = {}  # revision -> what all changes of that revision have seen, each including itself
     for number, entry in enumerate(changes):
         knows_all = _has_seen_all(entry, skipped + number)
-        known = (1 << number) - 1 if knows_all else ways.get(entry.revision - 1, 0)
+        known = (1 << number) - 1 if knows_all else known_at.get(entry.revision - 1, 0)
         seen.append(known)
-        own = known | 1 << number
-        ways[entry.revision] = ways.get(entry.revision, own) & own
+        including_itself = known | 1 << number
+        known_at[entry.revision] = known_at.get(entry.revision, including_itself) & including_itself
     return seen
 
 
-def _problem(trail: RecordHistory, field: str, other: Entry, entry: Entry) -> Problem:
-    id = trail.first.id
+def _problem(id: str, field: str, other: Entry, entry: Entry) -> Problem:
     message = (
-        f"{field} of {id} was changed at {other.file}:{other.line} and here, side by side in two clones, to different "
-        f"values. This one holds; `smp edit {id}` (or update) with the right value settles it."
+        f"{field} of {id} was changed at {other.file}:{other.line} and here, concurrently in two clones, to different "
+        f"values. This one is used; `smp edit {id}` (or update) with the right value resolves it."
     )
     return Problem(entry.file, entry.line, "conflicting_change", message, "warning", id)

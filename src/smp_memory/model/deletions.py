@@ -1,4 +1,7 @@
-"""What was taken away, by whom, why, and can it come back? Records of it, as 003 §8.3 states them, without any content."""
+"""Results of deletion, restoration, purge and erasure: what, by whom, when and why, never the content.
+
+The deletion records have the fields of design 003; see docs/designs.md.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ if TYPE_CHECKING:
 BEYOND_REACH = (
     "copies in backups, snapshots and synchronised folders",
     "the history of a version control system that holds these files",
-    "the memory of processes that read it before, and what they made of it",
+    "the memory of processes that read it before, and what they derived from it",
     "the index of another user of the same store, until that user next uses it",
     "blocks that the file system or the disk has freed and not yet overwritten",
 )
 
 
 class Deletion:
-    """What one call deleted or, as a preview, would delete. Until the deadline it can be restored."""
+    """What one call deleted or, as a preview, would delete. It can be restored until the deadline."""
 
     __slots__ = ("at", "by", "deadlines", "preview", "reason", "records")
 
@@ -39,7 +42,7 @@ class Deletion:
         self.at = at
         self.by = by
         self.reason = reason
-        self.deadlines = deadlines  # by session: until when it can be restored
+        self.deadlines = deadlines  # by session: the end of the period in which it can be restored
         self.preview = preview
 
     @property
@@ -55,6 +58,11 @@ class Deletion:
         """`session/ID`."""
         return [record.ref for record in self.records]
 
+    @property
+    def redacted(self) -> dict[str, int]:
+        """What redaction took out of the reason: kinds and how many of each."""
+        return _redacted(self.records)
+
     def to_dict(self) -> dict[str, Any]:
         """Counts and ids, and for each session its deletion record."""
         return {
@@ -62,6 +70,7 @@ class Deletion:
             "count": self.count,
             "ids": self.refs,
             "deletions": [self._record_of(session) for session in dict.fromkeys(r.session for r in self.records)],
+            **({"redacted": self.redacted} if self.redacted else {}),
         }
 
     def _record_of(self, session: str) -> dict[str, Any]:
@@ -88,7 +97,7 @@ class Deletion:
 
 
 class Restoration:
-    """What one call brought back or, as a preview, would bring back."""
+    """What one call restored or, as a preview, would restore."""
 
     __slots__ = ("preview", "records")
 
@@ -104,8 +113,14 @@ class Restoration:
     def ids(self) -> list[str]:
         return [record.id for record in self.records]
 
+    @property
+    def redacted(self) -> dict[str, int]:
+        """What redaction took out of the reason: kinds and how many of each."""
+        return _redacted(self.records)
+
     def to_dict(self) -> dict[str, Any]:
-        return {"preview": self.preview, "count": self.count, "ids": [record.ref for record in self.records]}
+        data = {"preview": self.preview, "count": self.count, "ids": [record.ref for record in self.records]}
+        return {**data, "redacted": self.redacted} if self.redacted else data
 
     def __len__(self) -> int:
         return len(self.records)
@@ -114,8 +129,13 @@ class Restoration:
         return bool(self.records)
 
 
+def _redacted(records: list[Record]) -> dict[str, int]:
+    """All of them have the same reason."""
+    return next((record.redacted for record in records if record.redacted), {})
+
+
 class Trashed:
-    """A memory in the trash: who put it there, when and why, and when it will go for good."""
+    """A deleted memory in the trash: by whom, when and why it was deleted, and when it will be purged."""
 
     __slots__ = ("announced", "at", "by", "purged_from", "reason", "record")
 
@@ -132,8 +152,8 @@ class Trashed:
         self.at = at
         self.by = by
         self.reason = reason
-        self.purged_from = purged_from  # the first moment at which a purge may take it; None: never by itself
-        self.announced = announced  # the look that found it due
+        self.purged_from = purged_from  # the earliest time of an automatic purge; None: never
+        self.announced = announced  # when a purge first found it due
 
     @property
     def id(self) -> str:
@@ -161,13 +181,13 @@ class Trashed:
 
 
 class Purged:
-    """What a purge did: what is gone for good, what it announced, and why it refused, if it did."""
+    """The result of a purge: what was removed for good, what was announced, and why it refused to run, if so."""
 
     __slots__ = ("announced", "ids", "refused", "waiting")
 
     def __init__(self) -> None:
         self.ids: list[str] = []  # `session/ID`
-        self.announced: list[str] = []  # due; a purge at least a day later takes them
+        self.announced: list[str] = []  # due; a purge at least a day later removes them
         self.waiting = 0  # in the trash, not yet due or announced less than a day ago
         self.refused = ""
 
@@ -195,7 +215,7 @@ class Purged:
 
 
 class Receipt:
-    """What an erasure did, what it looked through afterwards, and what it cannot reach. No content."""
+    """The result of an erasure: what was erased, which files were searched for remains, and what it cannot reach. No content."""
 
     __slots__ = (
         "at",
@@ -209,6 +229,7 @@ class Receipt:
         "pieces",
         "preview",
         "reason",
+        "redacted",
         "removed",
         "rewritten",
         "searched_bytes",
@@ -216,23 +237,33 @@ class Receipt:
         "summaries",
     )
 
-    def __init__(self, ids: list[str], at: datetime, by: str | None, reason: str | None, *, preview: bool) -> None:
+    def __init__(
+        self,
+        ids: list[str],
+        at: datetime,
+        by: str | None,
+        reason: str | None,
+        redacted: dict[str, int],
+        *,
+        preview: bool,
+    ) -> None:
         self.ids = ids  # `session/ID`
         self.at = at
         self.by = by
         self.reason = reason
+        self.redacted = redacted  # what redaction took out of the reason: kinds and how many of each
         self.preview = preview
         self.rewritten: list[str] = []  # files, relative to the store
-        self.removed: list[str] = []  # files and folders that went as a whole
+        self.removed: list[str] = []  # files and folders removed as a whole
         self.bytes_before = 0
         self.bytes_after = 0
         self.searched_files = 0
         self.searched_bytes = 0
-        self.pieces = 0  # of the erased text that were looked for
-        self.summaries: list[str] = []  # that SMP made of it, among other memories; what they quote of it went
-        self.elsewhere: list[str] = []  # other memories and files that say the same
-        self.left: list[str] = []  # files of SMP's own that still hold a piece
-        self.pending: list[str] = []  # what still has to happen
+        self.pieces = 0  # the number of fragments of the erased text that were searched for
+        self.summaries: list[str] = []  # summaries made by SMP that quoted it; the quotations were removed
+        self.elsewhere: list[str] = []  # other memories and files with the same text
+        self.left: list[str] = []  # files of SMP that still contain a fragment
+        self.pending: list[str] = []  # steps that are still to be done
 
     @property
     def count(self) -> int:
@@ -240,7 +271,7 @@ class Receipt:
 
     @property
     def verified(self) -> bool:
-        """Whether the text was looked for everywhere and found in no file of SMP's own, but for other memories."""
+        """Whether all files were searched and no file of SMP contains the text, apart from other memories."""
         return bool(self.pieces) and not self.left
 
     @property
@@ -266,6 +297,7 @@ class Receipt:
             "left": self.left,
             "pending": self.pending,
             "beyond_reach": list(BEYOND_REACH),
+            **({"redacted": self.redacted} if self.redacted else {}),
         }
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Fields of the original designs that say in another form what SMP has a field for. Pure.
+"""Translate fields of the original designs into SMP's own. Pure.
 
     context.topic                              topic
     references as an object of lists           references, a plain list
@@ -6,8 +6,8 @@
     message of a decision, finding, …          its text
     access_count, last_accessed, decay.…       access: count and last
 
-Applied to what callers give and to entries that SMP did not write; an entry that SMP wrote has SMP's own fields. A field that
-is given in SMP's own form is never overwritten, and a value in an unexpected form stays as it is.
+Applied to the input of callers and to entries that SMP did not write. A field given in SMP's own form is never overwritten,
+and a value in an unexpected form is left unchanged. See docs/designs.md.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _FOREIGN = frozenset(("context", "metadata", "references", "message", "access_count", "last_accessed", "decay"))
 
 
-def understood(kind: Kind, data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same fields with those that SMP knows under another form in SMP's own."""
+def translate_fields(kind: Kind, data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields with those of the designs in SMP's form."""
     if _FOREIGN.isdisjoint(data):
         return data
     own = dict(data)
@@ -37,15 +37,17 @@ def understood(kind: Kind, data: Mapping[str, Any]) -> Mapping[str, Any]:
     if _is_text_of(kind, own, "message"):
         own[kind.text] = own.pop("message")
     if "access" not in own:
-        _take_access(own)
+        _set_access(own)
     return own
 
 
 def _is_text_of(kind: Kind, data: Mapping[str, Any], name: str) -> bool:
-    """Whether this field says what a memory of this kind says, because no field of its own does."""
+    """Whether this field holds the text of the memory: none of the required fields of its type is given."""
     known = {kind.aliases.get(each, each) for each in data}
-    wanted = {each for group in kind.required for each in group}
-    return isinstance(data.get(name), str) and name not in kind.aliases and kind.text in wanted and not known & wanted
+    required = {each for group in kind.required for each in group}
+    return (
+        isinstance(data.get(name), str) and name not in kind.aliases and kind.text in required and not known & required
+    )
 
 
 def _inside(data: Mapping[str, Any], name: str, inner: str) -> Any:
@@ -54,7 +56,7 @@ def _inside(data: Mapping[str, Any], name: str, inner: str) -> Any:
 
 
 def _flat(groups: dict[str, Any]) -> Any:
-    """The ids in `{"conversations": […], "findings": […]}`; what is not of that form stays as it is."""
+    """The ids in `{"conversations": […], "findings": […]}`; a value of another form is returned unchanged."""
     found: list[Any] = []
     for value in groups.values():
         if not isinstance(value, (str, list)):
@@ -63,12 +65,12 @@ def _flat(groups: dict[str, Any]) -> Any:
     return list(dict.fromkeys(found)) if all(isinstance(each, str) for each in found) else groups
 
 
-def _take_access(data: dict[str, Any]) -> None:
-    """How often and when a memory was used, in SMP's own field; those of the design stay as they were given."""
+def _set_access(data: dict[str, Any]) -> None:
+    """Set `access` from the access fields of a design, which are kept as given."""
     inner = data.get("decay")
     decay: dict[str, Any] = inner if isinstance(inner, dict) else {}
-    said = data if "access_count" in data else decay
-    count, last = said.get("access_count"), said.get("last_accessed")
+    source = data if "access_count" in data else decay
+    count, last = source.get("access_count"), source.get("last_accessed")
     if type(count) is not int or count < 0 or not (last is None or isinstance(last, str)):
         return
     data["access"] = {"count": count, "last": last}

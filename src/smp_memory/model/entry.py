@@ -1,14 +1,14 @@
-"""What was written? An entry is one appended item of a session's files; records are what entries add up to.
+"""An entry: one appended item of a session's files. Records are the state that entries add up to.
 
     put      a new memory with its fields            revision 1
-    change   new values of some fields (None removes) revision 2, 3, …; one of `access` or `id` alone is no revision
+    change   new values of some fields (None removes) revision 2, 3, …; a change of `access` or `id` alone makes no revision
     delete   hides the memory, with a reason
     restore  shows it again
 
-A readable id such as `DEC-0007` can be given out by two clones of a store. `uid` is random and tells their memories apart.
+A readable id such as `DEC-0007` can be given out by two clones of a store. `uid` is random and distinguishes their memories.
 
 `seq` numbers the entries of a session in the order in which they were written, over all its files. Entries of one
-transaction carry the range of their numbers and how many files it touched, `12-14/2`; it counts only when whole.
+transaction carry the range of their numbers and how many files it touched, `12-14/2`; it takes effect only when complete.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 PUT, CHANGE, DELETE, RESTORE = "put", "change", "delete", "restore"
-BY_MAINTENANCE = "smp"  # who deletes what retention takes; nobody used the memory by it
+MAINTENANCE_FIELDS = frozenset(["access", "id"])  # counts of uses, and the id of a renamed memory
+BY_MAINTENANCE = "smp"  # author of deletions by retention, which do not count as a use of the memory
 
 
 class Entry:
@@ -77,28 +78,27 @@ class Entry:
         self.state = state
         self.file = file
         self.line = line
-        self.lacks: tuple[
-            str, ...
-        ] = ()  # "id", "time": not in the file; typed by hand, see `smp_memory.files.typed_entries`
-        self.place = (0, 0)  # where it stands in its file, from byte to byte
+        # "id", "time": missing in the file because it was typed by hand, see `smp_memory.files.typed_entries`
+        self.lacks: tuple[str, ...] = ()
+        self.place = (0, 0)  # its byte range in the file: start, end
         self.part: int | None = None  # its position in a folded entry, see `smp_memory.files.folded_entries`
 
     @property
     def key(self) -> tuple[int, str, str, str, str]:
-        """What tells it from all others of its session, also from those of another clone with the same number.
+        """Identifies the entry within its session, also among entries of another clone with the same number.
 
-        The number of one that was written by hand may be any; the time of a put may have been edited.
+        Left out where unreliable: the number of an entry typed by hand, and the time of a put, which may have been edited.
         """
         number = self.seq if self.state != "unsigned" else 0
         return number, self.id, self.op, self.uid, "" if self.op == PUT else self.at
 
     @property
     def bare_key(self) -> tuple[int, str, str, str]:
-        """`key` of what people see: without the uid and the fraction of the time, which stand in the machine line only."""
+        """`key` from the visible part of an entry: without the uid and the fraction of the time, which only the machine line has."""
         return self.seq, self.id, self.op, "" if self.op == PUT else self.at[:19]
 
     def copy(self) -> Entry:
-        """One that may be changed; the fields are shared."""
+        """A copy that may be changed; it shares the dictionary of fields."""
         twin = Entry(self.op, self.type, self.id, self.at, self.data, self.seq, tx=self.tx, by=self.by)
         twin.revision, twin.schema, twin.state = self.revision, self.schema, self.state
         twin.file, twin.line, twin.place, twin.part = self.file, self.line, self.place, self.part
@@ -114,7 +114,7 @@ def transaction_mark(first: int, count: int, files: int) -> str:
 
 
 def transaction_range(mark: str) -> tuple[int, int, int] | None:
-    """First and last number and the count of files; None if a person broke the mark."""
+    """First number, last number and count of files; None if the mark is malformed."""
     numbers, _, files = mark.partition("/")
     first, _, last = numbers.partition("-")
     try:
@@ -123,11 +123,11 @@ def transaction_range(mark: str) -> tuple[int, int, int] | None:
         return None
 
 
-def is_use(entry: Entry) -> bool:
-    """Whether it only says how often a memory was used, or under which id it is shown. Upkeep writes such entries; they are no revisions."""
-    return entry.op == CHANGE and len(entry.data) == 1 and ("access" in entry.data or "id" in entry.data)
+def is_maintenance(entry: Entry) -> bool:
+    """Whether an entry only counts uses or renames the memory. Such entries change no content and make no revision."""
+    return entry.op == CHANGE and len(entry.data) == 1 and not MAINTENANCE_FIELDS.isdisjoint(entry.data)
 
 
 def is_revision(entry: Entry) -> bool:
-    """Whether it is the first entry of a memory or a change of it."""
-    return entry.op == PUT or (entry.op == CHANGE and not is_use(entry))
+    """Whether an entry makes a revision: the put, or a change of content."""
+    return entry.op == PUT or (entry.op == CHANGE and not is_maintenance(entry))

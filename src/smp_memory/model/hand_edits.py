@@ -1,4 +1,4 @@
-"""Fields of an entry that a person edited in the file and that a later change overlays, so that the edit has no effect."""
+"""Detect hand edits without effect: edited fields of an entry that a later change overwrites."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class OverlaidEdit:
-    """A value that stands in an edited entry and not in the memory."""
+    """A hand-edited value that differs from the current value of the memory."""
 
     __slots__ = ("edited", "field", "later", "revision", "value")
 
@@ -23,16 +23,16 @@ class OverlaidEdit:
         self.field = field
         self.value = value
         self.edited = edited
-        self.later = later  # the change that holds
+        self.later = later  # the change that overwrites it
         self.revision = revision  # of that change
 
 
-def overlaid_in(trail: RecordHistory) -> list[OverlaidEdit]:
-    """What was edited by hand in older entries of a memory and differs from what holds. Which fields were edited is not known."""
-    entries = [entry for entry in trail.entries if is_revision(entry)]
+def overlaid_in(history: RecordHistory) -> list[OverlaidEdit]:
+    """Fields of hand-edited entries whose value differs from the current one. Which fields were edited is not known."""
+    entries = [entry for entry in history.entries if is_revision(entry)]
     if all(entry.state != "edited" for entry in entries[:-1]):
         return []
-    now = trail.data()
+    now = history.data()
     found: dict[str, OverlaidEdit] = {}
     for number, entry in enumerate(entries[:-1]):
         for field, value in entry.data.items() if entry.state == "edited" else ():
@@ -46,19 +46,19 @@ def overlaid_in(trail: RecordHistory) -> list[OverlaidEdit]:
 
 
 def _is_folded_into(entry: Entry, other: Entry) -> bool:
-    """Whether two entries are parts of one folded entry: it shows the value of the later one only."""
+    """Whether two entries are parts of one folded entry, which shows only the later value."""
     return entry.part is not None and other.part is not None and (entry.file, entry.place) == (other.file, other.place)
 
 
-def problems_of(trail: RecordHistory) -> list[Problem]:
-    return [_problem(each) for each in overlaid_in(trail)]
+def problems_of(history: RecordHistory) -> list[Problem]:
+    return [_problem(each) for each in overlaid_in(history)]
 
 
 def _problem(found: OverlaidEdit) -> Problem:
     edited, later = found.edited, found.later
     where = f"line {later.line}" if later.file == edited.file else f"{later.file}:{later.line}"
     message = (
-        f"{edited.id}: `{found.field}` in line {edited.line}, which was edited by hand, is overlaid by revision {found.revision} at {where}. "
-        f"If the edit shall hold: smp edit --adopt {edited.id}"
+        f"{edited.id}: `{found.field}` in line {edited.line}, which was edited by hand, is overwritten by revision {found.revision} at {where}. "
+        f"To make the edited value the current one: smp edit --adopt {edited.id}"
     )
     return Problem(edited.file, edited.line, "overlaid", message, "warning", edited.id)

@@ -1,9 +1,9 @@
-"""Records from entries. One pure fold, used for reading, for writing, for `as_of` and for checking.
+"""Build records from entries: one pure session_history, used for reading, writing, `as_of` and validation.
 
 Guarantees: the same set of entries gives the same records, whatever their order in the files and however they were split
-over files or arrivals. Memories are told apart by id and uid: of two that got one id in two clones, the later one is shown
-under the next free id (`smp_memory.model.clone_merge`). An entry that makes no sense (a change of something that is not there)
-becomes a problem and costs nothing else.
+over files or arrivals. Memories are identified by id and uid: if two clones gave out the same id, the later memory is shown
+under the next free id (`smp_memory.model.clone_merge`). An entry that cannot be applied (a change of a
+memory that does not exist) becomes a problem and affects no other entry.
 Non-guarantees: order of `created`; records come in the order in which they were written.
 """
 
@@ -17,10 +17,10 @@ from smp_memory.model.clone_merge import (
     in_order,
     is_rename,
     is_same_put,
-    is_upkeep,
     names_of,
+    only_ids,
 )
-from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_revision, is_use, transaction_range
+from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_maintenance, is_revision, transaction_range
 from smp_memory.model.record import CLASSES, Record, copied, same
 from smp_memory.model.reports import Problem
 from smp_memory.model.types import PREFIXES
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-_GIVING = (CHANGE, PUT)  # entries that give values to fields
+_SETS_FIELDS = (CHANGE, PUT)
 
 
 class RecordHistory:
-    """All that happened to one memory, oldest first, and what it comes to; each new entry is taken in once."""
+    """The entries of one memory, oldest first, and the state that they add up to; each entry is merged once."""
 
     __slots__ = ("_merged", "_merged_count", "deletion", "entries", "first", "last", "revision")
 
@@ -44,21 +44,21 @@ class RecordHistory:
         self.entries = [first]
         self.last = first  # the last entry that changed a field
         self.revision = 1
-        self.deletion: Entry | None = None  # the deletion that holds
+        self.deletion: Entry | None = None  # the deletion in effect
         self._merged = first.data
         self._merged_count = 1
 
     def append(self, entry: Entry) -> None:
         self.entries.append(entry)
-        if entry.op in _GIVING:  # a second put: the state of an agent from another clone
-            self.revision += not is_use(entry)
-            if not is_upkeep(entry):  # to be found is not to be changed
+        if entry.op in _SETS_FIELDS:  # a second put: the state of an agent from another clone
+            if not is_maintenance(entry):
+                self.revision += 1
                 self.last = entry
         else:
             self.deletion = entry if entry.op == DELETE else None
 
-    def is_own(self, entry: Entry) -> bool:
-        """Whether an entry belongs to this memory, not to one of another clone with the same id, and leaves it its id."""
+    def owns(self, entry: Entry) -> bool:
+        """Whether an entry belongs to this memory, not to one of another clone with the same id, and does not rename it."""
         return entry.uid == self.first.uid and not is_rename(entry)
 
     def copy(self) -> RecordHistory:
@@ -69,53 +69,44 @@ class RecordHistory:
         return twin
 
     def data(self) -> dict[str, Any]:
-        """The fields as they stand. Not to be changed: records share it."""
+        """The current fields. Read-only: records share the dictionary."""
         if self._merged_count < len(self.entries):
             merged = dict(self._merged)
             for entry in self.entries[self._merged_count :]:
-                if entry.op in _GIVING:
+                if entry.op in _SETS_FIELDS:
                     merged.update(entry.data)
             merged.pop(RENAME, None)
             self._merged = {key: value for key, value in merged.items() if value is not None}
             self._merged_count = len(self.entries)
         return self._merged
 
-    def changed_since(self, revision: int) -> bool:
-        """Whether it is another memory than at that revision; that it was used makes no difference."""
-        if revision == self.revision:
-            return False
-        revisions = [entry for entry in self.entries if is_revision(entry)]
-        return not 0 < revision < self.revision or not all(map(is_upkeep, revisions[revision:]))
-
     def has_key(self, key: str) -> bool:
-        """Whether this is a preference that stands under this key."""
+        """Whether this is a live preference with this key."""
         return self.first.type == "preference" and self.deletion is None and str(self.data().get("key")) == key
 
     def record(self, session: str, until: str | None = None) -> Record | None:
-        """The memory as it stands, or as it stood at a time; None if it was not there yet."""
+        """The memory now, or as of a time; None if it did not exist at that time."""
         if until is not None:
             return self._until(until).record(session) if not after(self.first.at, until) else None
         return CLASSES[self.first.type](session, self.first, self.data(), self.last, self.revision, self.deletion)
 
     def _until(self, until: str) -> RecordHistory:
-        return self._of([entry for entry in self.entries[1:] if not after(entry.at, until)])
+        past = RecordHistory(self.first)
+        for entry in self.entries[1:]:
+            if not after(entry.at, until):
+                past.append(entry)
+        return past
 
-    def _of(self, entries: list[Entry]) -> RecordHistory:
-        twin = RecordHistory(self.first)
-        for entry in entries:
-            twin.append(entry)
-        return twin
+    def steps(self, *, with_edits: bool = True) -> list[dict[str, Any]]:
+        """The steps of the history: who did what and when, each changed field with its value before and after. Uses are left out.
 
-    def history(self, *, with_edits: bool = True) -> list[dict[str, Any]]:
-        """Who did what, when: each change with its field's value before and after. Uses are no part of it.
-
-        An entry that a person edited in the file has no `by`, because its author did not write it as it stands.
+        An entry that was edited by hand has no `by`, because its author did not write the present text.
         """
         steps: list[dict[str, Any]] = []
         now: dict[str, Any] = {}
         revision = 0
         for entry in self.entries:
-            if is_use(entry):
+            if is_maintenance(entry):
                 continue
             step: dict[str, Any] = {"op": entry.op, "at": entry.at, "by": entry.by}
             if entry.op == PUT:
@@ -134,30 +125,30 @@ class RecordHistory:
         return steps
 
 
-class Fold:
+class SessionHistory:
     """The memories of one session, by id, in the order in which they were written.
 
-    Entries that arrive in order are taken in one by one. Anything else (an id given out twice, one number in two entries,
-    a late arrival) makes the whole fold anew from the set of entries, so that the order of arrival does not matter.
+    Entries that arrive in order are added one by one. Anything else (an id given out twice, one number in two entries, a
+    late arrival) rebuilds the whole history from the set of entries, so that the order of arrival does not matter.
     """
 
     def __init__(self, floor: Callable[[], dict[str, int]] | None = None) -> None:
-        self._floor = floor  # the numbers in the session's head: also of memories that are gone
-        self._entries: list[Entry] = []  # as they stand in the files
-        self._parts: dict[str, set[int]] = {}  # transaction -> numbers seen
+        self._floor = floor  # the numbers in the session's metadata: they include those of purged memories
+        self._entries: list[Entry] = []  # with the ids in the files
+        self._parts: dict[str, set[int]] = {}  # transaction -> the numbers that have arrived
         self.is_rebuilt = False
         self._clear(ReadableIds())
 
     def _clear(self, names: ReadableIds) -> None:
         self.names = names
-        self.trails: dict[str, RecordHistory] = {}
+        self.histories: dict[str, RecordHistory] = {}
         self.numbers: dict[str, int] = {}  # the largest number given out, by prefix
         self.seq = 0
         self.idempotent: dict[str, str] = {}  # idempotency key -> id
-        self.preferences: dict[str, str] = {}  # preference key -> id of the one that had it last
+        self.preferences: dict[str, str] = {}  # preference key -> id of the latest preference with it
         self.problems: list[Problem] = []
-        self.orphans: dict[str, list[Entry]] = {}  # what happened to memories that have not been seen yet
-        self._is_sure = True  # nothing was seen that makes the order of arrival matter
+        self.orphans: dict[str, list[Entry]] = {}  # entries of memories whose put has not arrived yet
+        self._is_in_order = True  # False: something makes the order of arrival matter
         self._is_rebuilding = False
 
     def add(self, entries: Iterable[Entry]) -> None:
@@ -167,8 +158,13 @@ class Fold:
             arrived = [self.names.resolved(entry) for entry in arrived]
         for entry in arrived:
             self._add(entry)
-        if not self._is_sure:
+        if not self._is_in_order or (self.orphans and self._has_followers()):
             self._rebuild()
+
+    def _has_followers(self) -> bool:
+        """Whether something happened to a memory that has another id now, by hand."""
+        only = only_ids((id, history.first.uid) for id, history in self.histories.items())
+        return any(entry.uid in only for entries in self.orphans.values() for entry in entries)
 
     def _rebuild(self) -> None:
         ordered = in_order(self._entries)
@@ -178,15 +174,17 @@ class Fold:
         for entry in map(names.resolved, ordered) if names else ordered:
             self._add(entry)
         for name, put in names.unsettled.items():
-            self._report_name(name, put)
-        self.problems += [problem for trail in self.trails.values() for problem in conflicting_changes(trail)]
-        self._is_rebuilding, self._is_sure = False, True
+            self._report_duplicate_id(name, put)
+        self.problems += [
+            problem for history in self.histories.values() for problem in conflicting_changes(history.entries)
+        ]
+        self._is_rebuilding, self._is_in_order = False, True
 
     def _add(self, entry: Entry) -> None:
         if entry.seq > self.seq:
             self.seq = entry.seq
         else:
-            self._is_sure = False
+            self._is_in_order = False
         if entry.tx:
             self._parts.setdefault(entry.tx, set()).add(entry.seq)
         if entry.op == PUT:
@@ -195,83 +193,81 @@ class Fold:
             self._amend(entry)
 
     def _put(self, entry: Entry) -> None:
-        known = self.trails.get(entry.id)
+        known = self.histories.get(entry.id)
         if known is not None:
             self._put_again(known, entry)
             return
-        self.trails[entry.id] = RecordHistory(entry)
+        self.histories[entry.id] = RecordHistory(entry)
         prefix, number = ids.parts_of(entry.id)
         if number > self.numbers.get(prefix, 0) and prefix in PREFIXES and "id" not in entry.lacks:
             self.numbers[prefix] = number
         if "idempotency_key" in entry.data or entry.type == "preference":
-            self._know_key(entry)
+            self._index_keys(entry)
         if entry.id in self.orphans:
             self._adopt(entry.id)
 
     def _put_again(self, known: RecordHistory, entry: Entry) -> None:
-        """A second put of a memory: a copy, a state that two clones made of one agent, or an edit of one line on two branches."""
-        self._is_sure = False
+        """Handle a second put: a copy, the state of one agent from two clones, or a line that was edited on two branches."""
+        self._is_in_order = False
         if not self._is_rebuilding:
             return
         first = known.first
         if is_same_put(first, entry):
-            self._report(
-                entry, "duplicate_entry", f"{entry.id} stands here twice, word for word; it counts once.", "note"
-            )
+            self._report(entry, "duplicate_entry", f"{entry.id} is a second, identical copy; it counts once.", "note")
         elif first.type == entry.type == "agent_state":
             known.append(entry)
         else:
             message = (
-                f"{entry.id} stands here and at {first.file}:{first.line} with different text: one line was edited on two "
-                "branches. The first one holds; keep one of the two lines."
+                f"{entry.id} stands here and at {first.file}:{first.line} with different text: it was edited on two branches, or "
+                "copied and edited. The one there holds; keep one of the two, or give this one an id of its own."
             )
             self._report(entry, "conflicting_put", message, "error")
 
-    def _know_key(self, entry: Entry) -> None:
+    def _index_keys(self, entry: Entry) -> None:
         if entry.type == "preference" and entry.data.get("key") is not None:
             self.preferences[str(entry.data["key"])] = entry.id
         key = entry.data.get("idempotency_key")
-        if isinstance(key, str):  # a person may have typed anything
-            known = self.trails.get(self.idempotent.get(key, ""))
-            if known is None or known.deletion is not None:  # what was deleted may have been added again
+        if isinstance(key, str):  # a hand-typed value may be of any type
+            known = self.histories.get(self.idempotent.get(key, ""))
+            if known is None or known.deletion is not None:  # after a deletion the key can be used again
                 self.idempotent[key] = entry.id
 
     def _adopt(self, name: str) -> None:
-        """The memory has come after what happened to it."""
+        """Apply the entries that arrived before the put of their memory."""
         self.problems = [problem for problem in self.problems if problem.code != "orphan" or problem.id != name]
         for entry in self.orphans.pop(name):
             self._amend(entry)
 
     def _amend(self, entry: Entry) -> None:
-        trail = self.trails.get(entry.id)
-        if trail is not None and entry.uid != trail.first.uid and entry.uid and trail.first.uid:
-            self._is_sure = False  # the memory of another clone with this id
-            trail = None
-        if trail is None:
-            what = {CHANGE: "a change", DELETE: "a deletion", RESTORE: "a restoration"}[entry.op]
-            self._report(entry, "orphan", f"{what} of {entry.id}, which is not there.", "warning")
+        history = self.histories.get(entry.id)
+        if history is not None and entry.uid != history.first.uid and entry.uid and history.first.uid:
+            self._is_in_order = False  # the memory of another clone with this id
+            history = None
+        if history is None:
+            action = {CHANGE: "a change", DELETE: "a deletion", RESTORE: "a restoration"}[entry.op]
+            self._report(entry, "orphan", f"{action} of {entry.id}, which does not exist.", "warning")
             self.orphans.setdefault(entry.id, []).append(entry)
             return
-        entry.type = trail.first.type  # a deletion written by hand may not say it
-        if entry.seq <= trail.entries[-1].seq and _has_copy(trail.entries, entry):
-            message = f"this change of {entry.id} stands here twice, word for word; it counts once."
+        entry.type = history.first.type  # missing in a deletion that was typed by hand
+        if entry.seq <= history.entries[-1].seq and _has_copy(history.entries, entry):
+            message = f"this change of {entry.id} is a second, identical copy; it counts once."
             self._report(entry, "duplicate_entry", message, "note")
             return
         if is_rename(entry):
-            self._is_sure = False
+            self._is_in_order = False
         if is_revision(entry):
-            self._check_change(entry, trail)
-        trail.append(entry)
+            self._check_change(entry, history)
+        history.append(entry)
 
-    def _check_change(self, entry: Entry, trail: RecordHistory) -> None:
-        if entry.revision > trail.revision + 1:
-            message = f"revision {entry.revision} of {entry.id} follows revision {trail.revision}; one is missing."
+    def _check_change(self, entry: Entry, history: RecordHistory) -> None:
+        if entry.revision > history.revision + 1:
+            message = f"revision {entry.revision} of {entry.id} follows revision {history.revision}; one is missing."
             self._report(entry, "revision_gap", message, "warning")
-        if entry.revision <= trail.revision:
-            self._is_sure = False  # made side by side with another one
-        self._know_key(entry)
+        if entry.revision <= history.revision:
+            self._is_in_order = False  # concurrent with another change
+        self._index_keys(entry)
 
-    def _report_name(self, name: str, put: Entry) -> None:
+    def _report_duplicate_id(self, name: str, put: Entry) -> None:
         message = f"another memory already has the id {put.id}; this one is shown as {name}. The next write makes that permanent."
         severity = "note" if put.uid else "warning"
         self.problems.append(Problem(put.file, put.line, "duplicate_id", message, severity, name))
@@ -280,18 +276,18 @@ class Fold:
         self.problems.append(Problem(entry.file, entry.line, code, message, severity, entry.id))
 
     def renames(self, seq: int) -> list[Entry]:
-        """Entries that make the shown ids permanent, numbered from the one behind `seq`. Two clones write the same ones."""
-        found: list[Entry] = []
+        """Entries that make the shown ids permanent, numbered from `seq + 1`. Two clones write identical ones."""
+        renames: list[Entry] = []
         for name, put in self.names.unsettled.items():
-            trail = self.trails[name]
-            uid, at = self.names.uid_of(put), trail.entries[-1].at
-            rename = Entry(CHANGE, put.type, put.id, at, {RENAME: name}, seq + len(found) + 1, uid=uid)
-            rename.revision = trail.revision
-            found.append(rename)
-        return found
+            history = self.histories[name]
+            uid, at = self.names.uid_of(put), history.entries[-1].at
+            rename = Entry(CHANGE, put.type, put.id, at, {RENAME: name}, seq + len(renames) + 1, uid=uid)
+            rename.revision = history.revision
+            renames.append(rename)
+        return renames
 
     def unfinished(self) -> list[str]:
-        """Transactions of which a part has not been seen. Whole ones are forgotten."""
+        """Transactions of which entries are missing. Complete ones are dropped from the bookkeeping."""
         for mark in list(self._parts):
             limits = transaction_range(mark)
             if limits is None or limits[1] - limits[0] + 1 <= len(self._parts[mark]):
@@ -305,12 +301,12 @@ def after(time: str, other: str) -> bool:
 
 
 def _has_copy(entries: list[Entry], entry: Entry) -> bool:
-    """Whether the same entry is among those with its number; a late arrival is compared when all are in order."""
-    place = len(entries) - 1
-    while place > 0 and entries[place].seq >= entry.seq:
-        if _is_copy(entry, entries[place]):
+    """Whether an identical entry with this number exists; a late arrival is compared when the history is rebuilt."""
+    index = len(entries) - 1
+    while index > 0 and entries[index].seq >= entry.seq:
+        if _is_copy(entry, entries[index]):
             return True
-        place -= 1
+        index -= 1
     return False
 
 

@@ -1,4 +1,4 @@
-"""What was found, how well does it fit, and why? The answers of a query."""
+"""Search results: hits with relevance, priority and explanation, and related memories."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Hit:
-    """One memory that was found. Its record's fields are attributes of the hit, too: `hit.decision`, `hit.tags`."""
+    """One search result. The fields of its record are attributes of the hit, too: `hit.decision`, `hit.tags`."""
 
     __slots__ = ("_explain", "archived", "priority", "record", "related", "relevance")
 
@@ -27,15 +27,15 @@ class Hit:
         related: list[Record] | None = None,
     ) -> None:
         self.record = record
-        self.relevance = relevance  # 0 to 1: how well it fits the question, fading counted in
-        self.priority = priority  # 0 to 1: how present it still is
+        self.relevance = relevance  # 0 to 1: how well it matches the query, decay included
+        self.priority = priority  # 0 to 1: what decay has left of it
         self._explain = explain
         self.related = related if related is not None else []  # with include_related
-        self.archived: str | None = None  # with include_archived: in which cold segment or archive it lies
+        self.archived: str | None = None  # with include_archived: the cold segment or archive that holds it
 
     @property
     def explain(self) -> dict[str, Any]:
-        """The parts of its relevance, and under `priority` those of its priority."""
+        """The components of the relevance, and under `priority` those of the priority."""
         return self._explain()
 
     @property
@@ -47,7 +47,7 @@ class Hit:
         return self.record.session
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain JSON values."""
+        """The hit as plain JSON values."""
         found: dict[str, Any] = {
             "record": self.record.to_dict(),
             "relevance": round(self.relevance, 4),
@@ -60,6 +60,10 @@ class Hit:
             found["related"] = [record.to_dict() for record in self.related]
         return found
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickled hit carries its explanation; it needs no index when it is read again."""
+        return _unpickled, (self.record, self.relevance, self.priority, self.explain, self.related, self.archived)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -68,9 +72,29 @@ class Hit:
     def __repr__(self) -> str:
         return f"Hit({self.record.ref} {self.relevance:.3f}: {self.record.text[:60]!r})"
 
+    def _repr_html_(self) -> str:
+        return Hits([self])._repr_html_()
+
+
+def _unpickled(
+    record: Record,
+    relevance: float,
+    priority: float,
+    explanation: dict[str, Any],
+    related: list[Record],
+    archived: str | None,
+) -> Hit:
+    hit = Hit(record, relevance, priority, lambda: explanation, related)
+    hit.archived = archived
+    return hit
+
+
+def _figures(hit: Hit) -> tuple[str, str]:
+    return f"{hit.relevance:.3f}", f"{hit.priority:.3f}"
+
 
 class LeftOut(NamedTuple):
-    """A session that another process put away while the answer was made."""
+    """A session that another process archived or deleted during the search."""
 
     session: str
     reason: str  # archived or deleted
@@ -97,6 +121,7 @@ class Hits(list[Hit]):
         self.left_out = left_out or []  # sessions of which nothing is here, because they were put away meanwhile
         self.archived_not_searched = 0  # archived sessions in which nobody looked; include_archived=True does
         self.shared_not_searched = 0  # memories in files of the designs for all sessions, which `context` uses
+        self.warnings: list[str] = []  # that opening the session brought it back from its archive
         self.more = more  # whether there are further ones behind these
         self.counts = counts or {}  # of all that match, by what was asked for: {"type": {"decision": 3}}
 
@@ -108,17 +133,31 @@ class Hits(list[Hit]):
     def ids(self) -> list[str]:
         return [hit.record.id for hit in self]
 
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One flat dictionary for each hit, as a DataFrame takes them: the fields of the record, relevance and priority."""
+        return [{**hit.record.to_dict(), "relevance": hit.relevance, "priority": hit.priority} for hit in self]
+
+    def _repr_html_(self) -> str:
+        from smp_memory.model.notebook import table
+
+        columns = ("memory", "type", "created", "relevance", "priority", "text")
+        rows = (
+            (hit.record.ref, hit.record.type, hit.record.to_dict()["created"], *_figures(hit), hit.record.text)
+            for hit in self
+        )
+        return table(columns, rows)
+
 
 class Related:
-    """A memory that is connected with another one."""
+    """A memory that is connected with another one by relations."""
 
     __slots__ = ("kind", "record", "steps", "via")
 
     def __init__(self, record: Record, steps: int, kind: str, via: str) -> None:
         self.record = record
-        self.steps = steps  # how far away
-        self.kind = kind  # of the last relation on the way
-        self.via = via  # the memory from which it was reached, `session/ID`
+        self.steps = steps  # the distance in relations
+        self.kind = kind  # of the last relation on the path
+        self.via = via  # the previous memory on the path, `session/ID`
 
     @property
     def id(self) -> str:

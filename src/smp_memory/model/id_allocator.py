@@ -1,27 +1,27 @@
-"""Which numbers are taken, and what stands in the books? What a batch is resolved against, under the lock."""
+"""Allocate ids and sequence numbers under the session's lock, and look up the memories that a batch refers to."""
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from smp_memory.model.history import Fold, RecordHistory
+    from smp_memory.model.history import RecordHistory, SessionHistory
 
 
 class IdAllocator:
-    """The numbers given out in a session and, once loaded, its memories. Copies are cheap: a refused batch leaves no gap."""
+    """The numbers given out in a session and, once loaded, its memories. A rejected batch leaves no gap: it works on a copy."""
 
-    __slots__ = ("fold", "numbers", "seq")
+    __slots__ = ("numbers", "seq", "session_history")
 
-    def __init__(self, seq: int, numbers: dict[str, int], fold: Fold | None = None) -> None:
+    def __init__(self, seq: int, numbers: dict[str, int], session_history: SessionHistory | None = None) -> None:
         self.seq = seq
         self.numbers = numbers
-        self.fold = fold
+        self.session_history = session_history
 
     def copy(self) -> IdAllocator:
-        return IdAllocator(self.seq, dict(self.numbers), self.fold)
+        return IdAllocator(self.seq, dict(self.numbers), self.session_history)
 
     def raise_to(self, seq: int, numbers: dict[str, int]) -> None:
-        """Numbers only grow: whoever knows of a larger one is right."""
+        """Raise the counters to these values; counters never decrease."""
         self.seq = max(self.seq, seq)
         for prefix, number in numbers.items():
             self.number_used(prefix, number)
@@ -39,20 +39,19 @@ class IdAllocator:
         if number > self.numbers.get(prefix, 0):
             self.numbers[prefix] = number
 
-    def trail(self, memory_id: str) -> RecordHistory | None:
-        return self.fold.trails.get(memory_id) if self.fold else None
+    def history(self, memory_id: str) -> RecordHistory | None:
+        return self.session_history.histories.get(memory_id) if self.session_history else None
 
     def idempotent(self, key: str) -> str | None:
-        return self.fold.idempotent.get(key) if self.fold else None
+        return self.session_history.idempotent.get(key) if self.session_history else None
 
     def preference(self, key: str) -> str | None:
-        """The preference that has this key now."""
-        if self.fold is None or key not in self.fold.preferences:
+        """The id of the live preference with this key."""
+        if self.session_history is None or key not in self.session_history.preferences:
             return None
-        trails = self.fold.trails
-        last = self.fold.preferences[key]
-        if last in trails and trails[last].has_key(key):
+        histories = self.session_history.histories
+        last = self.session_history.preferences[key]
+        if last in histories and histories[last].has_key(key):
             return last
-        return next(
-            (name for name in reversed(trails) if trails[name].has_key(key)), None
-        )  # it lost it, or was deleted
+        # the latest one was deleted or has another key now
+        return next((name for name in reversed(histories) if histories[name].has_key(key)), None)

@@ -1,7 +1,7 @@
-"""What is it called? Session ids, memory ids (`DEC-0001`), agents and tags.
+"""Syntax of session ids, memory ids (`DEC-0001`), agent names and tags.
 
 Ids of letters, digits, `_` and `-`, at most 64 of them, are safe as file names on every system. Numbered ids are
-given under the session's lock and never twice.
+allocated under the session's lock and never reused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DEVICES = frozenset(["con", "prn", "aux", "nul"] + [f"{name}{n}" for name in ("
 
 
 def check(value: object, field: str, limit: int = LIMIT) -> str:
-    """Return the id, or say what is wrong with it."""
+    """Return the id, or raise InvalidRecord naming the field."""
     if not isinstance(value, str):
         raise InvalidRecord(f"{field}: must be text, not {type(value).__name__}.", field=field)
     if not is_valid(value, limit):
@@ -34,7 +34,7 @@ def is_valid(value: str, limit: int = LIMIT) -> bool:
     return 0 < len(value) <= limit and value[0] != "-" and _ALLOWED.issuperset(value) and value.lower() not in _DEVICES
 
 
-@lru_cache(maxsize=2000)  # people use the same few tags again and again
+@lru_cache(maxsize=2000)  # stores use few distinct tags
 def check_tag(tag: object) -> str:
     """Letters and digits of any script with `_ - .`; dots make a hierarchy."""
     if isinstance(tag, str) and is_word(tag):
@@ -47,7 +47,7 @@ def check_tag(tag: object) -> str:
 
 
 def is_word(text: str) -> bool:
-    """Whether it can be a tag or a kind of relation."""
+    """Whether a text is valid as a tag or as a kind of relation."""
     return (
         0 < len(text) <= LIMIT
         and (text.isalnum() or all(char.isalnum() or char in "_-." or _is_mark(char) for char in text))
@@ -56,12 +56,14 @@ def is_word(text: str) -> bool:
 
 
 def _is_mark(char: str) -> bool:
-    """A sign that belongs to the letter before it: vowels of Hindi, Tamil or Thai, accents that stand alone."""
-    return not char.isascii() and not char.isalnum() and ("a" + char).isidentifier()  # `unicodedata` takes long to load
+    """A combining mark: vowel signs of Hindi, Tamil or Thai, combining accents."""
+    return (
+        not char.isascii() and not char.isalnum() and ("a" + char).isidentifier()
+    )  # avoids loading `unicodedata`, which is slow
 
 
 def letters(digits: str) -> str:
-    """Hexadecimal digits as a uid is written."""
+    """Hexadecimal digits in the alphabet of uids."""
     return digits.translate(_LETTERS)
 
 
@@ -81,6 +83,6 @@ def number_of(memory_id: str, prefix: str) -> int:
 
 
 def parts_of(memory_id: str) -> tuple[str, int]:
-    """What stands before the last `-` of an id, and the number behind it; 0 if that is none."""
+    """Split an id at its last `-` into prefix and number; 0 if the rest is not a number."""
     prefix, _, digits = memory_id.rpartition("-")
     return prefix, int(digits) if len(digits) <= 12 and digits.isascii() and digits.isdigit() else 0

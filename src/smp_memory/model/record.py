@@ -1,10 +1,10 @@
-"""What does a memory look like to a caller? A read-only record with the fields of its type as attributes.
+"""Records: read-only views of memories with the fields of their type as attributes.
 
 Every record has: id, session, type, created, updated, author, author_kind, turn_ref, topic, tags, confidence,
 importance, pinned, references, relations, access, visibility, trust, revision, schema, seq, edited, typed_by_hand,
 deleted.
 The fields of its type and any field SMP does not know are attributes too; `to_dict()` gives them all as plain JSON
-values under the same names. Changing what a record hands out changes nothing in the store.
+values under the same names. Values are copies: changing them changes nothing in the store.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Field:
-    """A field of a memory as an attribute; missing ones read as their default."""
+    """Attribute for a field of a memory; a missing field reads as its default."""
 
     __slots__ = ("default", "name")
 
@@ -56,7 +56,7 @@ def copied(value: Any) -> Any:
 
 
 def same(value: Any, other: Any) -> bool:
-    """Whether two JSON values are equal in value and type: 1, 1.0 and True are three different things."""
+    """Whether two JSON values are equal in value and type: 1, 1.0 and True differ."""
     if type(value) is not type(other):
         return False
     if type(value) is dict:
@@ -67,7 +67,7 @@ def same(value: Any, other: Any) -> bool:
 
 
 class Record:
-    """One memory as it stands now, or stood at a time asked for."""
+    """One memory, now or as of a requested time."""
 
     __slots__ = (
         "_created",
@@ -126,18 +126,18 @@ class Record:
 
     @property
     def author_kind(self) -> str:
-        """`user`, `agent`, `system` or `tool`: as said, or by the role of a turn, or by the author."""
-        said = self._data.get("author_kind")
-        return said or ("user" if self._data.get("role") == "user" or self.author in (None, "user") else "agent")
+        """`user`, `agent`, `system` or `tool`: as given, else derived from the role of a turn or from the author."""
+        given = self._data.get("author_kind")
+        return given or ("user" if self._data.get("role") == "user" or self.author in (None, "user") else "agent")
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the caller of the write that gave this record should know, though it is stored. Not a stored field."""
+        """Warnings of the write that returned this record. Not a stored field."""
         return self._notices[0] if self._notices is not None else ()
 
     @property
     def redacted(self) -> dict[str, int]:
-        """What redaction took out at the write that gave this record: kinds and how many of each. Not a stored field."""
+        """Redactions by the write that returned this record: counts by kind of secret. Not a stored field."""
         return dict(self._notices[1]) if self._notices is not None else {}
 
     def _add_notices(self, warnings: tuple[str, ...] = (), redacted: dict[str, int] | None = None) -> None:
@@ -158,12 +158,8 @@ class Record:
 
     @property
     def text(self) -> str:
-        """The sentence that says it all, for lists and digests."""
-        for name in _TEXT_FIELDS:
-            value = self._data.get(name)
-            if isinstance(value, str) and value:
-                return value
-        return ""
+        """The main text of the memory, for lists and digests."""
+        return text_in(self._data)
 
     @property
     def confidence_value(self) -> float | None:
@@ -173,7 +169,7 @@ class Record:
 
     @property
     def given(self) -> dict[str, Any]:
-        """The fields as they were given, without those that SMP adds. Shared: not to be changed."""
+        """The fields as given by the caller, without those that SMP adds. Shared: do not change it."""
         return self._data
 
     def to_dict(self) -> dict[str, Any]:
@@ -181,6 +177,7 @@ class Record:
         known = self._fields()
         if self.typed_by_hand:
             known["typed_by_hand"] = True
+        known.setdefault("text", self.text)
         return known
 
     def _fields(self) -> dict[str, Any]:
@@ -228,9 +225,14 @@ class Record:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id} r{self.revision}: {self.text[:60]!r})"
 
+    def _repr_html_(self) -> str:
+        from smp_memory.model.notebook import table
+
+        return table(("field", "value"), self.to_dict().items())
+
 
 class Records(list[Record]):
-    """Memories of a session; `problems` names entries that could not be read and are missing here."""
+    """A list of memories; `problems` names entries that could not be read and are missing in it."""
 
     problems: list[Problem]
 
@@ -247,6 +249,16 @@ class Records(list[Record]):
             found.problems += each.problems
         return found
 
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One dictionary for each memory, as a DataFrame takes them."""
+        return [record.to_dict() for record in self]
+
+    def _repr_html_(self) -> str:
+        from smp_memory.model.notebook import table
+
+        rows = ((each.ref, each.type, each.to_dict()["created"], each.author, each.text) for each in self)
+        return table(("memory", "type", "created", "author", "text"), rows)
+
 
 _TEXT_FIELDS = (
     "decision",
@@ -261,6 +273,15 @@ _TEXT_FIELDS = (
     "agent",
     "path",
 )
+
+
+def text_in(data: dict[str, Any]) -> str:
+    """The main text of a memory, from its fields."""
+    for name in _TEXT_FIELDS:
+        value = data.get(name)
+        if isinstance(value, str) and value:
+            return value
+    return ""
 
 
 class Turn(Record):
@@ -298,7 +319,7 @@ class Finding(Record):
 
     @property
     def status(self) -> str:
-        """The status, wherever a design put it: `status` or `resolution.status`."""
+        """The status from `status` or, as in some designs, `resolution.status`."""
         resolution = self._data.get("resolution")
         inner = resolution.get("status") if isinstance(resolution, dict) else None
         return self._data.get("status") or inner or "open"

@@ -1,4 +1,4 @@
-"""What was found, what was done? Problems in files are values, not exceptions: one bad line never hides the rest."""
+"""Problems, reports and statistics. Problems in files are values, not exceptions: one damaged line never hides the rest."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ if TYPE_CHECKING:
 
 
 class Problem:
-    """Something in the files that a person should look at.
+    """Something in the files that needs attention.
 
-    `severity` is `error` (a memory or part of one cannot be read), `warning` (all is read, but look at it) or `note`.
+    `severity` is `error` (a memory or part of one cannot be read), `warning` (everything was read, but needs attention) or `note`.
     `archived` is the id of an archived session; then `path` is `archive:member`.
     """
 
@@ -58,7 +58,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """True when every memory can be read: edits and notes are fine, errors are not."""
+        """True if every memory can be read: there is no problem of severity `error`."""
         return not any(problem.severity == "error" for problem in self.problems)
 
     def __bool__(self) -> bool:

@@ -1,10 +1,4 @@
-"""Whose session is it, and what is it about? The head of a session, apart from its memories.
-
-What should this agent know now? Memory in a prompt, and who may see what.
-
-Guarantees: nothing here stores anything by itself; reads go through a session or a store, writes through `smp_memory.write.path`.
-Loading this package loads nothing: what is used is loaded where it is used.
-"""
+"""Session metadata: everything a store knows about a session apart from its memories."""
 
 from __future__ import annotations
 
@@ -20,7 +14,7 @@ FORMAT = 1
 
 
 class SessionInfo:
-    """Who takes part, in which project, since when; settings of its own; and the numbers that rewrites must not forget."""
+    """Participants, project, creation time, context and settings of a session, and the counters that rewrites must keep."""
 
     __slots__ = (
         "agents",
@@ -30,6 +24,7 @@ class SessionInfo:
         "format",
         "generation",
         "id",
+        "is_assumed",
         "numbers",
         "other",
         "project",
@@ -60,6 +55,7 @@ class SessionInfo:
         other: dict[str, Any] | None = None,
     ) -> None:
         self.id = id
+        self.is_assumed = False  # True: the session's files hold no metadata
         self.created_text = created
         self.user = user
         self.agents = agents or []
@@ -68,12 +64,12 @@ class SessionInfo:
         self.context = context or {}
         self.config = config or {}
         self.status = status
-        self.generation = generation  # grows with every rewrite
+        self.generation = generation  # incremented by every rewrite
         self.numbers = numbers or {}  # the largest numbers ever given out, as of the last rewrite
         self.seq = seq
         self.format = format
-        self.uid = uid  # random; tells sessions of one name apart that two clones of a store made
-        self.other = other or {}  # what else a person or an older tool wrote there
+        self.uid = uid  # random; distinguishes sessions of one name that two clones of a store created
+        self.other = other or {}  # unknown fields, written by hand or by another tool
 
     @property
     def created(self) -> Any:
@@ -95,10 +91,10 @@ class SessionInfo:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SessionInfo) and self.to_dict() == other.to_dict()
 
-    __hash__ = None  # type: ignore[assignment]  # it can be changed
+    __hash__ = None  # type: ignore[assignment]  # mutable
 
     def __repr__(self) -> str:
         return f"SessionInfo({self.id}, {self.project or 'no project'}, user {self.user}, agents {self.agents})"
 
 
-GLOBAL_SESSION = "global"  # the session of what holds in all sessions, see `smp_memory.global_memory`
+GLOBAL_SESSION = "global"  # the session with the memories for all sessions, see `smp_memory.global_memory`

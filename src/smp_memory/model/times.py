@@ -1,4 +1,4 @@
-"""When? Times are UTC; in files and dictionaries they are ISO 8601 text ending in `Z`."""
+"""Convert times. Times are UTC; in files and dictionaries they are ISO 8601 text ending in `Z`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def to_text(moment: datetime) -> str:
 
 
 def to_moment(text: str) -> datetime:
-    """The moment of a text that `to_text` wrote or a person typed; without a zone it is UTC."""
+    """Parse a text written by `to_text` or by hand; without a zone it is UTC."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is UTC:
         return moment
@@ -26,7 +26,7 @@ def to_moment(text: str) -> datetime:
 
 
 def parse(value: object, field: str) -> str:
-    """Check a time given by a caller or found in a file, and return its canonical text."""
+    """Validate a time given by a caller or read from a file; return its canonical text."""
     try:
         if isinstance(value, datetime):
             return to_text(value if value.tzinfo else value.replace(tzinfo=UTC))
@@ -45,7 +45,7 @@ def system_clock() -> datetime:
 
 
 def system_text() -> str:
-    """`to_text(system_clock())`, quicker: most writes come in the same second as the one before."""
+    """Fast `to_text(system_clock())`: caches the text of the current second, because writes often share one."""
     global _last_second  # noqa: PLW0603 - a cache of one; a lost race costs a text made again
     second, fraction = divmod(time_ns(), _NS)
     known, text = _last_second

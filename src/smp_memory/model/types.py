@@ -1,4 +1,4 @@
-"""Which kinds of memory are there, what are their fields called, and by which other names do people know them?
+"""The types of memory: names and aliases, fields, id prefix, file, statuses and other known values.
 
 One vocabulary: the names here are used in Python, in `to_dict()` and in queries. The names of the original designs
 are accepted on input as aliases; each layout writes the names of its own design (see `smp_memory.files.field_names`).
@@ -59,10 +59,10 @@ class Kind:
         required: tuple[tuple[str, ...], ...] = (),
     ) -> None:
         self.name = name
-        self.adding = f"adding a {name}"  # what others read in the lock meanwhile
+        self.adding = f"adding a {name}"  # shown to other processes while the lock is held
         self.prefix = prefix
         self.file = file  # the stem of its file in layouts with one file per type
-        self.text = text  # the field that says it all
+        self.text = text  # the field with the main text
         self.rank = {field: place for place, field in enumerate((*fields, *COMMON_FIELDS))}  # the order of writing
         self.aliases = {**COMMON_ALIASES, **aliases}
         self.required = required or ((text,),)  # of each group at least one
@@ -160,7 +160,7 @@ KINDS: dict[str, Kind] = {
 
 PREFIXES = frozenset(kind.prefix for kind in KINDS.values())
 
-_SPOKEN = {
+_NAMES_OF_TYPES = {
     "turn": "conversation",
     "turns": "conversation",
     "message": "conversation",
@@ -172,17 +172,17 @@ _SPOKEN = {
     "state": "agent_state",
     "summaries": "summary",
 }
-_SPOKEN.update({name + "s": name for name in KINDS if name != "conversation"})
+_NAMES_OF_TYPES.update({name + "s": name for name in KINDS if name != "conversation"})
 
-# Words that SMP knows. Others are stored, too; a write that has one which looks mistyped is warned (`smp_memory.write.typos`).
+# Known values. Others are stored, too; one that looks mistyped gives a warning (`smp_memory.write.typos`).
 ROLES = ("user", "assistant", "system", "tool")
 OPEN_STATUSES = ("open", "new", "active", "acknowledged", "confirmed", "reopened", "in_progress", "in-progress", "in progress", "pending", "deferred", "blocked")  # fmt: skip
 CLOSED_STATUSES = ("resolved", "closed", "fixed", "done", "wontfix", "rejected", "dismissed", "duplicate", "invalid", "obsolete", "superseded")  # fmt: skip
-STANDING_STATUSES = ("proposed", "draft", "open", "pending", "active", "accepted", "approved", "agreed", "confirmed", "final", "deferred", "implemented", "resolved", "done", "closed")  # fmt: skip
+VALID_STATUSES = ("proposed", "draft", "open", "pending", "active", "accepted", "approved", "agreed", "confirmed", "final", "deferred", "implemented", "resolved", "done", "closed")  # fmt: skip
 OVERTURNED_STATUSES = ("superseded", "rejected", "reversed", "reverted", "revoked", "withdrawn", "cancelled", "obsolete", "deprecated")  # fmt: skip
 STATUSES = {
     "finding": OPEN_STATUSES + CLOSED_STATUSES,
-    "decision": STANDING_STATUSES + OVERTURNED_STATUSES,
+    "decision": VALID_STATUSES + OVERTURNED_STATUSES,
 }
 RELATIONS = ("relates_to", "related_to", "resolves", "resolved_by", "supersedes", "superseded_by", "supports", "contradicts", "causes", "caused_by", "led_to", "influenced", "derived_from", "depends_on", "blocks", "duplicates", "implements", "references", "refines", "part_of")  # fmt: skip
 
@@ -192,7 +192,7 @@ CONFIDENCE_WORDS = {"explicit": 1.0, "high": 0.9, "medium": 0.7, "inferred": 0.6
 def kind_of(name: object) -> Kind:
     """The kind with this name, singular or plural, or an error that lists them all."""
     if isinstance(name, str):
-        kind = KINDS.get(name) or KINDS.get(_SPOKEN.get(name.lower(), name.lower()))
+        kind = KINDS.get(name) or KINDS.get(_NAMES_OF_TYPES.get(name.lower(), name.lower()))
         if kind:
             return kind
     raise InvalidRecord(f"type: {name!r} is not a type of memory. Use one of: {', '.join(KINDS)}.", field="type")

@@ -1,9 +1,8 @@
-"""What does an overview see of a memory? Who, when, what about: plain texts, whatever a person typed into its file.
+"""Overview items: author, time and topics of a memory as plain text, and helpers that all overviews share.
 
 Guarantees: nothing here raises, whatever the fields hold. The same memories give the same list in whatever order they
-come. Deleted memories are not seen.
-
-How does something long fit on a line? Texts without line breaks, cut with an ellipsis; values as they are if small.
+come.
+Deleted memories are left out. Long text is put on one line and cut with an ellipsis; small values are kept as they are.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ if TYPE_CHECKING:
     Priority = Callable[[Record], float]
 
 
-VERSION = 1  # of the overviews' shapes
+VERSION = 1  # of the overviews' format
 _USER = "user"
-_UNSAID_IMPORTANCE = 0.5
-_LONGEST_TAG = 64
-_KINDS_OF_AUTHOR = ("user", "agent", "system", "tool")
+_DEFAULT_IMPORTANCE = 0.5
+_MAX_TAG = 64
+_AUTHOR_KINDS = ("user", "agent", "system", "tool")
 _PLURALS = {"conversation": "turns", "summary": "summaries"}
 
 
 class OverviewItem:
-    """One memory as overviews see it."""
+    """One memory in an overview."""
 
     __slots__ = ("author", "created", "record", "ref", "topics", "updated")
 
@@ -44,8 +43,8 @@ class OverviewItem:
         self.updated = record.updated
         self.author = word(record.author) or _USER
         if user and self.author == _USER and record.author_kind == _USER:
-            self.author = user  # of its session
-        self.topics = list(_said_topics(record))  # as it says them, its own topic first
+            self.author = user  # the user of its session
+        self.topics = list(_topics_of(record))  # its topic first, then its tags, as written
 
     @property
     def type(self) -> str:
@@ -53,30 +52,30 @@ class OverviewItem:
 
     @property
     def agent(self) -> str:
-        """Whose memory it is: an agent's state is the agent's, everything else its author's."""
+        """The agent that a state belongs to; for other types the author."""
         named = word(getattr(self.record, "agent", None)) if self.type == "agent_state" else ""
         return named or self.author
 
     @property
     def agent_kind(self) -> str:
-        """What they are whose memory it is."""
-        said = self.record.author_kind
-        return said if said in _KINDS_OF_AUTHOR and self.type != "agent_state" else "agent"
+        """The kind of the one that `agent` names."""
+        kind = self.record.author_kind
+        return kind if kind in _AUTHOR_KINDS and self.type != "agent_state" else "agent"
 
     def worth(self, priority: Priority | None) -> float:
-        """How much it counts, 0 to 1: its priority if there is a way to tell, else its importance."""
+        """Its weight from 0 to 1: the priority if a function for it is given, else the importance."""
         value = priority(self.record) if priority is not None else self.record.importance
         if isinstance(value, bool) or not isinstance(value, int | float):
-            return _UNSAID_IMPORTANCE
+            return _DEFAULT_IMPORTANCE
         return float(min(1.0, max(0.0, value)))
 
 
 def overview_items(
     records: Iterable[Record], across_sessions: bool | None = None, users: Mapping[str, str] | None = None
 ) -> list[OverviewItem]:
-    """The memories that are not deleted, oldest first. `across_sessions` None: as many sessions as there are.
+    """The items of memories that are not deleted, oldest first. `across_sessions` None: whether there are several sessions.
 
-    users   the names of the users, by session: what the user of a session said, or nobody signed, is theirs.
+    users   names of users by session; they replace the author `user`, or a missing author, in that session.
     """
     names = users or {}
     ordered = sorted(((record.created, record) for record in records if not record.deleted), key=_order)
@@ -94,39 +93,39 @@ def _order(item: tuple[datetime, Record]) -> tuple[datetime, str, int, str]:
 
 
 def word(value: Any) -> str:
-    """A text, or an empty one for anything else."""
+    """The value if it is text, else an empty text."""
     return value if isinstance(value, str) and value.strip() else ""
 
 
-def _said_topics(record: Record) -> Iterator[str]:
+def _topics_of(record: Record) -> Iterator[str]:
     tags = record.tags
-    said = [record.topic, *(tags if isinstance(tags, list) else ())]
-    known = set()
-    for name in filter(None, map(word, said)):
-        if same_topic(name) not in known:
-            known.add(same_topic(name))
+    names = [record.topic, *(tags if isinstance(tags, list) else ())]
+    keys = set()
+    for name in filter(None, map(word, names)):
+        if topic_key(name) not in keys:
+            keys.add(topic_key(name))
             yield name
 
 
-def same_topic(name: str) -> str:
-    """What spellings of one topic have in common; queries do not tell capitals from small letters either."""
+def topic_key(name: str) -> str:
+    """The key of a topic: case is ignored, as in queries."""
     return name.casefold()
 
 
 def topics_above(name: str) -> list[str]:
-    """`a.b.c` is about `a` and `a.b`, too. A dot in a sentence means nothing."""
+    """The parent topics: `a` and `a.b` for `a.b.c`; none for a sentence that contains a dot."""
     parts = name.split(".")
-    if len(parts) == 1 or len(name) > _LONGEST_TAG or not all(parts) or len(name.split()) > 1:
+    if len(parts) == 1 or len(name) > _MAX_TAG or not all(parts) or len(name.split()) > 1:
         return []
     return [".".join(parts[:count]) for count in range(1, len(parts))]
 
 
-# -- the shapes that all overviews share
+# -- formats that all overviews share
 
 
-def head(seen: Iterable[OverviewItem]) -> dict[str, Any]:
-    """The first lines: the version, and when the newest of these memories was changed."""
-    return {"version": VERSION, "last_updated": text_of(max((each.updated for each in seen), default=None))}
+def header(items: Iterable[OverviewItem]) -> dict[str, Any]:
+    """The header: format version, and the last change of these memories."""
+    return {"version": VERSION, "last_updated": text_of(max((each.updated for each in items), default=None))}
 
 
 def text_of(moment: datetime | None) -> str | None:
@@ -134,13 +133,13 @@ def text_of(moment: datetime | None) -> str | None:
 
 
 def plural(type: str) -> str:
-    """The name for several memories of a type: `turns`, `decisions`."""
+    """The plural of a type: `turns`, `decisions`."""
     return _PLURALS.get(type, f"{type}s")
 
 
-def refs_by_type(seen: Iterable[OverviewItem]) -> dict[str, list[str]]:
+def refs_by_type(items: Iterable[OverviewItem]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for each in seen:
+    for each in items:
         found.setdefault(each.type, []).append(each.ref)
     return {type: found[type] for type in KINDS if type in found}
 
@@ -149,27 +148,27 @@ def related_memories(ids: dict[str, list[str]]) -> dict[str, list[str]]:
     return {plural(type): list(refs) for type, refs in ids.items()}
 
 
-_LONGEST_LINE = 200
-_LONGEST_VALUE = 400
-_DEEPEST_VALUE = 8
+_MAX_LINE = 200
+_MAX_VALUE = 400
+_MAX_DEPTH = 8
 
 
-def brief(text: str, longest: int = _LONGEST_LINE) -> str:
-    """A text on one line, cut if it is long."""
+def brief(text: str, longest: int = _MAX_LINE) -> str:
+    """A text on one line, shortened if it is long."""
     line = " ".join(text[: longest * 4].split())
     return line if len(line) <= longest and len(text) <= longest * 4 else line[: longest - 1] + "…"
 
 
 def small(value: Any) -> Any:
-    """A value as it is if it is small, else the beginning of its JSON text."""
-    if not _is_flat(value, _DEEPEST_VALUE):
+    """A small value unchanged, a large one as the beginning of its JSON text."""
+    if not _is_flat(value, _MAX_DEPTH):
         return "…"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return value if len(text) <= _LONGEST_VALUE else brief(text, _LONGEST_VALUE)
+    return value if len(text) <= _MAX_VALUE else brief(text, _MAX_VALUE)
 
 
 def _is_flat(value: Any, levels: int) -> bool:
-    """Whether a value is nested no deeper than so many levels."""
+    """Whether a value is nested at most `levels` deep."""
     if not isinstance(value, dict | list):
         return True
     inner = value.values() if isinstance(value, dict) else value

@@ -1,18 +1,16 @@
-"""What matters in all this? A summary taken from the memories themselves: figures, and the few that count most.
+"""Extractive summary of memories: figures, key decisions, open findings, preferences, agent states and topics.
 
-    key decisions    those that stand: not superseded, rejected or taken back
-    open findings    those not resolved, the gravest first
+    key decisions    those in force: not superseded, rejected or reversed
+    open findings    those not resolved, the most severe first
     preferences      the newest of each key
     agent states     the newest of each agent
-    topics           the weightiest
+    topics           those of greatest weight
 
-Each list has at most so many entries; `totals` says how many there are. Decisions and findings are chosen by priority if
-a way to tell is handed in, else by importance; of equals the newer one comes first. Texts are cut to a line.
-Guarantees: nothing is made up; nothing raises, whatever the fields hold; no memory can begin a line of the text.
+Each list has at most `MAX_ITEMS` entries; `totals` has the full numbers. Decisions and findings are chosen by
+priority if a function for it is given, else by importance; of equals the newer one comes first.
 
-How does a summary read? A page of plain text: what it is, who took part, what was decided, found and wished.
-
-Guarantees: every memory has one line, which begins with a dash and its id; nothing in a memory can begin another.
+Guarantees: nothing is invented; nothing raises, whatever the fields hold. As text, each memory is one line that
+begins with a dash and its id; long texts are shortened, and nothing in a memory can begin another line.
 """
 
 from __future__ import annotations
@@ -21,8 +19,8 @@ import json
 
 from smp_memory.model.times import to_text
 from smp_memory.model.types import CLOSED_STATUSES, OVERTURNED_STATUSES
-from smp_memory.overview.items import brief, head, overview_items, plural, refs_by_type, small, text_of, word
-from smp_memory.overview.participants import agents_of
+from smp_memory.overview.activity import agents_of
+from smp_memory.overview.items import brief, header, overview_items, plural, refs_by_type, small, text_of, word
 from smp_memory.overview.topics import topics_of
 
 TYPE_CHECKING = False
@@ -37,45 +35,45 @@ if TYPE_CHECKING:
     from smp_memory.overview.items import OverviewItem, Priority
 
 
-MOST = 10
+MAX_ITEMS = 10
 UNRATED = "unrated"
-_LONGEST_SEVERITY = 40
+_MAX_SEVERITY = 40
 _SEVERITIES = {"critical": 0, "high": 1, "important": 1, "medium": 2, "low": 3, "minor": 3, "info": 4}
 
 
 class SessionSummary:
-    """What matters. `str(summary)` is a text of a page, going through it gives that text's lines."""
+    """The summary. `str(summary)` is a page of text; iteration yields its lines."""
 
     def __init__(
-        self, seen: list[OverviewItem], info: SessionInfo | None, priority: Priority | None, most: int, across: bool
+        self, items: list[OverviewItem], info: SessionInfo | None, priority: Priority | None, most: int, across: bool
     ) -> None:
         self.problems: list[Problem] = []  # entries that could not be read
-        best = _best_first(seen, priority)
-        newest = [each.record for each in reversed(seen)]
+        best = _by_worth(items, priority)
+        newest = [each.record for each in reversed(items)]
         chosen = {
-            "decisions": _standing(best),
-            "open_findings": sorted(filter(_is_open, best), key=_gravity),
-            "preferences": _newest(newest, "preference", _preference_key),
-            "agent_states": _newest(sorted(newest, key=_last_change, reverse=True), "agent_state", _state_key),
+            "decisions": _active_decisions(best),
+            "open_findings": sorted(filter(_is_open, best), key=_severity_rank),
+            "preferences": _first_of_each(newest, "preference", _preference_key),
+            "agent_states": _first_of_each(sorted(newest, key=_last_change, reverse=True), "agent_state", _state_key),
         }
         self.info = info
-        self.sessions = sorted({each.record.session for each in seen} | ({info.id} if info else set()))
+        self.sessions = sorted({each.record.session for each in items} | ({info.id} if info else set()))
         self.across_sessions = across
-        self.first: datetime | None = seen[0].created if seen else None
-        self.last: datetime | None = max((each.updated for each in seen), default=None)
-        self.counts = {type: len(refs) for type, refs in refs_by_type(seen).items()}
+        self.first: datetime | None = items[0].created if items else None
+        self.last: datetime | None = max((each.updated for each in items), default=None)
+        self.counts = {type: len(refs) for type, refs in refs_by_type(items).items()}
         self.totals = {name: len(records) for name, records in chosen.items()}
-        self.users, self.agents = _participants(seen, info)
-        self.topics = list(topics_of(seen, priority))[:most]
+        self.users, self.agents = _participants(items, info)
+        self.topics = list(topics_of(items, priority))[:most]
         self.decisions, self.findings, self.preferences, self.states = (found[:most] for found in chosen.values())
-        self._head = head(seen)
+        self._header = header(items)
 
     def ref(self, record: Record) -> str:
         return record.ref if self.across_sessions else record.id
 
     @property
     def open_findings(self) -> dict[str, list[Record]]:
-        """The open findings by severity, the gravest first."""
+        """The open findings by severity, the most severe first."""
         found: dict[str, list[Record]] = {}
         for record in self.findings:
             found.setdefault(severity_of(record), []).append(record)
@@ -83,7 +81,6 @@ class SessionSummary:
 
     @property
     def text(self) -> str:
-
         return "".join(f"{line}\n" for line in summary_lines(self))
 
     def __str__(self) -> str:
@@ -95,7 +92,7 @@ class SessionSummary:
     def to_dict(self) -> dict[str, Any]:
         return {
             "session_summary": {
-                **self._head,
+                **self._header,
                 "sessions": list(self.sessions),
                 "project": self.info.project if self.info else None,
                 "status": self.info.status if self.info else None,
@@ -158,44 +155,44 @@ def summarize(
     info: SessionInfo | None = None,
     *,
     priority: Priority | None = None,
-    most: int = MOST,
+    most: int = MAX_ITEMS,
     across_sessions: bool | None = None,
     users: Mapping[str, str] | None = None,
 ) -> SessionSummary:
-    """What matters in these memories; `info` is the head of their session, if they are of one."""
+    """The summary of these memories; `info` is the metadata of their session, if they are of one session."""
     if users is None and info is not None and info.user:
         users = {info.id: info.user}
-    seen = overview_items(records, across_sessions, users)
-    across = any(each.ref != each.record.id for each in seen) if across_sessions is None else across_sessions
-    return SessionSummary(seen, info, priority, most, across)
+    items = overview_items(records, across_sessions, users)
+    across = any(each.ref != each.record.id for each in items) if across_sessions is None else across_sessions
+    return SessionSummary(items, info, priority, most, across)
 
 
-# -- who and which
+# -- selection
 
 
-def _participants(seen: list[OverviewItem], info: SessionInfo | None) -> tuple[list[str], list[str]]:
-    """Users and agents: those named in the head of the session first, then those who wrote, the busiest first."""
+def _participants(items: list[OverviewItem], info: SessionInfo | None) -> tuple[list[str], list[str]]:
+    """Users and agents: those in the session's metadata first, then authors, the one with most memories first."""
     users = [info.user] if info and word(info.user) else []
     named = [name for name in info.agents if word(name)] if info else []
-    for agent in agents_of(seen):
+    for agent in agents_of(items):
         (users if agent.kind == "user" and agent.name not in named else named).append(agent.name)
     return list(dict.fromkeys(filter(None, users))), [name for name in dict.fromkeys(named) if name not in users]
 
 
-def _best_first(seen: list[OverviewItem], priority: Priority | None) -> list[Record]:
-    """Decisions and findings, those that are worth most first, of equals the newest."""
-    asked = [each for each in reversed(seen) if each.type in ("decision", "finding")]
-    return [each.record for each in sorted(asked, key=lambda each: -each.worth(priority))]
+def _by_worth(items: list[OverviewItem], priority: Priority | None) -> list[Record]:
+    """Decisions and findings by worth; of equals the newest first."""
+    chosen = [each for each in reversed(items) if each.type in ("decision", "finding")]
+    return [each.record for each in sorted(chosen, key=lambda each: -each.worth(priority))]
 
 
-def _standing(records: list[Record]) -> list[Record]:
-    replaced = {target for record in records for target in _replaced_by(record)}
+def _active_decisions(records: list[Record]) -> list[Record]:
+    replaced = {target for record in records for target in _superseded_by(record)}
     decisions = [record for record in records if record.type == "decision"]
     return [record for record in decisions if _status(record) not in OVERTURNED_STATUSES and record.ref not in replaced]
 
 
-def _replaced_by(record: Record) -> Iterator[str]:
-    """The memories that this one takes the place of, as `session/ID`."""
+def _superseded_by(record: Record) -> Iterator[str]:
+    """The memories that this one supersedes, as `session/ID`."""
     relations = record.relations
     for relation in relations if isinstance(relations, list) else ():
         if isinstance(relation, dict) and relation.get("kind") == "supersedes" and word(relation.get("target")):
@@ -212,16 +209,16 @@ def _status(record: Record) -> str:
 
 
 def severity_of(record: Record) -> str:
-    return brief(word(getattr(record, "severity", None)).lower(), _LONGEST_SEVERITY) or UNRATED
+    return brief(word(getattr(record, "severity", None)).lower(), _MAX_SEVERITY) or UNRATED
 
 
-def _gravity(record: Record) -> tuple[int, str]:
+def _severity_rank(record: Record) -> tuple[int, str]:
     severity = severity_of(record)
     return _SEVERITIES.get(severity, len(_SEVERITIES)), severity
 
 
-def _newest(records: list[Record], type: str, key: Callable[[Record], str]) -> list[Record]:
-    """The first of each key."""
+def _first_of_each(records: list[Record], type: str, key: Callable[[Record], str]) -> list[Record]:
+    """The first record of each key."""
     found: dict[str, Record] = {}
     for record in records:
         if record.type == type:
@@ -242,9 +239,11 @@ def _state_key(record: Record) -> str:
     return word(getattr(record, "agent", None)) or record.id
 
 
+# -- text
+
 _NAMES = {"agent_state": "agent state", "conversation": "turn"}
-_LONGEST_REASON = 120
-_MOST_SESSIONS = 3
+_MAX_REASON = 120
+_MAX_SESSIONS = 3
 
 
 def summary_lines(summary: SessionSummary) -> Iterator[str]:
@@ -255,15 +254,15 @@ def summary_lines(summary: SessionSummary) -> Iterator[str]:
     if summary.topics:
         named = ", ".join(f"{brief(topic.name)} ({topic.mentions})" for topic in summary.topics)
         yield f"Most discussed: {named}."
-    yield from _chapter(summary, "Key decisions", "decisions", summary.decisions, _decision)
-    yield from _chapter(summary, "Open findings", "open_findings", summary.findings, _finding)
-    yield from _chapter(summary, "Preferences", "preferences", summary.preferences, _preference)
-    yield from _chapter(summary, "Where the agents stand", "agent_states", summary.states, _state)
+    yield from _section(summary, "Key decisions", "decisions", summary.decisions, _decision)
+    yield from _section(summary, "Open findings", "open_findings", summary.findings, _finding)
+    yield from _section(summary, "Preferences", "preferences", summary.preferences, _preference)
+    yield from _section(summary, "Where the agents stand", "agent_states", summary.states, _state)
 
 
 def _title(summary: SessionSummary) -> str:
-    shown, more = summary.sessions[:_MOST_SESSIONS], len(summary.sessions) - _MOST_SESSIONS
-    names = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    first, more = summary.sessions[:_MAX_SESSIONS], len(summary.sessions) - _MAX_SESSIONS
+    names = ", ".join(first) + (f" and {more} more" if more > 0 else "")
     if len(summary.sessions) != 1:
         return f"{len(summary.sessions)} sessions ({names})" if names else "No session"
     project = word(summary.info.project) if summary.info else ""
@@ -294,7 +293,7 @@ def _day(moment: datetime) -> str:
     return to_text(moment)[:10]
 
 
-def _chapter(
+def _section(
     summary: SessionSummary, title: str, name: str, records: list[Record], line: Callable[[Record], str]
 ) -> Iterator[str]:
     if not records:
@@ -308,27 +307,26 @@ def _chapter(
 
 def _decision(record: Record) -> str:
     why = word(getattr(record, "rationale", None))
-    return f"{brief(record.text)}{_signed(record)}" + (f" Why: {brief(why, _LONGEST_REASON)}" if why else "")
+    return f"{brief(record.text)}{_author_and_day(record)}" + (f" Why: {brief(why, _MAX_REASON)}" if why else "")
 
 
 def _finding(record: Record) -> str:
-    return f"{brief(severity_of(record))}: {brief(record.text)}{_signed(record)}"
+    return f"{brief(severity_of(record))}: {brief(record.text)}{_author_and_day(record)}"
 
 
-def _signed(record: Record) -> str:
+def _author_and_day(record: Record) -> str:
     return f" ({brief(word(record.author) or 'user')}, {_day(record.created)})"
 
 
 def _preference(record: Record) -> str:
-    key, value, said = (getattr(record, name, None) for name in ("key", "value", "preference"))
-    parts = [_shown(part) for part in (key, value, said) if part is not None]
-    return ": ".join(parts)
+    fields = (getattr(record, name, None) for name in ("key", "value", "preference"))
+    return ": ".join(_on_one_line(value) for value in fields if value is not None)
 
 
 def _state(record: Record) -> str:
-    return f"{_shown(getattr(record, 'state', None))} ({_day(record.updated)})"
+    return f"{_on_one_line(getattr(record, 'state', None))} ({_day(record.updated)})"
 
 
-def _shown(value: Any) -> str:
+def _on_one_line(value: Any) -> str:
     short = small(value)
     return brief(short if isinstance(short, str) else json.dumps(short, ensure_ascii=False))

@@ -1,19 +1,19 @@
-"""What is it about? The topics of some memories, the weightiest first, in the shape of design 003 §2.3.1.
+"""Topics of memories, by weight, in the shape of design 003.
 
-A memory mentions its `topic`, its tags, and what stands above them: `security.login` is about `security`, too. So a
-topic's memories are those that `by_topic` finds. Spellings that differ in capitals are one topic, under the most
-frequent spelling.
+A memory mentions its `topic`, its tags, and their parents: `security.login` mentions `security`, too. So a topic's
+memories are those that `by_topic` finds. Spellings that differ in case are one topic, under the most frequent
+spelling.
 
-Weight, 0 to 1: each mention counts what its memory is worth, which is its priority if a way to tell is handed in, else
-its importance, 0.5 where none is said. With `worth` the sum of that,
+Weight, 0 to 1: each mention counts the worth of its memory, which is its priority if a function for it is given, else
+its importance, 0.5 without one. With `worth` the sum of that,
 
     weight = log(1 + worth) / log(1 + the greatest worth of any topic)
 
-so the weightiest topic has 1.0, and one with a tenth of its mentions is still well above 0.
+so the topic of greatest weight has 1.0, and one with a tenth of its mentions is still well above 0.
 
 Subtopics: the topics one dot below; and those that are mentioned less often than this one, at least twice together with
-it, and with it in two of three cases. Weightiest first.
-Non-guarantees: of a memory with very many tags only the most frequent ones count as being together.
+it, and with it in two of three cases. By weight.
+Non-guarantees: of a memory with very many tags only the most frequent ones count as mentioned together.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from math import fsum, log1p
 
 from smp_memory.overview.items import (
     OverviewItem,
-    head,
+    header,
     overview_items,
     refs_by_type,
     related_memories,
-    same_topic,
     text_of,
+    topic_key,
     topics_above,
 )
 
@@ -43,22 +43,22 @@ if TYPE_CHECKING:
     from smp_memory.model.reports import Problem
     from smp_memory.overview.items import Priority
 
-_MOST_TOGETHER = 16  # of one memory's topics; a hundred tags would make five thousand pairs
-_LEAST_TOGETHER = 2
+_MAX_TOGETHER = 16  # of one memory's topics; a hundred tags would make five thousand pairs
+_MIN_TOGETHER = 2
 
 
 class Topic:
-    """One topic: how often, how weighty, from when to when, in which memories, and what belongs to it."""
+    """One topic: mentions, weight, first and last mention, memories, subtopics."""
 
     __slots__ = ("first", "ids", "last", "mentions", "name", "subtopics", "weight")
 
-    def __init__(self, name: str, weight: float, seen: list[OverviewItem], subtopics: list[str]) -> None:
+    def __init__(self, name: str, weight: float, items: list[OverviewItem], subtopics: list[str]) -> None:
         self.name = name
         self.weight = weight
-        self.mentions = len(seen)
-        self.first: datetime = seen[0].created
-        self.last: datetime = seen[-1].created
-        self.ids = refs_by_type(seen)
+        self.mentions = len(items)
+        self.first: datetime = items[0].created
+        self.last: datetime = items[-1].created
+        self.ids = refs_by_type(items)
         self.subtopics = subtopics
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,14 +76,14 @@ class Topic:
 
 
 class Topics:
-    """The topics, the weightiest first; `topics["auth"]` is one of them, in whatever capitals."""
+    """The topics by weight; `topics["auth"]` is one of them, case ignored."""
 
-    __slots__ = ("_by_name", "_head", "problems")
+    __slots__ = ("_by_name", "_header", "problems")
 
-    def __init__(self, topics: Iterable[Topic], head: dict[str, Any]) -> None:
+    def __init__(self, topics: Iterable[Topic], header: dict[str, Any]) -> None:
         self.problems: list[Problem] = []  # entries that could not be read
-        self._by_name = {same_topic(topic.name): topic for topic in topics}
-        self._head = head
+        self._by_name = {topic_key(topic.name): topic for topic in topics}
+        self._header = header
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._by_name.values())
@@ -92,13 +92,13 @@ class Topics:
         return len(self._by_name)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and same_topic(name) in self._by_name
+        return isinstance(name, str) and topic_key(name) in self._by_name
 
     def __getitem__(self, name: str) -> Topic:
-        return self._by_name[same_topic(name)]
+        return self._by_name[topic_key(name)]
 
     def to_dict(self) -> dict[str, Any]:
-        return {"topic_index": {**self._head, "topics": {topic.name: topic.to_dict() for topic in self}}}
+        return {"topic_index": {**self._header, "topics": {topic.name: topic.to_dict() for topic in self}}}
 
     def __repr__(self) -> str:
         return f"Topics({[topic.name for topic in self]})"
@@ -111,36 +111,36 @@ def topics(
     return topics_of(overview_items(records, across_sessions), priority)
 
 
-def topics_of(seen: list[OverviewItem], priority: Priority | None = None) -> Topics:
-    mentions = _mentions(seen, priority)
+def topics_of(items: list[OverviewItem], priority: Priority | None = None) -> Topics:
+    mentions = _mentions(items, priority)
     greatest = max((mention.worth for mention in mentions.values()), default=0.0)
-    ranked = sorted(mentions.values(), key=_weightiest_first)
-    below = _subtopics(mentions, [mention.key for mention in ranked])
+    ranked = sorted(mentions.values(), key=_by_weight)
+    subtopics = _subtopics(mentions, [mention.key for mention in ranked])
     found = [
         Topic(
             mention.name,
             _weight(mention.worth, greatest),
-            mention.seen,
-            [mentions[key].name for key in below[mention.key]],
+            mention.items,
+            [mentions[key].name for key in subtopics[mention.key]],
         )
         for mention in ranked
     ]
-    return Topics(found, head(seen))
+    return Topics(found, header(items))
 
 
 class _Mentions:
     """All mentions of one topic."""
 
-    __slots__ = ("_spellings", "_worths", "key", "name", "seen", "worth")
+    __slots__ = ("_spellings", "_worths", "items", "key", "name", "worth")
 
     def __init__(self, key: str) -> None:
         self.key = key
-        self.seen: list[OverviewItem] = []
+        self.items: list[OverviewItem] = []
         self._spellings: Counter[str] = Counter()
         self._worths: list[float] = []
 
-    def add(self, seen: OverviewItem, spelling: str, worth: float) -> None:
-        self.seen.append(seen)
+    def add(self, item: OverviewItem, spelling: str, worth: float) -> None:
+        self.items.append(item)
         self._spellings[spelling] += 1
         self._worths.append(worth)
 
@@ -149,9 +149,9 @@ class _Mentions:
         self.worth = fsum(self._worths)
 
 
-def _mentions(seen: list[OverviewItem], priority: Priority | None) -> dict[str, _Mentions]:
+def _mentions(items: list[OverviewItem], priority: Priority | None) -> dict[str, _Mentions]:
     found: dict[str, _Mentions] = {}
-    for each in seen:
+    for each in items:
         worth = each.worth(priority) if each.topics else 0.0
         for key, spelling in _mentioned(each).items():
             if key not in found:
@@ -162,48 +162,48 @@ def _mentions(seen: list[OverviewItem], priority: Priority | None) -> dict[str, 
     return found
 
 
-def _mentioned(seen: OverviewItem) -> dict[str, str]:
-    """The topics of a memory and those above them; what it says itself decides the spelling."""
-    said = {same_topic(name): name for name in seen.topics}
-    above = {same_topic(name): name for topic in seen.topics for name in topics_above(topic)}
-    return {**above, **said}
+def _mentioned(item: OverviewItem) -> dict[str, str]:
+    """The topics of a memory and their parents; the memory's own spelling comes first."""
+    own = {topic_key(name): name for name in item.topics}
+    parents = {topic_key(name): name for topic in item.topics for name in topics_above(topic)}
+    return {**parents, **own}
 
 
 def _weight(worth: float, greatest: float) -> float:
     return round(log1p(worth) / log1p(greatest), 4) if greatest > 0 else 0.0
 
 
-def _weightiest_first(mention: _Mentions) -> tuple[float, int, str]:
-    return -mention.worth, -len(mention.seen), mention.key
+def _by_weight(mention: _Mentions) -> tuple[float, int, str]:
+    return -mention.worth, -len(mention.items), mention.key
 
 
 def _subtopics(mentions: dict[str, _Mentions], ranked: list[str]) -> dict[str, list[str]]:
-    """For each topic the keys of those that belong to it, in the order given."""
+    """The keys of each topic's subtopics, in the order of `ranked`."""
     found: dict[str, set[str]] = {key: set() for key in mentions}
     for key in mentions:
         for parent in topics_above(key)[-1:]:
             found[parent].add(key)
-    for (more, less), together in _together(mentions).items():
-        if _belongs(len(mentions[more].seen), len(mentions[less].seen), together) and not _in_line(more, less):
+    for (more, less), together in _co_mentions(mentions).items():
+        if _belongs(len(mentions[more].items), len(mentions[less].items), together) and not _are_nested(more, less):
             found[more].add(less)
     rank = {key: place for place, key in enumerate(ranked)}
-    return {key: sorted(below, key=rank.__getitem__) for key, below in found.items()}
+    return {key: sorted(subtopics, key=rank.__getitem__) for key, subtopics in found.items()}
 
 
-def _together(mentions: dict[str, _Mentions]) -> Counter[tuple[str, str]]:
-    """How often two topics stand in one memory, the one with more mentions first."""
+def _co_mentions(mentions: dict[str, _Mentions]) -> Counter[tuple[str, str]]:
+    """The number of memories that mention both topics of a pair, the one with more mentions first."""
     groups: dict[int, list[str]] = {}
-    for key in sorted(mentions, key=lambda key: (-len(mentions[key].seen), key)):
-        if len(mentions[key].seen) >= _LEAST_TOGETHER:
-            for seen in mentions[key].seen:
-                groups.setdefault(id(seen), []).append(key)
-    return Counter(pair for keys in groups.values() for pair in combinations(keys[:_MOST_TOGETHER], 2))
+    for key in sorted(mentions, key=lambda key: (-len(mentions[key].items), key)):
+        if len(mentions[key].items) >= _MIN_TOGETHER:
+            for item in mentions[key].items:
+                groups.setdefault(id(item), []).append(key)
+    return Counter(pair for keys in groups.values() for pair in combinations(keys[:_MAX_TOGETHER], 2))
 
 
 def _belongs(more: int, less: int, together: int) -> bool:
-    return more > less and together >= _LEAST_TOGETHER and 3 * together >= 2 * less
+    return more > less and together >= _MIN_TOGETHER and 3 * together >= 2 * less
 
 
-def _in_line(key: str, other: str) -> bool:
-    """Whether one stands above the other; dots have said all about them."""
+def _are_nested(key: str, other: str) -> bool:
+    """Whether one is a parent of the other by its name, so that it is a subtopic already."""
     return key in topics_above(other) or other in topics_above(key)

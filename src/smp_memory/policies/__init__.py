@@ -1,14 +1,15 @@
-"""What is due? Pure rules about size and age: they say what should happen, why, and when; nothing here does it.
+"""Rules about size, age and duplicates: each decides what should happen, when and why, and carries nothing out. Pure.
 
-    clock          can this clock be trusted with what cannot be undone?
-    states         in which state is a session, and what happens to it next?
-    standing       does a memory still stand open?
-    quota          how full is a session, and how long will it last?
-    compaction     which memories go to the cold segment? with preserving (which stay?) and turn_groups (what is left?)
-    summarise      what do many texts say in few sentences? with sentences, and archive_summary for a whole session
-    retention      which memories have been kept long enough?
-    consolidation  which memories say the same? with likeness
+    clock_trust      whether the clock can be trusted with irreversible steps
+    session_states   the state of a session, and its next transition
+    statuses         open, settled and active: what the statuses of memories mean
+    quota            size and growth of a session
+    retention        memories that compaction must keep, and memories that have expired
+    compaction_plan  the memories that go to the cold segment
+    turn_summaries   summaries that replace turns in the cold segment
+    summaries        extractive summaries of texts, and the summary of an archived session
+    consolidation    duplicate memories, and their merge
 
-The time, the figures and the records are handed in; no clock and no disk is read. What a rule decides is a value that
-can be shown to a person before it is carried out.
+Time, figures and records are arguments; no clock and no disk is read. A decision is a value that can be shown to a
+person before it is carried out.
 """

@@ -1,19 +1,20 @@
-"""Decide whether the wall clock can be trusted with what happens by the calendar, and how much time has really passed.
+"""Decide whether the wall clock can be trusted with steps that depend on dates, and how much time has really passed.
 
-A wall clock may be wrong: a battery died, a person tried out a date, a virtual machine slept. So whoever runs
-maintenance notes each look (`store.clock_notes`): the wall clock, and a clock that nobody can set (time since boot). The
-next look gets both as `Evidence`.
+A wall clock may be wrong: a battery died, a person tried out a date, a virtual machine slept. So every maintenance
+run records (`store.clock_state`) the wall clock and a clock that nobody can set (time since boot). The next run gets
+both as `Evidence`.
 
 Guarantees
-- Nothing that changes files is due while `now` lies before the last trusted time, or ran ahead of the time since boot by
-  more than `JUMP` (counted over all looks since the boot), or (after a reboot, when only the wall clock can be compared)
-  moved on by more than `UNCONFIRMED`.
-- A time that was doubted is trusted when the clock has kept it for `CONFIRMED`, measured by the time since boot. One that
+- No step that changes files is due while `now` is before the last trusted time, or has run ahead of the time since
+  boot by more than `JUMP` (over all checks since the boot), or (after a reboot, when only the wall clock can be
+  compared) has moved on by more than `UNCONFIRMED`.
+- A doubted time is trusted when the clock has kept it for `CONFIRMED`, measured by the time since boot. A time that
   agrees with the last trusted time again is trusted at once.
-- What destroys needs two looks that are `BETWEEN_LOOKS` apart by the wall clock and by the time that has really passed
-  (`Evidence.passed`). Over a reboot only the time since that boot is known to have passed, so no more is counted.
-Non-guarantees: a clock that was wrong at the first look and never jumps cannot be told from a right one. A machine that is
-switched off often counts less time than passes, so what destroys happens later there, never earlier.
+- A destructive step needs two checks that are `CHECK_INTERVAL` apart by the wall clock and by the time that has
+  really passed (`Evidence.passed`). Across a reboot only the time since that boot is known to have passed, so no more
+  is counted.
+Non-guarantees: a clock that was wrong at the first check and never jumps cannot be told from a right one. A machine
+that is switched off often counts less time than passes, so destructive steps happen later there, never earlier.
 """
 
 from __future__ import annotations
@@ -24,38 +25,38 @@ from typing import NamedTuple
 JUMP = timedelta(days=1)
 UNCONFIRMED = timedelta(days=7)
 CONFIRMED = timedelta(days=1)
-BETWEEN_LOOKS = timedelta(days=1)
+CHECK_INTERVAL = timedelta(days=1)
 
 
 class Evidence(NamedTuple):
-    """What is known of the clock apart from what it says."""
+    """What is known about the clock besides its current time."""
 
-    last_seen: datetime | None = None  # the latest time that was trusted
+    last_seen: datetime | None = None  # the last trusted time
     elapsed: timedelta | None = None  # since then, by a clock that cannot be set; None: rebooted, nothing to compare
     passed: timedelta | None = (
-        None  # time that has passed at least, over all looks; None: the caller keeps the clock itself
+        None  # time that has passed at least, over all checks; None: the caller controls the clock
     )
     doubted: datetime | None = None  # a time that is not trusted yet
     doubted_elapsed: timedelta | None = None  # since it was seen; None: rebooted
-    doubted_for: timedelta = timedelta(0)  # how long the clock has kept it, at least
+    doubted_for: timedelta = timedelta(0)  # the time for which the clock has kept it, at least
 
 
 NO_EVIDENCE = Evidence()
 
 
 def distrust(now: datetime, evidence: Evidence) -> str:
-    """Why nothing that changes files may be due now; empty if the clock can be trusted."""
+    """Why no step that changes files may be due now; empty if the clock can be trusted."""
     why = _doubt(now, evidence.last_seen, evidence.elapsed)
-    return "" if why and evidence.doubted_for >= CONFIRMED and is_kept(now, evidence) else why
+    return "" if why and evidence.doubted_for >= CONFIRMED and continues_doubted_time(now, evidence) else why
 
 
-def is_kept(now: datetime, evidence: Evidence) -> bool:
-    """Whether the clock goes on from the time that is not trusted yet."""
+def continues_doubted_time(now: datetime, evidence: Evidence) -> bool:
+    """Whether the clock continues from the time that is not trusted yet."""
     return evidence.doubted is not None and not _doubt(now, evidence.doubted, evidence.doubted_elapsed)
 
 
-def agrees(now: datetime, evidence: Evidence) -> bool:
-    """Whether the clock goes on from the last trusted time."""
+def continues_trusted_time(now: datetime, evidence: Evidence) -> bool:
+    """Whether the clock continues from the last trusted time."""
     return not _doubt(now, evidence.last_seen, evidence.elapsed)
 
 
@@ -63,7 +64,7 @@ def _doubt(now: datetime, last: datetime | None, elapsed: timedelta | None) -> s
     if last is None:
         return ""
     if now < last:
-        return f"the clock says {_said(now)}, but this store has already seen {_said(last)}"
+        return f"the clock says {_minute(now)}, but this store has already seen {_minute(last)}"
     ahead = now - last - (elapsed or timedelta(0))
     if ahead > (UNCONFIRMED if elapsed is None else JUMP):
         passed = "nothing confirms it" if elapsed is None else f"only {_length(max(elapsed, timedelta(0)))} passed"
@@ -71,23 +72,23 @@ def _doubt(now: datetime, last: datetime | None, elapsed: timedelta | None) -> s
     return ""
 
 
-def counts(announced: timedelta | None, evidence: Evidence) -> bool:
-    """Whether an announcement was made in the time that this store has counted."""
+def is_announcement_valid(announced: timedelta | None, evidence: Evidence) -> bool:
+    """Whether an announcement was made within the time that this store has counted."""
     return evidence.passed is None or (announced is not None and announced <= evidence.passed)
 
 
-def a_day_passed(announced: timedelta | None, evidence: Evidence) -> bool:
-    """Whether `BETWEEN_LOOKS` have really passed since an announcement, not only by the wall clock."""
-    return evidence.passed is None or (announced is not None and evidence.passed - announced >= BETWEEN_LOOKS)
+def has_interval_passed(announced: timedelta | None, evidence: Evidence) -> bool:
+    """Whether `CHECK_INTERVAL` have really passed since an announcement, not only by the wall clock."""
+    return evidence.passed is None or (announced is not None and evidence.passed - announced >= CHECK_INTERVAL)
 
 
-def second_look(first_look: datetime | None, now: datetime) -> datetime:
-    """When the look that may destroy is due, given when the first one was. A first look in the future counts for none."""
-    return later(first_look if first_look is not None and first_look <= now else now, BETWEEN_LOOKS)
+def second_check(first_check: datetime | None, now: datetime) -> datetime:
+    """When the check that may destroy is due, given the first check. A first check in the future does not count."""
+    return later(first_check if first_check is not None and first_check <= now else now, CHECK_INTERVAL)
 
 
 def later(moment: datetime, span: timedelta) -> datetime:
-    """The sum, or the last moment there is: a person may have typed the year 9999."""
+    """The sum, or the last possible datetime: a person may have typed the year 9999."""
     try:
         return moment + span
     except OverflowError:
@@ -95,11 +96,11 @@ def later(moment: datetime, span: timedelta) -> datetime:
 
 
 def latest(*moments: datetime | None) -> datetime | None:
-    """The latest of the times that are known."""
+    """The latest of these times; None if none is known."""
     return max((moment for moment in moments if moment is not None), default=None)
 
 
-def _said(moment: datetime) -> str:
+def _minute(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M}"
 
 

@@ -1,20 +1,20 @@
-"""Which memories go to the cold segment? A plan in the order of 003 §9.3 that frees so many bytes and says why.
+"""Plan a compaction: which memories go to the cold segment, in stages, with reasons (design 003).
 
-    1 faded      priority below 0.3, the faintest first
+    1 faded      priority below 0.3, the lowest first
     2 old turns  conversation older than 7 days, the oldest first
-    3 resolved   findings that are settled, the longest unchanged first
+    3 resolved   settled findings, the longest unchanged first
     4 history    earlier states of agents; the current one stays
     5 settled    decisions that are settled or superseded, and inferred preferences, the longest unchanged first
 
-003's own fifth, duplicate index entries, does not exist here: the index is derived and rewritten whole. Faded means the
-priority without a floor: floors keep a memory findable, and with them decisions, preferences, artifacts and learnings could
-never go. The fifth stage is SMP's own: a session full of decisions that nobody needs any more must not refuse to be written
-to. What must stay is in `lifecycle.preserving`. Turns that go leave summaries behind, whichever stage took them, and a plan counts what
-these take.
+The design's own fifth stage, duplicate index entries, does not exist here: the index is derived and rewritten whole.
+The first stage uses the priority without a floor: floors keep a memory findable, and with them decisions,
+preferences, artifacts and learnings could never go. The fifth stage is SMP's own: a session full of decisions that
+nobody needs any more must not become unwritable. What must stay is decided by `policies.retention`. Turns that go
+leave summaries, whichever stage took them, and a plan accounts for their size.
 
 Guarantees: pure; a stage begins only when those before it do not free enough, and stops as soon as the target is
 reached; nothing preserved is ever in a plan; the same memories give the same plan. Nothing is destroyed: what a plan
-names goes to the cold segment, and stays there until somebody erases it.
+names goes to the cold segment, and stays there until it is erased.
 Non-guarantees: a target may be out of reach; then `reached` is False and the plan names all that may go.
 """
 
@@ -24,15 +24,15 @@ from collections import Counter
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smp_memory.policies.preservation import DEFAULT_RULES, PINNED, preserved
+from smp_memory.policies.retention import DEFAULT_RULES, PINNED, preserved
 from smp_memory.policies.statuses import is_settled
-from smp_memory.policies.turn_summaries import COST, most_bytes, runs, summaries
+from smp_memory.policies.turn_summaries import MAX_COST, max_summary_bytes, runs, summaries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from smp_memory.policies.preservation import PreservationRules, WeighedMemory
+    from smp_memory.policies.retention import PreservationRules, WeighedMemory
     from smp_memory.policies.turn_summaries import Summariser, TurnSummary
 
     Choice = tuple["PlannedRemoval", WeighedMemory]
@@ -46,7 +46,7 @@ _EXAMPLES = 5
 
 
 class PlannedRemoval(NamedTuple):
-    """What goes to the cold segment: a memory with all its entries, or (stage `state_history`) its earlier ones."""
+    """One move to the cold segment: a memory with all its entries, or (stage `state_history`) its earlier ones."""
 
     id: str
     bytes: int
@@ -57,13 +57,13 @@ class PlannedRemoval(NamedTuple):
 class CompactionPlan(NamedTuple):
     target_bytes: int
     removed: list[PlannedRemoval]
-    histories: list[PlannedRemoval]  # memories that stay, of which earlier entries go
+    histories: list[PlannedRemoval]  # memories that stay, whose earlier entries go
     summaries: list[TurnSummary]
-    kept: dict[str, str]  # why, by id
+    kept: dict[str, str]  # reasons by id
 
     @property
     def freed_bytes(self) -> int:
-        """What the session's files will lose, the summaries written instead counted in."""
+        """The bytes that the session's files will lose, less those of the summaries written instead."""
         gone = sum(removal.bytes for removal in (*self.removed, *self.histories))
         return gone - sum(summary.size_bytes for summary in self.summaries)
 
@@ -76,7 +76,7 @@ class CompactionPlan(NamedTuple):
         return bool(self.removed or self.histories)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it for a person who asks before it is done; what stays is counted by reason, with examples."""
+        """The plan for a person to review; what stays is counted by reason, with examples."""
         return {
             "target_bytes": self.target_bytes,
             "freed_bytes": self.freed_bytes,
@@ -85,7 +85,7 @@ class CompactionPlan(NamedTuple):
             "removed": [removal._asdict() for removal in self.removed],
             "histories": [removal._asdict() for removal in self.histories],
             "summaries": [summary.to_dict() for summary in self.summaries],
-            "kept": _reasons(self.kept),
+            "kept": _by_reason(self.kept),
         }
 
 
@@ -96,31 +96,31 @@ def plan(
     rules: PreservationRules = DEFAULT_RULES,
     summariser: Summariser | None = None,
 ) -> CompactionPlan:
-    """What to move so that about `target_bytes` are freed."""
+    """The plan that frees about `target_bytes`."""
     kept = preserved(memories, now, rules)
     chosen = _chosen(memories, kept, target_bytes, now, rules)
     removed = [removal for removal, _ in chosen if removal.stage != HISTORY]
     turns = [weighed for removal, weighed in chosen if _is_turn(weighed)]
     histories = [removal for removal, _ in chosen if removal.stage == HISTORY]
-    _say_why_others_stay(memories, kept, removed, now, rules)
+    _add_reasons_of_others(memories, kept, removed, now, rules)
     return CompactionPlan(target_bytes, removed, histories, summaries(turns, summariser), kept)
 
 
 def estimate_gain(memories: Sequence[WeighedMemory], now: datetime, rules: PreservationRules = DEFAULT_RULES) -> int:
-    """About how many bytes compaction could free at most (003 §9.4)."""
+    """The number of bytes that compaction could free at most, roughly."""
     kept = preserved(memories, now, rules)
     return max(0, _net_bytes(list(_candidates(memories, kept, now, rules))))
 
 
-# -- the choice
+# -- choice
 
 
 def _chosen(
     memories: Sequence[WeighedMemory], kept: dict[str, str], target_bytes: int, now: datetime, rules: PreservationRules
 ) -> list[Choice]:
-    """As many as it takes, twice: at first summaries are taken to cost the most that they may, then what they do here."""
+    """The candidates needed for the target: first assuming that summaries cost the maximum, then what they cost here."""
     every = list(_candidates(memories, kept, now, rules))
-    careful = _enough(every, target_bytes, COST)
+    careful = _enough(every, target_bytes, MAX_COST)
     turn_bytes = sum(removal.bytes for removal, weighed in careful if _is_turn(weighed))
     closer = _enough(every, target_bytes, 1.1 * _summary_bytes(careful) / turn_bytes if turn_bytes else 0.0)
     if len(closer) == len(careful):  # then they are the same
@@ -143,19 +143,19 @@ def _net_bytes(chosen: list[Choice]) -> int:
 
 
 def _summary_bytes(chosen: list[Choice]) -> int:
-    return most_bytes([weighed for _, weighed in chosen if _is_turn(weighed)])
+    return max_summary_bytes([weighed for _, weighed in chosen if _is_turn(weighed)])
 
 
 def _candidates(
     memories: Sequence[WeighedMemory], kept: dict[str, str], now: datetime, rules: PreservationRules
 ) -> Iterator[Choice]:
-    """All that may go, in the order in which it would; each memory once."""
-    faded: list[WeighedMemory] = []
+    """All memories that may go, in order; each once."""
+    decayed: list[WeighedMemory] = []
     rest: list[WeighedMemory] = []
     for weighed in memories:
         if weighed.record.id not in kept:
-            (faded if _is_faded(weighed, rules) else rest).append(weighed)
-    yield from _removals(FADED, sorted(faded, key=_by_fading), f"faded: priority below {rules.faded:g}")
+            (decayed if _is_decayed(weighed, rules) else rest).append(weighed)
+    yield from _removals(FADED, sorted(decayed, key=_by_priority), f"faded: priority below {rules.decayed_below:g}")
     turns = [weighed for weighed in rest if _is_old_turn(weighed, now, rules)]
     yield from _removals(OLD_TURNS, sorted(turns, key=_by_order), f"a turn older than {rules.old_turns.days} days")
     settled = [weighed for weighed in rest if _is_settled_finding(weighed)]
@@ -179,8 +179,8 @@ def _is_turn(weighed: WeighedMemory) -> bool:
     return weighed.record.type == "conversation"
 
 
-def _is_faded(weighed: WeighedMemory, rules: PreservationRules) -> bool:
-    return weighed.faded < rules.faded
+def _is_decayed(weighed: WeighedMemory, rules: PreservationRules) -> bool:
+    return weighed.priority_without_floor < rules.decayed_below
 
 
 def _is_old_turn(weighed: WeighedMemory, now: datetime, rules: PreservationRules) -> bool:
@@ -192,7 +192,7 @@ def _is_settled_finding(weighed: WeighedMemory) -> bool:
 
 
 def _is_settled(weighed: WeighedMemory) -> bool:
-    """Of those that need not stay: active decisions and explicit preferences are preserved."""
+    """Whether it is a decision or preference; active decisions and explicit preferences are preserved before."""
     return weighed.record.type in ("decision", "preference")
 
 
@@ -203,7 +203,7 @@ def _has_history(weighed: WeighedMemory, kept: dict[str, str]) -> bool:
     return not record.deleted and kept.get(record.id) != PINNED
 
 
-_by_fading = attrgetter("faded", "record.seq", "record.id")
+_by_priority = attrgetter("priority_without_floor", "record.seq", "record.id")
 _by_order = attrgetter("record.seq", "record.id")
 _by_change = attrgetter("updated", "record.id")
 
@@ -212,10 +212,10 @@ def _by_history(weighed: WeighedMemory) -> tuple[int, str]:
     return -weighed.history_bytes, weighed.record.id
 
 
-# -- what is told
+# -- reasons and figures
 
 
-def _say_why_others_stay(
+def _add_reasons_of_others(
     memories: Sequence[WeighedMemory],
     kept: dict[str, str],
     removed: list[PlannedRemoval],
@@ -225,7 +225,7 @@ def _say_why_others_stay(
     gone = {removal.id for removal in removed}
     for weighed in memories:
         if weighed.record.id not in gone and weighed.record.id not in kept:
-            by_age = _is_faded(weighed, rules) or _is_old_turn(weighed, now, rules)
+            by_age = _is_decayed(weighed, rules) or _is_old_turn(weighed, now, rules)
             could = by_age or _is_settled_finding(weighed) or _is_settled(weighed)
             kept[weighed.record.id] = NOT_NEEDED if could else NOT_COVERED
 
@@ -235,7 +235,7 @@ def _figures(plan: CompactionPlan, stage: str) -> dict[str, int]:
     return {"memories": len(found), "bytes": sum(removal.bytes for removal in found)}
 
 
-def _reasons(kept: dict[str, str]) -> dict[str, dict[str, Any]]:
+def _by_reason(kept: dict[str, str]) -> dict[str, dict[str, Any]]:
     examples: dict[str, list[str]] = {}
     for id, why in kept.items():
         examples.setdefault(why, []).append(id)

@@ -1,10 +1,10 @@
-"""How full is a session, and how long will it last? Size, thresholds, breakdown and forecast, as 003 §9.4 shapes them.
+"""Size of a session against its quota: thresholds, breakdown and forecast, in the shape of design 003.
 
-Guarantees: pure; never raises on odd samples (out of order, twice, from the future); the parts add up to the total, if
-the figures handed in do.
-The forecast comes from what was written, not from what compaction freed: each rise between two samples counts, a fall
-counts as nothing, and a rise of a week ago counts half.
-Non-guarantees: a forecast is no promise; it needs two samples at least an hour apart and is None without growth.
+Guarantees: pure; never raises on odd samples (out of order, duplicate, from the future); the parts add up to the
+total, if the given figures do.
+The forecast is based on what was written, not on what compaction freed: each rise between two samples counts, a fall
+counts as zero, and a rise of a week ago counts half.
+Non-guarantees: a forecast is an estimate; it needs two samples at least an hour apart and is None without growth.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    Sample = tuple[datetime, int]  # when, and how many bytes a session had
+    Sample = tuple[datetime, int]  # time, and the size of the session in bytes
 
 OK, WARNING, CRITICAL, FULL = "ok", "warning", "critical", "full"
-COMPONENTS = {  # 003's names of the parts, and the types that SMP has besides
+COMPONENTS = {  # names of the parts as in design 003, and SMP's further types
     "conversation": "conversation",
     "decision": "decisions",
     "finding": "findings",
@@ -30,24 +30,24 @@ COMPONENTS = {  # 003's names of the parts, and the types that SMP has besides
     "summary": "summaries",
 }
 INDEXES, OTHER = "indexes", "other"
-LARGEST = 10
+MAX_FILES = 10
 HALF_LIFE = timedelta(days=7)
-SHORTEST_SPAN = timedelta(hours=1)
-MOST_DAYS = 36_500.0
+MIN_SPAN = timedelta(hours=1)
+MAX_DAYS = 36_500.0
 _NOT_COUNTED = (".smp-new", "/lock", "/queue")
 
 
 class Thresholds(NamedTuple):
-    """From which share of the quota on something happens, and how much compaction then aims to free."""
+    """The shares of the quota at which compaction begins, and how much it then aims to free."""
 
     warning: float = 0.80
     critical: float = 0.95
-    gentle: float = 0.10  # of the present size
+    gentle: float = 0.10  # of the current size
     forced: float = 0.20
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Thresholds:
-        """From the section `storage` of the settings, which speaks in per cent."""
+        """From the section `storage` of the settings, which is in per cent."""
         names = ("warning_percent", "critical_percent", "gentle_percent", "forced_percent")
         return cls(*(settings[name] / 100 if name in settings else default for name, default in zip(names, cls())))  # noqa: B905
 
@@ -104,7 +104,7 @@ def size_report(
     estimated_gain_bytes: int | None = None,
     cold_bytes: int = 0,
 ) -> SizeReport:
-    """The figures of a session: `files` by path and size, `bytes_by_type` what entries of each type take in them."""
+    """The figures of a session: `files` has sizes by path, `bytes_by_type` the size of the entries of each type."""
     counted = {path: size for path, size in files.items() if is_counted(path)}
     total = sum(counted.values())
     rate = growth_per_day(samples, now, total)
@@ -122,7 +122,7 @@ def size_report(
 
 
 def is_counted(path: str) -> bool:
-    """Whether a file counts for the quota (003 §9.1): locks and temporary files do not."""
+    """Whether a file counts for the quota: locks and temporary files do not (as in design 003)."""
     return not f"/{path}".endswith(_NOT_COUNTED)
 
 
@@ -137,7 +137,7 @@ def level_of(size_bytes: int, quota_bytes: int, thresholds: Thresholds = DEFAULT
 def compaction_target(
     size_bytes: int, quota_bytes: int, thresholds: Thresholds = DEFAULT_THRESHOLDS
 ) -> tuple[str, int] | None:
-    """Which compaction this size calls for, `gentle` or `forced`, and how many bytes it should free (003 §9.3)."""
+    """The compaction that this size requires, `gentle` or `forced`, and the bytes it should free; None if it requires none."""
     level = level_of(size_bytes, quota_bytes, thresholds)
     if level == OK:
         return None
@@ -146,43 +146,43 @@ def compaction_target(
 
 
 def breakdown(counted: Mapping[str, int], bytes_by_type: Mapping[str, int]) -> dict[str, int]:
-    """Bytes by kind of memory, of the readable indexes, and of the rest: heads, headers, SMP's own notes."""
+    """Bytes by type of memory, of the readable indexes, and of the rest: metadata, headers, writer state."""
     parts = {name: bytes_by_type.get(type, 0) for type, name in COMPONENTS.items()}
     parts[INDEXES] = sum(size for path, size in counted.items() if "indexes/" in f"/{path}")
     parts[OTHER] = max(0, sum(counted.values()) - sum(parts.values()))
     return parts
 
 
-def largest(counted: Mapping[str, int], total: int, most: int = LARGEST) -> list[LargeFile]:
+def largest(counted: Mapping[str, int], total: int, most: int = MAX_FILES) -> list[LargeFile]:
     found = sorted(counted.items(), key=lambda item: (-item[1], item[0]))[:most]
     return [LargeFile(path, size, round(100 * size / total, 1) if total else 0.0) for path, size in found]
 
 
 def growth_per_day(samples: Iterable[Sample], now: datetime | None, size_bytes: int) -> float | None:
-    """How many bytes a day are written; None if the samples do not tell."""
-    known = dict(sorted(samples))
+    """The number of bytes written per day; None without enough samples."""
+    sizes = dict(sorted(samples))
     if now is not None:
-        known = {when: size for when, size in known.items() if when < now}
-        known[now] = size_bytes
-    times = list(known)
-    if not times or times[-1] - times[0] < SHORTEST_SPAN:
+        sizes = {when: size for when, size in sizes.items() if when < now}
+        sizes[now] = size_bytes
+    times = list(sizes)
+    if not times or times[-1] - times[0] < MIN_SPAN:
         return None
     grown = weights = 0.0
     for earlier, later in pairwise(times):
-        faded = 0.5 ** ((times[-1] - later) / HALF_LIFE)
-        grown += faded * max(0, known[later] - known[earlier])
-        weights += faded * ((later - earlier) / timedelta(days=1))
+        weight = 0.5 ** ((times[-1] - later) / HALF_LIFE)
+        grown += weight * max(0, sizes[later] - sizes[earlier])
+        weights += weight * ((later - earlier) / timedelta(days=1))
     return grown / weights if weights else None
 
 
 def days_to_quota(size_bytes: int, quota_bytes: int, bytes_per_day: float | None) -> float | None:
-    """When it will be full; None if it does not grow, or not within a hundred years."""
+    """The days until the quota is reached; None if it does not grow, or not within a hundred years."""
     if size_bytes >= quota_bytes:
         return 0.0
     if not bytes_per_day:
         return None
     days = (quota_bytes - size_bytes) / bytes_per_day
-    return days if days <= MOST_DAYS else None
+    return days if days <= MAX_DAYS else None
 
 
 def _rounded(value: float | None) -> float | None:

@@ -1,15 +1,29 @@
-"""Which memories have been kept long enough? Days by type, as 001 §7.3 states them; pinned and open ones are exempt.
+"""Which memories compaction must keep, and which have expired.
+
+Kept by compaction (design 003):
+
+| never removed | always preserved | besides |
+|---|---|---|
+| active decisions | priority above 0.7 | what a never-removed or pinned memory refers to: its evidence |
+| open findings | pinned | importance of 0.9 or more: its author said that it matters |
+| explicit preferences | used in the last 48 hours | an agent's current state; only its history may go |
+| the last 24 hours of conversation | | summaries: they replace what was removed before |
+
+Deleted memories are kept too; their purge frees the space. A change, or being written, counts as use. Each reason is
+a short text, the first that applies in the order above.
+
+Expired: days by type as in design 001; pinned and unresolved memories are exempt.
 
     conversation 90 · finding 180 · decision 365 · preference 730 · all other types without limit
 
-Days count from the last change, not from the last reading: what a person corrected yesterday is not old. Open means
-that somebody still has to act: a finding that is not settled, a decision that is pending or proposed. A decision that
-is merely active, as all are at first, is kept its 365 days; 001 gives decisions a limit, and without this none would
-ever reach it.
+Days count from the last change, not from the last reading: what a person corrected yesterday is not old. Unresolved
+means that somebody still has to act: a finding that is not settled, a decision that is pending or proposed. A
+decision that is merely active, as all are at first, is kept its 365 days; the design gives decisions a limit, and
+otherwise none would ever reach it.
 
-Guarantees: pure; what is in the trash is never due again; nothing is due while the clock cannot be trusted
-(`lifecycle.clock`). What is due goes to the trash with the reason given here, from which it can be restored.
-`upcoming` says what will be due soon, so that nothing goes unannounced.
+Guarantees: pure; deleted memories never expire again; nothing expires while the clock cannot be trusted
+(`policies.clock_trust`). Expired memories go to the trash with the reason given here, and can be restored from it.
+`upcoming` tells what will expire soon, so that nothing goes unannounced.
 """
 
 from __future__ import annotations
@@ -18,18 +32,156 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.policies.clock_trust import NO_EVIDENCE, Evidence, distrust, later
-from smp_memory.policies.statuses import is_waiting
+from smp_memory.policies.statuses import (
+    evidence_ids,
+    is_active_decision,
+    is_explicit_preference,
+    is_open_finding,
+    is_unresolved,
+    superseded_ids,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from smp_memory.model.record import Record
+
+
+class WeighedMemory:
+    """A memory with the figures that planning needs."""
+
+    __slots__ = (
+        "created",
+        "history_bytes",
+        "last_access",
+        "priority",
+        "priority_without_floor",
+        "record",
+        "size_bytes",
+        "updated",
+    )
+
+    def __init__(
+        self,
+        record: Record,
+        size_bytes: int,  # all its entries in the session's files
+        priority: float,
+        last_access: datetime | None = None,
+        history_bytes: int = 0,  # of these, entries that a later one has superseded
+        priority_without_floor: float | None = None,
+    ) -> None:
+        self.record = record
+        self.size_bytes = size_bytes
+        self.priority = priority
+        self.priority_without_floor = priority if priority_without_floor is None else priority_without_floor
+        self.last_access = last_access
+        self.history_bytes = history_bytes
+        self.created = record.created  # a record parses its times at each access, and plans read them often
+        self.updated = record.updated
+
+
+class PreservationRules(NamedTuple):
+    """What compaction may take and what it must keep; the section `compaction` of the settings."""
+
+    decayed_below: float = 0.3
+    old_turns: timedelta = timedelta(days=7)
+    recent_turns: timedelta = timedelta(hours=24)
+    recent_use: timedelta = timedelta(hours=48)
+    preserved_priority: float = 0.7
+    preserved_importance: float = 0.9
+    keep_referenced: bool = True
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> PreservationRules:
+        return cls(
+            settings.get("faded_below", 0.3),
+            timedelta(days=settings.get("old_turns_days", 7)),
+            timedelta(hours=settings.get("keep_turns_hours", 24)),
+            timedelta(hours=settings.get("keep_used_hours", 48)),
+            settings.get("keep_priority", 0.7),
+            settings.get("keep_importance", 0.9),
+            settings.get("keep_referenced", True),
+        )
+
+
+DEFAULT_RULES = PreservationRules()
+
+IN_TRASH = "in the trash"
+PINNED = "pinned"
+OPEN_FINDING = "an open finding"
+ACTIVE_DECISION = "an active decision"
+EXPLICIT_PREFERENCE = "an explicit preference"
+RECENT_TURN = "recent conversation"
+RECENTLY_USED = "used recently"
+HIGH_PRIORITY = "high priority"
+IMPORTANT = "important"
+CURRENT_STATE = "an agent's current state"
+SUMMARY = "a summary"
+EVIDENCE = "evidence of a memory that is kept"
+_KEEP_EVIDENCE_OF = frozenset((PINNED, OPEN_FINDING, ACTIVE_DECISION, EXPLICIT_PREFERENCE))
+
+
+def preserved(
+    memories: Sequence[WeighedMemory], now: datetime, rules: PreservationRules = DEFAULT_RULES
+) -> dict[str, str]:
+    """The reason for each memory that must be kept, by id."""
+    superseded = superseded_ids(weighed.record for weighed in memories if weighed.record.type == "decision")
+    reasons = {}
+    evidence: set[str] = set()
+    for weighed in memories:
+        reason = _own_reason(weighed, now, rules, superseded)
+        if reason:
+            reasons[weighed.record.id] = reason
+        if reason in _KEEP_EVIDENCE_OF and rules.keep_referenced:
+            evidence.update(evidence_ids(weighed.record))
+    for weighed in memories:
+        if weighed.record.id in evidence:
+            reasons.setdefault(weighed.record.id, EVIDENCE)
+    return reasons
+
+
+def _own_reason(weighed: WeighedMemory, now: datetime, rules: PreservationRules, superseded: frozenset[str]) -> str:
+    record = weighed.record
+    if record.deleted:
+        return IN_TRASH
+    if record.pinned:
+        return PINNED
+    return _reason_by_type(record, superseded) or _reason_by_use(weighed, now, rules)
+
+
+def _reason_by_type(record: Record, superseded: frozenset[str]) -> str:
+    kind = record.type
+    if kind == "conversation":
+        return ""
+    if kind == "finding":
+        return OPEN_FINDING if is_open_finding(record) else ""
+    if kind == "decision":
+        return ACTIVE_DECISION if is_active_decision(record, superseded) else ""
+    if kind == "preference":
+        return EXPLICIT_PREFERENCE if is_explicit_preference(record) else ""
+    return {"agent_state": CURRENT_STATE, "summary": SUMMARY}.get(kind, "")
+
+
+def _reason_by_use(weighed: WeighedMemory, now: datetime, rules: PreservationRules) -> str:
+    record, used = weighed.record, weighed.last_access
+    if record.type == "conversation" and now - weighed.created < rules.recent_turns:
+        return RECENT_TURN
+    if now - (weighed.updated if used is None else max(weighed.updated, used)) < rules.recent_use:
+        return RECENTLY_USED
+    if weighed.priority > rules.preserved_priority:
+        return HIGH_PRIORITY
+    importance = record.importance
+    is_number = isinstance(importance, int | float) and not isinstance(importance, bool)
+    return IMPORTANT if is_number and importance >= rules.preserved_importance else ""
+
+
+# -- expiry
 
 DAYS: dict[str, int | None] = {"conversation": 90, "decision": 365, "finding": 180, "preference": 730}
 
 
 class Expiry(NamedTuple):
-    """A memory whose time has come, or will."""
+    """A memory that has expired or will expire."""
 
     id: str
     session: str
@@ -52,7 +204,7 @@ def due(
     settings: Mapping[str, Any] | None = None,
     evidence: Evidence = NO_EVIDENCE,
 ) -> list[Expiry]:
-    """What has been kept long enough, the longest overdue first."""
+    """The expired memories, the longest overdue first."""
     if distrust(now, evidence):
         return []
     return [expiry for expiry in _expiries(records, days_of(settings)) if expiry.due <= now]
@@ -61,18 +213,18 @@ def due(
 def upcoming(
     records: Iterable[Record], now: datetime, within: timedelta, settings: Mapping[str, Any] | None = None
 ) -> list[Expiry]:
-    """What is not due yet but will be within this time, the next one first."""
+    """The memories that will expire within this time, the next one first."""
     limit = later(now, within)
     return [expiry for expiry in _expiries(records, days_of(settings)) if now < expiry.due <= limit]
 
 
 def exempt_because(record: Record) -> str:
-    """Why a memory is kept whatever its age; empty if it is not."""
+    """Why a memory is kept whatever its age; empty if it may expire."""
     if record.deleted:
         return "already in the trash"
     if record.pinned:
         return "pinned"
-    return "still open" if is_waiting(record) else ""
+    return "still open" if is_unresolved(record) else ""
 
 
 def _expiries(records: Iterable[Record], days: Mapping[str, int | None]) -> list[Expiry]:

@@ -1,16 +1,16 @@
-"""In which state is a session, and what happens to it next? The states of 003 §5.1.1, and when each one ends.
+"""States of a session and its next transition, as in design 003.
 
     created ─→ active ⇄ idle ─→ decaying ─→ archived ─→ deleted ─→ purged
                  ↑  24 h without use  7 d      30 d      command     30 d
                  └── use brings idle and decaying back; opening restores archived; undelete restores deleted
 
 Created, active, idle and decaying follow from the time of the last use alone; nothing is done to a session. Archived,
-deleted and purged are marks that somebody set. `next_step` says beforehand what will happen, when and why; `due_step`
-is that step once its time has come and the clock can be trusted (`lifecycle.clock`).
+deleted and purged are marks that were set. `next_transition` tells beforehand what will happen, when and why;
+`due_transition` is that transition once its time has come and the clock can be trusted (`policies.clock_trust`).
 
-Guarantees: pure; only archiving and purging ever become due, never deletion: that takes a command. Purging takes two
-looks a day apart, by the wall clock and by the time since boot. Times count from the latest mark there is, so a mark set by a clock that was behind shortens nothing.
-A last use in the future counts as now.
+Guarantees: pure; only archiving and purging ever become due, never deletion, which takes a command. Purging takes two
+checks a day apart, by the wall clock and by the time since boot. Times count from the latest mark, so a mark set by a
+clock that was behind shortens nothing. A last use in the future counts as now.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from smp_memory.policies.clock_trust import (
     NO_EVIDENCE,
     Evidence,
-    a_day_passed,
-    counts,
     distrust,
+    has_interval_passed,
+    is_announcement_valid,
     later,
     latest,
-    second_look,
+    second_check,
 )
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ CREATED, ACTIVE, IDLE, DECAYING = "created", "active", "idle", "decaying"
 ARCHIVED, DELETED, PURGED = "archived", "deleted", "purged"
 STATES = (CREATED, ACTIVE, IDLE, DECAYING, ARCHIVED, DELETED, PURGED)
 
-TRANSITIONS: dict[str, dict[str, str]] = {  # from, to, and what brings it about
+TRANSITIONS: dict[str, dict[str, str]] = {  # from, to, cause
     CREATED: {ACTIVE: "first use", IDLE: "no use", ARCHIVED: "command", DELETED: "command"},
     ACTIVE: {IDLE: "no use", ARCHIVED: "command", DELETED: "command"},
     IDLE: {ACTIVE: "use", DECAYING: "no use", ARCHIVED: "command", DELETED: "command"},
@@ -48,7 +48,7 @@ TRANSITIONS: dict[str, dict[str, str]] = {  # from, to, and what brings it about
 
 
 class SessionTimes(NamedTuple):
-    """How long each state lasts; the section `lifecycle` of the settings."""
+    """The duration of each state; the section `lifecycle` of the settings."""
 
     idle: timedelta = timedelta(hours=24)
     decaying: timedelta = timedelta(days=7)
@@ -70,19 +70,19 @@ class SessionTimes(NamedTuple):
 
 
 class StateMarks(NamedTuple):
-    """What was done to a session."""
+    """What was done to a session, and when."""
 
     created: datetime | None = None
     archived: datetime | None = None
     deleted: datetime | None = None
     purged: datetime | None = None
-    purge_announced: datetime | None = None  # the first look at which purging it was due
-    announced_passed: timedelta | None = None  # what `Evidence.passed` was at that look
-    keep: bool = False  # a person wants it to stay: it is never archived by itself
+    purge_announced: datetime | None = None  # the first check at which the purge was due
+    announced_passed: timedelta | None = None  # `Evidence.passed` at that check
+    keep: bool = False  # set by a person: it is never archived automatically
 
 
 class Transition(NamedTuple):
-    """What comes next; `when` is None if nothing does by itself. A `when` in the past: as soon as maintenance runs."""
+    """The next state; `when` is None if nothing happens automatically. A `when` in the past: as soon as maintenance runs."""
 
     state: str
     when: datetime | None
@@ -117,16 +117,16 @@ def next_transition(
     settings: SessionTimes = DEFAULT_TIMES,
     evidence: Evidence = NO_EVIDENCE,
 ) -> Transition:
-    """What happens next by itself, when and why."""
+    """What happens next automatically, when and why."""
     state = state_of(last_used, now, marks, settings)
     if state == DELETED:
-        step = _purging(last_used, now, marks, settings)
+        transition = _purge_transition(last_used, now, marks, settings)
     elif state in (ARCHIVED, PURGED):
-        step = Transition(state, None, _STAYS[state])
+        transition = Transition(state, None, _WHY_IT_STAYS[state])
     else:
-        step = _ageing(state, latest(last_used, marks.created) or now, marks, settings)
-    doubt = distrust(now, evidence) if step.state in (ARCHIVED, PURGED) and step.when is not None else ""
-    return step._replace(why=f"{step.why}; not now: {doubt}") if doubt else step
+        transition = _transition_by_age(state, latest(last_used, marks.created) or now, marks, settings)
+    doubt = distrust(now, evidence) if transition.state in (ARCHIVED, PURGED) and transition.when is not None else ""
+    return transition._replace(why=f"{transition.why}; not now: {doubt}") if doubt else transition
 
 
 def due_transition(
@@ -136,11 +136,16 @@ def due_transition(
     settings: SessionTimes = DEFAULT_TIMES,
     evidence: Evidence = NO_EVIDENCE,
 ) -> Transition | None:
-    """The step that maintenance may carry out now: archiving or purging. None if there is none, or the clock jumped."""
-    step = next_transition(last_used, now, marks, settings)
-    if step.state not in (ARCHIVED, PURGED) or step.when is None or step.when > now or distrust(now, evidence):
+    """The transition that maintenance may carry out now: archiving or purging. None if none is due or the clock is not trusted."""
+    transition = next_transition(last_used, now, marks, settings)
+    if (
+        transition.state not in (ARCHIVED, PURGED)
+        or transition.when is None
+        or transition.when > now
+        or distrust(now, evidence)
+    ):
         return None
-    return step if step.state == ARCHIVED or a_day_passed(marks.announced_passed, evidence) else None
+    return transition if transition.state == ARCHIVED or has_interval_passed(marks.announced_passed, evidence) else None
 
 
 def announces_purge(
@@ -150,17 +155,17 @@ def announces_purge(
     settings: SessionTimes = DEFAULT_TIMES,
     evidence: Evidence = NO_EVIDENCE,
 ) -> bool:
-    """Whether this look is the first at which the purge is due: the caller then sets `purge_announced` to now."""
+    """Whether this is the first check at which the purge is due; the caller then sets `purge_announced` to now."""
     if state_of(last_used, now, marks, settings) != DELETED or not settings.auto_purge or distrust(now, evidence):
         return False
     announced = marks.purge_announced
-    unannounced = announced is None or announced > now or not counts(marks.announced_passed, evidence)
+    unannounced = announced is None or announced > now or not is_announcement_valid(marks.announced_passed, evidence)
     return unannounced and now >= _kept_until(last_used, marks, settings)
 
 
 # -- parts
 
-_STAYS = {
+_WHY_IT_STAYS = {
     ARCHIVED: "stays archived until it is opened, restored or deleted",
     PURGED: "it is gone",
 }
@@ -174,7 +179,7 @@ def _marked(marks: StateMarks) -> str:
     return ARCHIVED if marks.archived else ""
 
 
-def _ageing(state: str, since: datetime, marks: StateMarks, settings: SessionTimes) -> Transition:
+def _transition_by_age(state: str, since: datetime, marks: StateMarks, settings: SessionTimes) -> Transition:
     if state in (CREATED, ACTIVE):
         return Transition(IDLE, later(since, settings.idle), f"not used for {_length(settings.idle)}")
     if state == IDLE:
@@ -185,19 +190,21 @@ def _ageing(state: str, since: datetime, marks: StateMarks, settings: SessionTim
     return Transition(ARCHIVED, later(since, settings.archive), f"not used for {_length(settings.archive)}")
 
 
-def _purging(last_used: datetime | None, now: datetime, marks: StateMarks, settings: SessionTimes) -> Transition:
+def _purge_transition(
+    last_used: datetime | None, now: datetime, marks: StateMarks, settings: SessionTimes
+) -> Transition:
     if not settings.auto_purge:
         return Transition(DELETED, None, "stays in the trash: lifecycle.auto_purge is off")
     until = _kept_until(last_used, marks, settings)
     why = f"deleted {_length(settings.purge)} ago"
     if now < until:
         return Transition(PURGED, until, why)
-    return Transition(PURGED, max(until, second_look(marks.purge_announced, now)), f"{why}, announced a day before")
+    return Transition(PURGED, max(until, second_check(marks.purge_announced, now)), f"{why}, announced a day before")
 
 
 def _kept_until(last_used: datetime | None, marks: StateMarks, settings: SessionTimes) -> datetime:
     since = latest(marks.deleted, marks.archived, marks.created, last_used)
-    assert since is not None  # only asked of a deleted session
+    assert since is not None  # the session is deleted
     return later(since, settings.purge)
 
 

@@ -1,31 +1,24 @@
-"""What do many texts say in few sentences? An extractive summary: their own sentences, those that most others resemble.
+"""Extractive summaries of texts by LexRank, and the summary of an archived session.
 
-It is LexRank (Erkan and Radev 2004): sentences are nodes, resemblance of words is an edge, and a walk that follows the
-edges rests longest at the central ones. From these the summary takes the best that do not repeat what it has, and
-puts them in the order in which they were said.
+LexRank (Erkan and Radev 2004): sentences are nodes, similarity of words is an edge, and a random walk along the edges
+stays longest at the central ones. The summary takes the best of these that do not repeat what it has, in their
+original order.
 
-Guarantees: nothing is made up: each sentence stands in a text (at most shortened, and on one line); the same texts give
-the same summary; every script works; any input gives a text, if need be an empty one. The work is bounded: of more than
-`LOOKED_AT` sentences an even sample is weighed, of these the `WALKED` heaviest are walked.
-Non-guarantees: it does not understand what it quotes; a text of its own can be had from a callable (`compaction.plan`).
+Sentences end with `.`, `!`, `?`, `…` before white space, with the full stops of other scripts (`。`, `।`, `؟`, `።` …)
+and at line ends. A full stop inside a name, number or path (`v2.1`, `a.py`) does not end one, since no white space
+follows it. A sentence has no line break, no control character and no half of a character, and at most `MAX_SENTENCE`
+characters; a longer one is cut. Of a text of more than 40,000 characters the first and the last 20,000 are read. Code
+fences, rules, markup and data (a line in brackets) and lines without a letter or digit are not sentences.
 
-Where does a sentence end? Texts of any script as single lines that can be quoted.
+The summary of an archived session is small enough to stay beside the archive: the summary of `overview.summary`
+(figures, participants, decisions in force, open findings, preferences, agent states, topics), with the conversation
+in a few sentences and the turns that they come from.
 
-Sentences end in `.`, `!`, `?`, `…` before white space, in the full stops of other scripts (`。`, `।`, `؟`, `።` …) and at line
-ends. A full stop inside a name, number or path (`v2.1`, `a.py`) ends nothing, since no white space follows it.
-
-Guarantees: pure, linear in the length of the text; never raises, whatever it is given. A sentence holds no line break,
-no control character and no half of a character, and is at most `LONGEST` characters long: what is longer is cut there.
-Of a text of more than 40,000 characters the first and the last 20,000 are looked at.
-Code fences, rules, markup and data (a line in brackets) and lines without a letter or digit are no sentences.
-
-What should be known of a session that is packed away? Its summary, small enough to stay beside the archive.
-
-It is the summary that `query.summary` makes (figures, participants, decisions that stand, open findings, preferences,
-agent states, topics), with the conversation in a few sentences and the turns that they come from.
-
-Guarantees: pure; nothing is made up; deleted memories are left out; the same records give the same summary; the size is
-bounded, whatever the session holds.
+Guarantees: pure; nothing is invented: each sentence is in a text (at most shortened, and on one line); the same input
+gives the same summary; every script works; any input gives a text, possibly an empty one; deleted memories are left
+out. The work and the size are bounded: of more than `MAX_CANDIDATES` sentences an even sample is weighted, and the
+`MAX_RANKED` most central of these are ranked.
+Non-guarantees: it does not understand what it quotes; a callable can provide other text (`compaction_plan.plan`).
 """
 
 from __future__ import annotations
@@ -43,21 +36,19 @@ from smp_memory.overview.summary import summarize
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any
-
-    Vector = dict[str, float]
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from smp_memory.model.record import Record
     from smp_memory.model.session_info import SessionInfo
 
+    Vector = dict[str, float]
 
-LONGEST = 300
-SHORTEST = 2  # characters that are letters or digits
-_READ = 20_000  # characters of one text that are looked at: its beginning, and as much of its end
+
+MAX_SENTENCE = 300
+MIN_SENTENCE = 2  # characters that are letters or digits
+_MAX_READ = 20_000  # characters of a text that are read: so many at its beginning, and as many at its end
 _STOPS, _OTHER_STOPS, _BREAKS = ".!?…", "。！？｡।॥؟۔።၊။։", r"\r\n\v\f\x1c-\x1e\x85\u2028\u2029"
-# It begins with one set of characters, which is looked for far faster than three that may begin it.
+# It begins with one character set, which is searched far faster than three alternatives.
 _END = re.compile(
     rf"[{_STOPS}{_OTHER_STOPS}{_BREAKS}](?:(?<=[{_STOPS}])[\"'”’»)\]]?\s+|(?<=[{_OTHER_STOPS}])|(?<=[{_BREAKS}]))"
 )
@@ -70,14 +61,14 @@ def sentences(text: Any) -> Iterator[str]:
     for piece in _pieces(_bounded(text if isinstance(text, str) else "")):
         line = (piece if piece.isprintable() else _UNPRINTABLE.sub(" ", piece)).strip()
         if len(line) > 1:
-            line = " ".join(line[: 4 * LONGEST].split())
+            line = " ".join(line[: 4 * MAX_SENTENCE].split())
             line = shortened(line if line[0].isalpha() else _LEADER.sub("", line))
-            if _says_something(line):
+            if _is_quotable(line):
                 yield line
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """A text cut behind each end of a sentence; white space and a closing quote go."""
+    """The text split after each end of a sentence, without white space and a closing quote."""
     start = 0
     for end in _END.finditer(text):
         yield text[start : end.start() + 1]
@@ -85,8 +76,8 @@ def _pieces(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def shortened(line: str, most: int = LONGEST) -> str:
-    """A line of at most so many characters, cut between words where there are any."""
+def shortened(line: str, most: int = MAX_SENTENCE) -> str:
+    """A line of at most `most` characters, cut between words if possible."""
     if len(line) <= most:
         return line
     cut = line[: most - 1]
@@ -95,30 +86,28 @@ def shortened(line: str, most: int = LONGEST) -> str:
 
 
 def _bounded(text: str) -> str:
-    return text if len(text) <= 2 * _READ else f"{text[:_READ]}\n{text[-_READ:]}"
+    return text if len(text) <= 2 * _MAX_READ else f"{text[:_MAX_READ]}\n{text[-_MAX_READ:]}"
 
 
-def _says_something(line: str) -> bool:
+def _is_quotable(line: str) -> bool:
     if line.startswith(("```", "~~~", "---", "===")) or (line[0] in "[{<" and line[-1] in "]}>"):
         return False
-    begins_with_a_word = len(line) >= SHORTEST and line[:SHORTEST].isalnum()
-    return begins_with_a_word or sum(map(str.isalnum, line[:40])) >= SHORTEST
+    begins_with_a_word = len(line) >= MIN_SENTENCE and line[:MIN_SENTENCE].isalnum()
+    return begins_with_a_word or sum(map(str.isalnum, line[:40])) >= MIN_SENTENCE
 
 
-LOOKED_AT = 4_000  # sentences
-WALKED = 120
-ENOUGH_WORDS = (
-    12  # a sentence with so many words that are not in every other one says something; "Sounds great!" does not
-)
-RESEMBLES = 0.1  # cosine from which on there is an edge; LexRank's own figure
-REPEATS = 0.55  # cosine from which on a sentence says the same
+MAX_CANDIDATES = 4_000  # sentences
+MAX_RANKED = 120
+ENOUGH_WORDS = 12  # rare words that a sentence needs for full weight; "Sounds great!" has too few
+EDGE_THRESHOLD = 0.1  # the cosine from which there is an edge; LexRank's own value
+REPETITION_THRESHOLD = 0.55  # the cosine from which a sentence counts as a repetition
 DAMPING = 0.85
 STEPS = 15  # at most
-SETTLED = 1e-3  # of the mean rank: the walk ends when no rank moves by more
-MOST_TERMS = 60  # of one sentence; more make it a list, not a sentence
+CONVERGED = 1e-3  # of the mean rank: iteration ends when no rank changes by more
+MAX_TERMS = 60  # of a sentence; with more it is a list, not a sentence
 _SENTENCE_CHARACTERS = 80  # about
-_SPARE = 2  # so many times as many sentences as are looked at: some are no sentences, or come twice
-_FEWEST_TEXTS = 40
+_SPARE = 2  # factor for sampled texts, because some lines are not sentences, or occur twice
+_MIN_TEXTS = 40
 MAX_SENTENCES = 8
 MAX_CHARACTERS = 1_500
 
@@ -127,7 +116,7 @@ class Quote(NamedTuple):
     """A sentence of the summary."""
 
     text: str
-    source: int  # which of the texts it stands in
+    source: int  # the index of its text
     weight: float  # 1 for the most central one
 
 
@@ -135,44 +124,46 @@ def summarise(
     texts: Sequence[str],
     max_sentences: int = MAX_SENTENCES,
     max_characters: int = MAX_CHARACTERS,
-    looked_at: int = LOOKED_AT,
-    walked: int = WALKED,
+    max_candidates: int = MAX_CANDIDATES,
+    max_ranked: int = MAX_RANKED,
 ) -> str:
-    """The texts in few sentences, in the order in which they were said."""
-    return " ".join(quote.text for quote in quotes(texts, max_sentences, max_characters, looked_at, walked))
+    """The texts in few sentences, in their original order."""
+    return " ".join(quote.text for quote in quotes(texts, max_sentences, max_characters, max_candidates, max_ranked))
 
 
 def quotes(
     texts: Sequence[str],
     max_sentences: int = MAX_SENTENCES,
     max_characters: int = MAX_CHARACTERS,
-    looked_at: int = LOOKED_AT,
-    walked: int = WALKED,
+    max_candidates: int = MAX_CANDIDATES,
+    max_ranked: int = MAX_RANKED,
 ) -> list[Quote]:
-    """The sentences of a summary, in their order; at least one if any text has one and there is room for a word."""
-    found = _distinct(texts, looked_at)
+    """The sentences of a summary in order; at least one if any text has one and there is room for a word."""
+    found = _distinct(texts, max_candidates)
     if max_sentences < 1 or max_characters < 1 or not found:
         return []
-    found = _sample(found, looked_at)
+    found = _sample(found, max_candidates)
     vectors, worths = _vectors([line for line, _ in found])
-    heavy = _heaviest(vectors, worths, walked)
-    ranks = [rank * worths[place] for rank, place in zip(_walk([vectors[at] for at in heavy]), heavy, strict=True)]
-    order = sorted(range(len(heavy)), key=lambda at: (-ranks[at], heavy[at]))
-    chosen = _choose(order, heavy, found, vectors, max_sentences, max_characters)
+    central = _most_central(vectors, worths, max_ranked)
+    ranks = [
+        rank * worths[place] for rank, place in zip(_lexrank([vectors[at] for at in central]), central, strict=True)
+    ]
+    order = sorted(range(len(central)), key=lambda at: (-ranks[at], central[at]))
+    chosen = _choose(order, central, found, vectors, max_sentences, max_characters)
     top = ranks[order[0]]
     return [
-        Quote(shortened(found[heavy[at]][0], max_characters), found[heavy[at]][1], round(ranks[at] / top, 4))
-        for at in sorted(chosen, key=lambda at: heavy[at])
+        Quote(shortened(found[central[at]][0], max_characters), found[central[at]][1], round(ranks[at] / top, 4))
+        for at in sorted(chosen, key=lambda at: central[at])
     ]
 
 
 # -- candidates
 
 
-def _distinct(texts: Sequence[str], looked_at: int) -> list[tuple[str, int]]:
-    """Every sentence once, with the text that said it first; of texts with far more than are looked at, some texts."""
+def _distinct(texts: Sequence[str], max_candidates: int) -> list[tuple[str, int]]:
+    """Every sentence once, with the index of its first text; of far too many texts, an even sample is read."""
     about = sum(map(_length, texts)) // _SENTENCE_CHARACTERS + 1
-    enough = min(looked_at, max(_FEWEST_TEXTS, len(texts) * _SPARE * looked_at // about))
+    enough = min(max_candidates, max(_MIN_TEXTS, len(texts) * _SPARE * max_candidates // about))
     sample = _sample(list(enumerate(texts)), enough)
     first: dict[str, int] = {}
     for source, text in sample:
@@ -186,15 +177,15 @@ def _length(text: Any) -> int:
 
 
 def _sample(items: list[Any], most: int) -> list[Any]:
-    """At most so many, evenly spread, always with the first."""
+    """At most `most` items, evenly spread, the first included."""
     if len(items) <= most:
         return items
     return [items[at * len(items) // most] for at in range(most)]
 
 
 def _vectors(lines: list[str]) -> tuple[list[Vector], list[float]]:
-    """Each sentence as the weights of its words, of length 1; rare words weigh more. And how much it says, up to 1."""
-    bags = [Counter(filterfalse(STOP_WORDS.__contains__, terms(line)[:MOST_TERMS])) for line in lines]
+    """Each sentence as a unit vector of word weights, rare words weighing more; and its information, up to 1."""
+    bags = [Counter(filterfalse(STOP_WORDS.__contains__, terms(line)[:MAX_TERMS])) for line in lines]
     spread = Counter(chain.from_iterable(bags))
     rarity = {term: log(1 + len(lines) / count) for term, count in spread.items()}
     enough = ENOUGH_WORDS * (sum(map(log, [1 + len(lines), 2])) / 2)  # words half as rare as can be
@@ -208,9 +199,9 @@ def _of_length_one(vector: Vector) -> Vector:
     return {term: weight / length for term, weight in vector.items()} if length else vector
 
 
-def _heaviest(vectors: list[Vector], worths: list[float], walked: int) -> list[int]:
-    """The places of the sentences that say most and are nearest to the middle of all, in order; of equals the earlier."""
-    if len(vectors) <= walked:
+def _most_central(vectors: list[Vector], worths: list[float], max_ranked: int) -> list[int]:
+    """The positions of the sentences with most information that are nearest to the centroid, in order."""
+    if len(vectors) <= max_ranked:
         return list(range(len(vectors)))
     middle: defaultdict[str, float] = defaultdict(float)
     for vector in vectors:
@@ -220,28 +211,28 @@ def _heaviest(vectors: list[Vector], worths: list[float], walked: int) -> list[i
         worth * sum(map(mul, vector.values(), map(middle.__getitem__, vector)))
         for vector, worth in zip(vectors, worths, strict=True)
     ]
-    return sorted(sorted(range(len(vectors)), key=lambda at: (-near[at], at))[:walked])
+    return sorted(sorted(range(len(vectors)), key=lambda at: (-near[at], at))[:max_ranked])
 
 
-# -- the walk
+# -- LexRank
 
 
-def _walk(vectors: list[Vector]) -> list[float]:
-    """How long the walk rests at each sentence."""
-    likeness = _likeness(vectors)
+def _lexrank(vectors: list[Vector]) -> list[float]:
+    """The LexRank of each sentence."""
+    similarities = _similarities(vectors)
     count = len(vectors)
-    degrees = [sum(row) or 1.0 for row in likeness]
+    degrees = [sum(row) or 1.0 for row in similarities]
     ranks = [1.0 / count] * count
     for _ in range(STEPS):
         flow = [rank / degree for rank, degree in zip(ranks, degrees, strict=True)]
-        before, ranks = ranks, [(1 - DAMPING) / count + DAMPING * sum(map(mul, flow, row)) for row in likeness]
-        if max(map(abs, map(sub, ranks, before))) < SETTLED / count:
+        before, ranks = ranks, [(1 - DAMPING) / count + DAMPING * sum(map(mul, flow, row)) for row in similarities]
+        if max(map(abs, map(sub, ranks, before))) < CONVERGED / count:
             break
-    return [round(rank, 12) for rank in ranks]  # equal but for rounding is equal
+    return [round(rank, 12) for rank in ranks]  # differences by rounding do not count
 
 
-def _likeness(vectors: list[Vector]) -> list[list[float]]:
-    """How much each sentence resembles each other one, 0 if hardly; found through the words they share."""
+def _similarities(vectors: list[Vector]) -> list[list[float]]:
+    """The cosine of each pair of sentences, 0 below the threshold; computed through shared words."""
     postings: dict[str, list[tuple[int, float]]] = {}
     rows = [[0.0] * len(vectors) for _ in vectors]
     for place, vector in enumerate(vectors):
@@ -252,19 +243,19 @@ def _likeness(vectors: list[Vector]) -> list[list[float]]:
                 row[other] += weight * other_weight
             held.append((place, weight))
         for other in range(place):
-            if row[other] >= RESEMBLES:
+            if row[other] >= EDGE_THRESHOLD:
                 rows[other][place] = row[other]
             else:
                 row[other] = 0.0
     return rows
 
 
-# -- the choice
+# -- choice
 
 
 def _choose(
     order: list[int],
-    heavy: list[int],
+    central: list[int],
     found: list[tuple[str, int]],
     vectors: list[Vector],
     max_sentences: int,
@@ -273,11 +264,13 @@ def _choose(
     chosen: list[int] = []
     room = max_characters
     for at in order:
-        length = len(found[heavy[at]][0]) + bool(chosen)
+        length = len(found[central[at]][0]) + bool(chosen)
         if len(chosen) == max_sentences:
             break
         fits = length <= room or not chosen
-        if fits and all(_cosine(vectors[heavy[at]], vectors[heavy[other]]) < REPEATS for other in chosen):
+        if fits and all(
+            _cosine(vectors[central[at]], vectors[central[other]]) < REPETITION_THRESHOLD for other in chosen
+        ):
             chosen.append(at)
             room -= length
     return chosen
@@ -290,7 +283,7 @@ def _cosine(one: Vector, other: Vector) -> float:
 
 
 KEY_TURNS = 10
-MOST_OF_EACH = 20
+MAX_OF_EACH = 20
 VERSION = 1
 
 
@@ -303,11 +296,11 @@ def archive_summary(
     reason: str | None = None,
     figures: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The summary as plain JSON values; `archived` is when, `figures` are sizes and counts that the caller knows."""
-    living = [record for record in records if not record.deleted]
-    turns = [record for record in living if record.type == "conversation"]
-    said = quotes([record.text for record in turns], KEY_TURNS, 200 * KEY_TURNS)
-    body: dict[str, Any] = summarize(living, info, priority=priority, most=MOST_OF_EACH).to_dict()["session_summary"]
+    """The summary as plain JSON values; `archived` is the time, `figures` are sizes and counts from the caller."""
+    existing = [record for record in records if not record.deleted]
+    turns = [record for record in existing if record.type == "conversation"]
+    key_quotes = quotes([record.text for record in turns], KEY_TURNS, 200 * KEY_TURNS)
+    body: dict[str, Any] = summarize(existing, info, priority=priority, most=MAX_OF_EACH).to_dict()["session_summary"]
     return {
         "summary_version": VERSION,
         "session": info.id if info else (records[0].session if records else None),
@@ -315,8 +308,8 @@ def archive_summary(
         "reason": reason,
         **(figures or {}),
         **body,
-        "conversation": " ".join(quote.text for quote in said),
-        "key_turns": [_key_turn(turns[quote.source], quote) for quote in said],
+        "conversation": " ".join(quote.text for quote in key_quotes),
+        "key_turns": [_key_turn(turns[quote.source], quote) for quote in key_quotes],
     }
 
 

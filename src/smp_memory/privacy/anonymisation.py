@@ -1,27 +1,26 @@
-"""What can be shown to others? A copy in which people, projects, paths, mail and host names have placeholders.
+"""Anonymise records: replace names of people, projects, paths, mail addresses and hosts by placeholders.
 
     placeholders = Placeholders()
     anonymiser = Anonymiser(placeholders, names={"user": ["Ada"]})
-    heads, records = anonymiser.anonymise(heads, records)      # plain dictionaries, as `to_dict()` gives them
+    sessions, records = anonymiser.anonymise(sessions, records)  # plain dictionaries, as `to_dict()` gives them
     back = anonymiser.restore(records[0])                      # with the same placeholders, or `from_key` of their key
 
-Names are learned from where they are known to be names (a session's `user`, `project` and id, the `author` of what a
-user said, `approved_by`, …) and from `names`; then they are replaced everywhere, in every text, tag, key and id.
-Guarantees: structure stays: fields, types, order, times, ids by number, relations, references across sessions. The same
-name has the same placeholder in all calls with one `Placeholders`; `restore` gives back exactly what was there, also
-where a text already said "User-1". Nothing that is handed in is changed. Linear in the text.
+Names are learned from where they are known to be names (a session's `user`, `project` and id, the `author` of a
+user's turns, `approved_by`, …) and from `names`; then they are replaced everywhere, in every text, tag, key and id.
+Guarantees: the structure is kept: fields, types, order, times, ids by number, relations, references across sessions. The same
+name has the same placeholder in all calls with one `Placeholders`; `restore` returns exactly the original, also
+where a text already contained "User-1". The input is not changed. Linear in the text.
 Non-guarantees: a name that appears nowhere as a name, in another spelling or inside a word (`adasLaptop`) is not
-known. Times stay: they can tell who it was. Secrets are the business of `redact`.
+recognised. Times are kept, and may identify a person. Secrets are handled by `redaction`.
 
-Who is User-1? Which placeholder stands for which name, path or address, the same in every call.
+Forms of placeholders:
 
-    User-1  Project-A  Agent-1  Session-1   a second spelling of the same name: User-1b
-    /path/dir-1/src/file-2.py               as deep as the original, the ending kept, common folders kept
+    User-1  Project-A  Agent-1  Session-1   another spelling of the same name: User-1b
+    /path/dir-1/src/file-2.py               depth, file extension and common folder names are kept
     email-1@example.invalid  host-1.example.invalid
 
-Guarantees: the same original always has the same placeholder, two originals never share one; `key()` is all that is
-needed to turn every placeholder back, and without it nothing here can.
-Non-guarantees: the key is as private as the names in it; it is not encrypted.
+Two originals never share a placeholder. `key()` is sufficient and necessary to reverse all placeholders; it is not encrypted
+and as private as the names in it.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ _FORMS = {
     EMAIL: "email-{}@example.invalid",
     HOST: "host-{}.example.invalid",
 }
-SHAPE = (  # what a placeholder looks like, wherever it stands
+SHAPE = (  # the form of a placeholder, anywhere in a text
     r"(?<![^\W_])(?:(?:User|Agent|Session)-[0-9]+[a-z]*|Project-[A-Z]+[a-z]*|email-[0-9]+@example\.invalid"
     r"|host-[0-9]+\.example\.invalid)(?![^\W_])|/path(?:/[\w.-]*[\w-])+"
 )
@@ -66,7 +65,7 @@ _KEPT_FOLDERS = frozenset(
      "templates", "components", "models", "views", "api", "cmd", "internal", "pkg", "include", "main", "java", "python", "node_modules", "unit", "e2e")
 )  # fmt: skip
 _FOLDER = "folder"
-_DEEPEST = 40  # folders below are taken as one name
+_MAX_DEPTH = 40  # deeper folders are treated as one name
 _SMALL = "abcdefghijklmnopqrstuvwxyz"
 _HOMES = frozenset(["home", "Users", "users", "~"])
 
@@ -82,7 +81,7 @@ class Placeholders:
         self._counts = dict.fromkeys((*KINDS, _FOLDER), 0)
 
     def of(self, kind: str, original: str) -> str:
-        """The placeholder of this original, a new one if it has none."""
+        """The placeholder of this original, assigned on first use."""
         known = self._given[kind].get(original)
         if known is None:
             known = self._new_path(original) if kind == PATH else self._new(kind, original)
@@ -91,7 +90,7 @@ class Placeholders:
         return known
 
     def same(self, kind: str, spelling: str, original: str) -> None:
-        """Another spelling of a name gets a placeholder that shows it: User-1b beside User-1."""
+        """Register another spelling of a name: its placeholder shows the relation, User-1b and User-1."""
         self._stems[kind].setdefault(spelling.casefold(), self.of(kind, original))
 
     def original(self, placeholder: str) -> str | None:
@@ -101,12 +100,12 @@ class Placeholders:
         return list(self._given[kind])
 
     def key(self) -> str:
-        """Everything, as JSON text for a file that stays at home."""
+        """All pairs as JSON text, to be kept private."""
         return json.dumps({"smp_key": KEY_FORMAT, **self._given}, ensure_ascii=False, indent=1)
 
     @classmethod
     def from_key(cls, text: str) -> Placeholders:
-        """From what `key()` gave; `InvalidFormat` if it is anything else."""
+        """Read the output of `key()`; raises InvalidFormat for anything else."""
         given = _read(text)
         made = cls()
         for kind in KINDS:
@@ -121,7 +120,7 @@ class Placeholders:
 
     def _remember(self, kind: str, original: str, placeholder: str) -> None:
         if placeholder in self._back:
-            raise InvalidFormat(f"The key gives {placeholder} twice; it is damaged.")
+            raise InvalidFormat(f"The key file contains {placeholder} twice; it is damaged.")
         self._given[kind][original] = placeholder
         self._back[placeholder] = original
         self._counts[kind] += kind in (PATH, EMAIL, HOST) or not placeholder[-1:].islower()
@@ -170,7 +169,7 @@ class Placeholders:
         return self._folders[walked]
 
     def _remember_folders(self, path: str, placeholder: str) -> None:
-        """So that further paths below the same folders stay together."""
+        """Remember the folders, so that other paths below them get the same placeholders."""
         walked = ""
         for folder, made in zip(_pieces(path)[:-1], placeholder.split("/")[2:], strict=False):
             walked += "/" + folder
@@ -180,12 +179,12 @@ class Placeholders:
 
 
 def _pieces(path: str) -> list[str]:
-    """The parts of a path; a home's folder is one with its owner, so that /home/ada is as deep as ~."""
+    """The parts of a path; a home folder and its owner are one part, so that /home/ada is as deep as ~."""
     parts = [part for part in path.replace("\\", "/").split("/") if part]
     if len(parts) > 2 and parts[0] in _HOMES and parts[0] != "~":
         parts[:2] = ["/".join(parts[:2])]
-    if len(parts) > _DEEPEST:
-        parts[_DEEPEST:] = ["/".join(parts[_DEEPEST:])]
+    if len(parts) > _MAX_DEPTH:
+        parts[_MAX_DEPTH:] = ["/".join(parts[_MAX_DEPTH:])]
     return parts or ["/"]
 
 
@@ -203,13 +202,17 @@ def _read(text: str) -> dict[str, Any]:
     try:
         given = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidFormat(f"This is not a key: {type(error).__name__}. Give the file that anonymise wrote.") from None
+        raise InvalidFormat(
+            f"not a key file: {type(error).__name__}. Use the key file written by the anonymised export."
+        ) from None
     if not isinstance(given, dict) or given.get("smp_key") != KEY_FORMAT:
-        raise InvalidFormat("This is not a key that this version of smp knows. Give the file that anonymise wrote.")
+        raise InvalidFormat(
+            "not a key file that this version of smp can read. Use the key file written by the anonymised export."
+        )
     for kind in KINDS:
         pairs = given.get(kind)
         if not isinstance(pairs, dict) or not all(isinstance(each, str) for each in pairs.values()):
-            raise InvalidFormat(f"The key has no {kind} names that can be read; it is damaged.", field=kind)
+            raise InvalidFormat(f"The key file has no readable {kind} names; it is damaged.", field=kind)
     return given
 
 
@@ -217,11 +220,11 @@ SETTINGS = {"users": USER, "projects": PROJECT, "paths": PATH, "emails": EMAIL, 
 UNTOUCHED = frozenset(
     ("type", "created", "updated", "revision", "schema", "checksum", "seq", "author_kind", "format", "generation", "numbers")
 )  # fmt: skip
-_NOBODY = frozenset(
+_GENERIC_NAMES = frozenset(
     ("user", "assistant", "system", "tool", "agent", "unknown", "anonymous", "human", "me", "you", "none", "team", "all")
 )  # fmt: skip
 _NOT_HOSTS = frozenset(["localhost", "127.0.0.1", "0.0.0.0", "::1"])  # noqa: S104  # names, nothing listens
-_BY_AGENTS_OR_PEOPLE = ("approved_by", "agreed_by")
+_AGENTS_OR_PEOPLE = ("approved_by", "agreed_by")
 
 _EMAIL = r"(?P<email>(?<![\w.%+-])[\w.%+'-]{1,64}+@(?:[\w-]{1,63}+\.){1,8}[^\W\d_]{2,24}(?![\w-]))"
 _URL_HOST = r"(?<=://)(?P<host>(?:[\w-]{1,63}+\.){0,8}[\w-]{1,63}+)(?=[:/?#\s\"'<>)\].,;]|$)"
@@ -234,7 +237,7 @@ _PATH = (
 
 
 class Anonymiser:
-    """Replaces what it has learned. `off` names what stays: users, projects, paths, emails, hosts, sessions."""
+    """Replaces learned names. `off` lists what is kept: users, projects, paths, emails, hosts, sessions."""
 
     def __init__(
         self,
@@ -247,7 +250,7 @@ class Anonymiser:
         self.placeholders = placeholders
         self._agents = agents
         self._off = {SETTINGS[name] for name in off}
-        self._kinds: dict[str, str] = {}  # a name, its case folded → what it names
+        self._kinds: dict[str, str] = {}  # a name, case-folded → its kind
         self._known_agents: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
         for kind in (USER, PROJECT, AGENT, SESSION, HOST):
@@ -255,25 +258,25 @@ class Anonymiser:
         for kind, given in (names or {}).items():
             self._learn_all(kind, given)
 
-    def anonymise(self, heads: Iterable[Fields], records: Iterable[Fields]) -> tuple[list[Fields], list[Fields]]:
-        """Copies of the heads of sessions and of records, after all names in them were learned."""
-        heads, records = list(heads), list(records)
-        for head in heads:
-            self.learn_head(head)
+    def anonymise(self, sessions: Iterable[Fields], records: Iterable[Fields]) -> tuple[list[Fields], list[Fields]]:
+        """Anonymised copies of session metadata and records, after all names in them were learned."""
+        sessions, records = list(sessions), list(records)
+        for session in sessions:
+            self.learn_session(session)
         for record in records:
             self.learn(record)
-        return [self.fields(head) for head in heads], [self.fields(record) for record in records]
+        return [self.fields(session) for session in sessions], [self.fields(record) for record in records]
 
-    def learn_head(self, head: Fields) -> None:
-        """Names that the head of a session tells."""
-        self._learn_all(SESSION, [head.get("id")])
-        self._learn_all(USER, [head.get("user")])
-        self._learn_all(PROJECT, [head.get("project")])
-        self._known_agents.update(name for name in head.get("agents") or () if isinstance(name, str))
-        self._learn_all(AGENT, head.get("agents") or ())
+    def learn_session(self, session: Fields) -> None:
+        """Learn the names in the metadata of a session."""
+        self._learn_all(SESSION, [session.get("id")])
+        self._learn_all(USER, [session.get("user")])
+        self._learn_all(PROJECT, [session.get("project")])
+        self._known_agents.update(name for name in session.get("agents") or () if isinstance(name, str))
+        self._learn_all(AGENT, session.get("agents") or ())
 
     def learn(self, record: Fields) -> None:
-        """Names that a record tells."""
+        """Learn the names in a record."""
         author = record.get("author")
         by_user = record.get("author_kind") == USER or record.get("role") == USER
         if isinstance(author, str) and not by_user:
@@ -283,13 +286,13 @@ class Anonymiser:
         self._learn_all(SESSION, [record.get("session")])
         self._learn_all(USER, [record.get("user")])
         self._learn_all(PROJECT, [record.get("project")])
-        for field in _BY_AGENTS_OR_PEOPLE:
+        for field in _AGENTS_OR_PEOPLE:
             given = record.get(field) or ()
             people = [given] if isinstance(given, str) else given
             self._learn_all(USER, [name for name in people if name not in self._known_agents])
 
     def fields(self, data: Fields) -> Fields:
-        """A copy with placeholders, from what was learned so far."""
+        """A copy with placeholders for all names learned so far."""
         return _mapped_fields(data, self.text)
 
     def text(self, text: str) -> str:
@@ -308,14 +311,14 @@ class Anonymiser:
         if kind in self._off or (kind == AGENT and not self._agents):
             return
         for name in names:
-            if isinstance(name, str) and len(name.strip()) > 1 and name.strip().casefold() not in _NOBODY:
+            if isinstance(name, str) and len(name.strip()) > 1 and name.strip().casefold() not in _GENERIC_NAMES:
                 self._learn(kind, name.strip())
 
     def _learn(self, kind: str, name: str) -> None:
-        """A person's full name also stands for its parts: Ada of Ada Lovelace."""
+        """Learn a name; of a person's full name also the parts: Ada of Ada Lovelace."""
         self._add(kind, name)
         for part in name.split() if kind == USER and " " in name else ():
-            if len(part) > 1 and part.casefold() not in _NOBODY and self._add(kind, part):
+            if len(part) > 1 and part.casefold() not in _GENERIC_NAMES and self._add(kind, part):
                 self.placeholders.same(kind, part, name)
 
     def _add(self, kind: str, name: str) -> bool:
@@ -339,13 +342,13 @@ class Anonymiser:
         found, text = str(match.lastgroup), match.group()
         kind = {"ip": HOST, "literal": _kind_of(text), "name": self._kinds.get(text.casefold(), "")}.get(found, found)
         if kind in self._off or not kind:
-            return self._inside(text, found)
+            return self._replace_names_in(text, found)
         if kind == HOST and (text in _NOT_HOSTS or ("." not in text and found == "host")):
-            return self._inside(text, found)
+            return self._replace_names_in(text, found)
         return self.placeholders.of(kind, text)
 
-    def _inside(self, text: str, found: str) -> str:
-        """What stays as a whole may have a name in it."""
+    def _replace_names_in(self, text: str, found: str) -> str:
+        """Replace names inside a match that is kept as a whole."""
         if found in ("name", "literal") or not self._kinds:
             return text
         names = "|".join(re.escape(name) for name in sorted(self._kinds, key=len, reverse=True))
@@ -357,7 +360,7 @@ class Anonymiser:
 
 
 def _kind_of(placeholder: str) -> str:
-    """Of what kind a text is that already looks like a placeholder: it gets one of its own, or it could not come back."""
+    """The kind of a text that already looks like a placeholder: it gets a placeholder itself, so that it can be restored."""
     if placeholder.startswith("/path"):
         return PATH
     first = placeholder.partition("-")[0].lower()
@@ -365,12 +368,12 @@ def _kind_of(placeholder: str) -> str:
 
 
 def _mapped_fields(data: Fields, change: Callable[[str], str]) -> Fields:
-    """The names of a memory's fields stay, and what SMP itself wrote into some of them."""
+    """A copy with every string changed, except field names and the fields in `UNTOUCHED`."""
     return {name: value if name in UNTOUCHED else _mapped(value, change) for name, value in data.items()}
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:
-    """A copy with every string changed, keys too."""
+    """A copy with every string changed, including keys."""
     if type(value) is str:
         return change(value)
     if type(value) is dict:

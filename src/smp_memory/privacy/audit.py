@@ -1,15 +1,16 @@
-"""What was taken away, changed or handed out, by whom and why? A log without the content, `.smp/audit.jsonl`.
+"""Audit log `.smp/audit.jsonl`: what was deleted, changed or exported, by whom and why, without the content.
 
     {"at":"2026-01-31T14:30:05.123Z","action":"delete","session":"s1","count":1,"ids":["DEC-0001"],…,"checksum":"sha256:…"}
 
-Lines are appended; only an erasure changes some, to take out the reasons given for what it erases. Each has a checksum
-over itself and the checksum of the line before; `audit.last` beside it knows how long the log was and its last checksum. So a line that was changed or cut out is seen, at the end too.
-What a power loss left of a line that was being written is not counted, and written over by the next one; a finished line
-of which it left only a part stays as it is, and the next one stands below it.
-Guarantees: 0600; ids, counts, kinds and reasons only, and a reason loses its secrets first. A log that cannot be written
-never undoes or fails what was done: it is reported (`failure`, and a warning of the logger `smp.audit`).
-Non-guarantees: somebody who recomputes the checksums and `audit.last` is not found out. Without `sync` the last lines may
-be lost with the power.
+Lines are appended; only an erasure rewrites lines, to remove the reasons given for what it erases. Each line has a checksum
+over itself and the checksum of the line before; `audit.last` holds the length of the log and the last checksum, so that
+changed or removed lines are detected, at the end of the log, too.
+After a power loss, a line that was being written is ignored and overwritten by the next one; a finished line of which only a
+part is left stays, and the next line is written below it.
+Guarantees: mode 0600; ids, counts, kinds and reasons only, and reasons are redacted. A log that cannot be written never
+undoes or fails the action: it is reported (`failure`, and a warning of the logger `smp_memory.audit`).
+Non-guarantees: forging checksums and `audit.last` together is not detected. Without `sync` the last lines may be lost in a
+power failure.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
     from smp_memory.files.disk import Disk
 
 FILE, LAST = "audit.jsonl", "audit.last"
-_START = "sha256:0000000000000000"  # what the first line follows
+_START = "sha256:0000000000000000"  # the checksum before the first line
 _MARK = b',"checksum":"'
 _LAST_BYTES = 64
 _WAIT_SECONDS = 2.0
-_NAP_SECONDS = 0.001
-_LONGEST_REASON = 500
+_POLL_SECONDS = 0.001
+_MAX_REASON_CHARACTERS = 500
 
 
 class Audit:
@@ -62,13 +63,13 @@ class Audit:
         sync: bool = True,
         **facts: Any,
     ) -> bool:
-        """Write down that something was done. False, and `failure` says why, if that was not possible.
+        """Log an action. Returns False, with the reason in `failure`, if the log could not be written.
 
-        `ids` are ids of memories, `count` how many things it was (else as many as ids), `kinds` counts by kind, `facts`
-        what else matters. Never hand in content: no texts, no words that were searched for.
+        `ids` are ids of memories, `count` the number of affected items (default: the number of ids), `kinds` counts by kind,
+        `facts` further fields. Never pass content: no texts, no search words.
         """
         names = list(ids)
-        given = {
+        fields = {
             "at": at or _now(),
             "action": action,
             "session": session,
@@ -80,7 +81,7 @@ class Audit:
             **facts,
         }
         try:
-            self._append({name: value for name, value in given.items() if value is not None}, sync)
+            self._append({name: value for name, value in fields.items() if value is not None}, sync)
         except (OSError, SMPError) as error:
             self._report(action, error)
             return False
@@ -111,11 +112,11 @@ class Audit:
             system.close(last)
 
     def forget_reasons(self, session: str, ids: Iterable[str]) -> bool:
-        """Take the reasons off the lines about memories that were erased: a reason may say what they said.
+        """Remove the reasons from lines about erased memories, because a reason may repeat their content.
 
-        The checksums are made anew. False if that was not done, because the log is not as it was written.
+        The checksums are recomputed. Returns False, without a change, if the log has problems.
         """
-        wanted = set(ids)
+        erased = set(ids)
         system = self._disk.system
         last = self._open_locked()
         try:
@@ -129,7 +130,7 @@ class Audit:
                     fields
                     and "reason" in fields
                     and fields.get("session") == session
-                    and wanted & set(fields.get("ids", ()))
+                    and erased & set(fields.get("ids", ()))
                 ):
                     fields = {
                         **{name: value for name, value in fields.items() if name != "reason"},
@@ -139,7 +140,7 @@ class Audit:
                 body = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")[:-1]
                 before = _checksum(before, body)
                 lines.append(b"".join((body, _MARK, before.encode(), b'"}\n')))
-            if changed:  # first how long it will be: a log that is longer than that is in order
+            if changed:  # written first: a log longer than `audit.last` says is valid, a shorter one is not
                 size = sum(map(len, lines))
                 system.pwrite(last, f"{size} {before}".encode().ljust(_LAST_BYTES - 1) + b"\n", 0)
                 system.sync(last)
@@ -153,43 +154,46 @@ class Audit:
         descriptor = system.open(self._last_path, os.O_RDWR | os.O_CREAT)
         try:
             if system.fstat(descriptor).st_nlink != 1:
-                raise StorageCorrupt(f"{self._last_path} has several names; SMP does not use it.", path=self._last_path)
+                raise StorageCorrupt(
+                    f"{self._last_path} has several hard links; SMP does not use it.", path=self._last_path
+                )
             deadline = time.monotonic() + _WAIT_SECONDS
             while not system.lock(descriptor):
                 if time.monotonic() > deadline:
-                    raise TimeoutError(f"another process keeps {self._last_path}")
-                time.sleep(_NAP_SECONDS)
+                    raise TimeoutError(f"another process holds the lock on {self._last_path}")
+                time.sleep(_POLL_SECONDS)
         except BaseException:
             system.close(descriptor)
             raise
         return descriptor
 
     def _checksum_before(self, last: int, size: int) -> tuple[str, int, bool]:
-        """What the next line follows, where it begins, and whether it stands behind a torn one that must be ended first:
-        what a power loss left of a line is written over, unless it was finished and is now cut off.
+        """The checksum before the next line, its offset, and whether a line break must be added first.
+
+        The rest of a line from a power loss is overwritten, unless the line had been finished and is cut off now.
         """
         known_size, known = _parse_last(self._disk.system.pread(last, _LAST_BYTES, 0))
         if size == known_size:
             return known, size, False
         data = self._disk.read(self.path) if size else b""
         end = _end_of_lines(data, known_size)
-        if size < known_size:  # the end was cut off: the next line shows it for ever
+        if size < known_size:  # the end was cut off; the checksum of the next line keeps that detectable
             return known, end, end > 0 and not data.endswith(b"\n", 0, end)
         lines = [line for line in data[:end].split(b"\n") if _MARK in line]
         return (_parts(lines[-1])[1] if lines else _START), end, False
 
     def _report(self, action: str, error: Exception) -> None:
-        self.failure = f"{action} was done but could not be noted in {self.path}: {error}"
+        self.failure = f"{action} was done but could not be logged in {self.path}: {error}"
         event_log.emit("audit", event_log.WARNING, "audit_failed", self.failure, action=action)
 
     # -- reading
 
     def entries(self) -> list[dict[str, Any]]:
-        """All lines that can be read, oldest first, without their checksums."""
+        """All readable lines, oldest first, without checksums."""
         return [fields for fields, _ in self._read() if fields is not None]
 
     def problems(self) -> list[str]:
-        """What does not fit together: lines that were changed, cut out or damaged. Empty if all is well."""
+        """Lines that were changed, removed or damaged; empty if the log is intact."""
         found = [problem for _, problem in self._read() if problem]
         known_size, _ = _parse_last(self._content(self._last_path))
         if len(self._content(self.path)) < known_size:
@@ -209,8 +213,10 @@ class Audit:
             except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
                 yield None, f"{self.path}:{number}: this line cannot be read."
                 continue
-            right = checksum == _checksum(before, body)
-            problem = "" if right else f"{self.path}:{number}: a line was changed, or lines before it were taken out."
+            is_valid = checksum == _checksum(before, body)
+            problem = (
+                "" if is_valid else f"{self.path}:{number}: this line was changed, or lines before it were removed."
+            )
             yield fields, problem
             before = checksum
 
@@ -226,7 +232,7 @@ def _checksum(before: str, body: bytes) -> str:
 
 
 def _end_of_lines(data: bytes, known_size: int) -> int:
-    """The end of the log without what a power loss left of a line: torn, or zeros, behind all that was finished."""
+    """The end of the log without an unfinished line of a power loss: torn, or zeros, after all finished lines."""
     end = data.rfind(b"\n") + 1
     while end > known_size:
         start = data.rfind(b"\n", 0, end - 1) + 1
@@ -237,7 +243,7 @@ def _end_of_lines(data: bytes, known_size: int) -> int:
 
 
 def _parts(line: bytes) -> tuple[bytes, str]:
-    """What a line says, and its checksum."""
+    """The fields of a line as bytes, and its checksum."""
     body, _, rest = line.rpartition(_MARK)
     return body, rest[:-2].decode("ascii", "replace")
 
@@ -250,7 +256,7 @@ def _parse_last(data: bytes) -> tuple[int, str]:
 def _without_secrets(reason: str) -> str:
     from smp_memory.privacy.redaction import Redactor
 
-    return Redactor().redact(reason)[0][:_LONGEST_REASON]
+    return Redactor().redact(reason)[0][:_MAX_REASON_CHARACTERS]
 
 
 def _now() -> str:

@@ -1,19 +1,17 @@
-"""Rules for secrets that their surroundings give away: headers, addresses, command lines, calls, private keys.
+"""Redaction rules for secrets that are recognised by their context.
 
-Guarantees: linear on any text. A repeat is bounded, or possessive with nothing after it that could fail; no repeat is
-inside another, save for few, short, bounded ones.
+`CONTEXTS`: headers, addresses, command lines, calls, private keys.
 
-Rules for secrets in configuration files of devices and servers, in commands of tools, and for hashes of passwords.
+`CONFIGURATIONS`: configuration files of devices and servers, commands of tools, password hashes. They start from a literal
+that only such a file or command has; where the same words occur in sentences ('enable secret scanning'), the value must have
+a digit or a symbol.
 
-They start from a literal that only such a file or command has; the value must have a digit or a symbol where the same
-words can stand in a sentence ('enable secret scanning').
-Guarantees: linear on any text. Every repeat is bounded; what follows one can fail only within that bound.
+`SENTENCES`: 'the password for staging is x', 'use the token x', 'x is the password'. Most sentences about passwords say that
+one is wrong, stored or required. So a word counts as a password only in quotes, or with a digit or a symbol in it; a key or
+token only if it is long and looks random.
 
-Rules for passwords and keys in sentences: 'the password for staging is x', 'use the token x', 'x is the password'.
-
-A sentence says more often that a password is wrong, stored or required than what it is. So a word counts as a password
-only in quotes, or with a digit or a symbol in it; a key or token only if it is long and looks random.
-Guarantees: linear on any text: the words between a name and its value are few and short.
+Guarantees: linear on any text. A repeat is bounded, or possessive with nothing after it that could fail; no repeat is inside
+another, except few, short, bounded ones.
 Non-guarantees: a password that is a plain word without quotes is not found.
 """
 
@@ -70,7 +68,7 @@ def _email(text: str, match: Match[str]) -> Span | None:
 
 
 def _is_in_address(text: str, at: int) -> bool:
-    """Whether this is where `scheme://user:password@host` has its host; `url_password` cares for those."""
+    """Whether this is where `scheme://user:password@host` has its host; `url_password` handles those."""
     scheme, sign, rest = text[max(0, at - 200) : at].rpartition("://")
     return bool(sign) and scheme[-1:].isalnum() and not any(map(rest.__contains__, "/?# \n\t\"'"))
 
@@ -96,7 +94,7 @@ def _scheme(text: str, match: Match[str]) -> Span | None:
 def _user_password(text: str, match: Match[str]) -> Span | None:
     """`curl -u user:password`, not `docker run -u 1000:1000`, `-u node:node`."""
     user, value = match.group(1), match.group(2)
-    harmless = validators.is_stand_in(value) or value.isdigit() or user == value
+    harmless = validators.is_placeholder(value) or value.isdigit() or user == value
     return None if harmless else match.span(2)
 
 
@@ -122,14 +120,14 @@ def _option(text: str, match: Match[str]) -> Span | None:
     line = text[max(0, match.start() - 200) : match.start()].rpartition("\n")[2].lower() + " "
     for command in commands:
         if command in line:
-            return None if validators.is_stand_in(value) or value.isdigit() else match.span(3)
+            return None if validators.is_placeholder(value) or value.isdigit() else match.span(3)
     return None
 
 
 def _literal(text: str, match: Match[str]) -> Span | None:
-    """The last group, unless it only stands where a password would be."""
+    """The last group, unless it is a placeholder."""
     group = match.lastindex or 0
-    return None if validators.is_stand_in(match.group(group)) else match.span(group)
+    return None if validators.is_placeholder(match.group(group)) else match.span(group)
 
 
 def _echoed(text: str, match: Match[str]) -> Span | None:
@@ -138,12 +136,12 @@ def _echoed(text: str, match: Match[str]) -> Span | None:
     quote = text[end : end + 1]
     start = text.rfind(quote, max(0, end - 130), end) + 1
     value = text[start:end]
-    return (start, end) if start and len(value) >= 3 and not validators.is_stand_in(value) else None
+    return (start, end) if start and len(value) >= 3 and not validators.is_placeholder(value) else None
 
 
 def _second_argument(text: str, match: Match[str]) -> Span | None:
     value = match.group(1)
-    return None if validators.is_stand_in(value) or validators.is_sentence(value) else match.span(1)
+    return None if validators.is_placeholder(value) or validators.is_sentence(value) else match.span(1)
 
 
 def _sql(text: str, match: Match[str]) -> Span | None:
@@ -161,7 +159,7 @@ def _session_cookie(text: str, match: Match[str]) -> Span | None:
 
 
 def _private_key(text: str, match: Match[str]) -> Span | None:
-    """With a body, however short, not the two lines that code looks for."""
+    """With a body, however short; not the bare BEGIN and END lines that code searches for."""
     import re
 
     body = match.group().partition("KEY")[2].strip("-").removeprefix(" BLOCK").strip("-")
@@ -217,24 +215,24 @@ def _last_group(match: Match[str]) -> int:
 
 
 def _odd(text: str, match: Match[str]) -> Span | None:
-    """The last group, if it has a digit or a symbol, and is neither a path nor a stand-in."""
+    """The last group, if it has a digit or a symbol, and is neither a path nor a placeholder."""
     start, end = match.span(_last_group(match))
     return (start, end) if _is_odd(text[start:end]) else None
 
 
 def _is_odd(value: str) -> bool:
-    if validators.is_stand_in(value) or validators.is_code(value) or not any(map(str.isalpha, value)):
+    if validators.is_placeholder(value) or validators.is_code(value) or not any(map(str.isalpha, value)):
         return False
     return validators.has_digit(value) or validators.is_strong(value)
 
 
 def _quoted(text: str, match: Match[str]) -> Span | None:
     value = match.group(_last_group(match))
-    return None if validators.is_stand_in(value) else match.span(_last_group(match))
+    return None if validators.is_placeholder(value) else match.span(_last_group(match))
 
 
 def _community(text: str, match: Match[str]) -> Span | None:
-    """An SNMP community; the defaults are no secret."""
+    """An SNMP community; the defaults are not secret."""
     start, end = match.span(1)
     if text[start:end].lower() in _DEFAULT_COMMUNITIES:
         return None
@@ -242,14 +240,14 @@ def _community(text: str, match: Match[str]) -> Span | None:
 
 
 def _constant(text: str, match: Match[str]) -> Span | None:
-    """Keys and salts of WordPress: long and without order."""
+    """Keys and salts of WordPress: long and random."""
     start, end = match.span(1)
     value = text[start:end]
     return (start, end) if validators.is_varied(value, 12) and validators.has_digit(value) and not validators.is_joined_words(value) else None  # fmt: skip
 
 
 def _default(text: str, match: Match[str]) -> Span | None:
-    """The default of a Terraform variable with a telling name."""
+    """The default of a Terraform variable with the name of a secret."""
     start, end = match.span(2)
     return (start, end) if key_value_rules.is_secret_value(match.group(1), text[start:end]) else None
 
@@ -295,14 +293,14 @@ CONFIGURATIONS: tuple[Rule, ...] = (
 _NAME = r"(?:passw(?:or[dt]|d)s?|passphrase|passcode)"
 _FEW_WORDS = r"(?: [^\s.:;=!?,|'\"`]{1,20}+){0,6}?"
 _IS = r" (?:is|was|are|to|ist|lautet)[ :]{1,2}|:? (?:->|=>|→|\|) |[:=] "
-_OTHER_SUBJECTS = frozenset(  # then it is said of these, not of the password
+_OTHER_SUBJECTS = frozenset(  # then the sentence is about these, not about the password
     ["hash", "hashes", "hashing", "cost", "policy", "policies", "length", "strength", "field", "fields", "column", "rotation",
      "reset", "resets", "rounds", "algorithm", "manager", "salt", "file", "prompt", "authentication", "auth", "encoder"]
 )  # fmt: skip
 _QUOTED = r"([\"'`])([^\"'`\n]{4,64}+)\1"
 _BARE = r"([^\s\"'`<>,;]{5,64}+)"
 _VERBS = ("chang", "set", "reset", "rotat", "updat")
-_BEFORE = 64  # characters of a value that stands before its name
+_BEFORE = 64  # maximum length of a value that precedes its name
 _LONG_VALUE = r"s?(?:,? [a-z]{1,12}+){0,5}?[ :=(\[{\"'`]{1,3}([a-z0-9_+/=~-]{32,256}+)(?![a-z0-9_+/.@:-])"
 _HASH_WORDS = frozenset(
     ["cache", "object", "blob", "content", "primary", "foreign", "partition", "sort", "public", "idempotency", "correlation",
@@ -321,11 +319,11 @@ def _in_words(text: str, match: Match[str]) -> Span | None:
         return None
     start, end = match.span(group)
     value = text[start:end] if group == 2 else text[start:end].rstrip(".)]}:?*|")
-    return (start, start + len(value)) if _is_said_password(value, quoted=group == 2) else None
+    return (start, start + len(value)) if _is_password_in_sentence(value, quoted=group == 2) else None
 
 
-def _is_said_password(value: str, quoted: bool) -> bool:
-    if validators.is_stand_in(value) or validators.is_code(value) or validators.is_sentence(value):
+def _is_password_in_sentence(value: str, quoted: bool) -> bool:
+    if validators.is_placeholder(value) or validators.is_code(value) or validators.is_sentence(value):
         return False
     if quoted:
         return " " not in value or validators.has_digit(value)
@@ -340,8 +338,8 @@ def _is_password_after(text: str, match: Match[str]) -> Span | None:
     value = text[start:end].lstrip("\"'`(*")
     start = end - len(value)
     value = value.rstrip("\"'`)*,")
-    said = validators.is_titled_phrase(value) or _is_said_password(value, quoted=False)
-    return (start, start + len(value)) if said else None
+    is_password = validators.is_titled_phrase(value) or _is_password_in_sentence(value, quoted=False)
+    return (start, start + len(value)) if is_password else None
 
 
 def _changed_to(text: str, match: Match[str]) -> Span | None:
@@ -351,19 +349,21 @@ def _changed_to(text: str, match: Match[str]) -> Span | None:
         return None
     start, end = match.span(3) if match.group(3) else match.span(2)
     value = text[start:end].rstrip(".)]}:?*|")
-    said = validators.is_titled_phrase(value) or _is_said_password(value, quoted=match.group(2) is not None)
-    return (start, start + len(value)) if said else None
+    is_password = validators.is_titled_phrase(value) or _is_password_in_sentence(
+        value, quoted=match.group(2) is not None
+    )
+    return (start, start + len(value)) if is_password else None
 
 
 def _login(text: str, match: Match[str]) -> Span | None:
     """'credentials: user / password'."""
     start, end = match.span(1)
     value = text[start:end].rstrip(".,;:)")
-    return (start, start + len(value)) if _is_said_password(value, quoted=False) else None
+    return (start, start + len(value)) if _is_password_in_sentence(value, quoted=False) else None
 
 
 def _key(text: str, match: Match[str]) -> Span | None:
-    """A long value after 'key', 'token' or 'secret'. Of hexadecimal digits only where no hash would stand."""
+    """A long value after 'key', 'token' or 'secret'. Hexadecimal digits only where a hash is unlikely."""
     start, end = match.span(1)
     value = text[start:end]
     before = text[max(0, match.start() - 24) : match.start()].lower().replace("-", " ").replace("_", " ")

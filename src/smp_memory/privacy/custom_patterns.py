@@ -1,11 +1,11 @@
-"""May this pattern of a store's own be trusted with any text? A check of form, length and worst cost, before it is used.
+"""Check user-defined redaction patterns: form, length and worst-case cost, before they are used.
 
-A backtracking engine can be made to work for hours by a pattern of ten characters. So a pattern is taken only if the
-most steps that it can take from one place in the text are few, counted over its parsed form: repeats one after
-another multiply, unless they are possessive (`{1,64}+`); repeats inside repeats multiply as well.
-Guarantees: `InvalidConfig` names the pattern and says how to write it; what passes takes at most `STEPS` steps per
-character of the text.
-Non-guarantees: whether it finds what was meant.
+A pattern of ten characters can keep a backtracking engine busy for hours. So a pattern is accepted only if the maximum
+number of steps from one position in the text, computed from its parsed form, is small: consecutive repeats multiply, unless
+they are possessive (`{1,64}+`); nested repeats multiply as well.
+Guarantees: `InvalidConfig` names the pattern and says how to write it; an accepted pattern takes at most `MAX_STEPS` steps
+per character of the text.
+Non-guarantees: that a pattern finds what its author intended.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 KEY = "privacy.redaction.patterns"
-MOST_PATTERNS, MOST_CHARACTERS, STEPS = 50, 500, 2000
-_DESIGN_PATTERNS = {  # the patterns that design 001 shows, and the same with bounds; they may bear the names of SMP's own kinds
+MAX_PATTERNS, MAX_CHARACTERS, MAX_STEPS = 50, 500, 2000
+_DESIGN_PATTERNS = {  # the patterns of design 001, and the same with bounds; they may use the names of built-in kinds
     r"\b[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Z|a-z]{2,}\b": r"[A-Za-z0-9._%+-]{1,64}+@(?:[A-Za-z0-9-]{1,63}+\.){1,8}+[A-Za-z]{2,63}+",
     r"\b[A-Za-z0-9]{32,}\b": r"\b[A-Za-z0-9]{32}[A-Za-z0-9]*",
     r"password[\s:=]+[^\s]+": r"password[\s:=]{1,16}[^\s]+",
@@ -28,44 +28,44 @@ _DESIGN_PATTERNS = {  # the patterns that design 001 shows, and the same with bo
 _KIND_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_")
 
 
-def own_rules(patterns: Iterable[Any], taken: Iterable[str]) -> list[Rule]:
-    """Rules from `{"type": …, "regex": …}`; the type is the kind that is shown in place of what was found."""
+def custom_rules(patterns: Iterable[Any], taken: Iterable[str]) -> list[Rule]:
+    """Rules from `{"type": …, "regex": …}`; the type is the kind that replaces a match."""
     items = list(patterns)
-    if len(items) > MOST_PATTERNS:
-        _refuse(f"{len(items)} patterns; at most {MOST_PATTERNS} are allowed.")
+    if len(items) > MAX_PATTERNS:
+        _reject(f"{len(items)} patterns; at most {MAX_PATTERNS} are allowed.")
     return [_rule(item, frozenset(taken)) for item in items]
 
 
 def _rule(item: Any, taken: frozenset[str]) -> Rule:
     if not isinstance(item, dict) or set(item) != {"type", "regex"}:
-        _refuse(f'{_shown(item)} is not a pattern. Give {{"type": "employee_number", "regex": "EMP-[0-9]{{6}}"}}.')
+        _reject(f'{_quoted(item)} is not a pattern. Give {{"type": "employee_number", "regex": "EMP-[0-9]{{6}}"}}.')
     kind, regex = item["type"], item["regex"]
     if not isinstance(kind, str) or not 0 < len(kind) <= 32 or not _KIND_CHARACTERS.issuperset(kind):
-        _refuse(f"{_shown(kind)} is not a type. Use 1 to 32 small letters, digits or _.")
+        _reject(f"{_quoted(kind)} is not a type. Use 1 to 32 small letters, digits or _.")
     of_design = _DESIGN_PATTERNS.get(regex) if isinstance(regex, str) else None
     if kind in taken and of_design is None:
-        _refuse(f"the type {kind!r} is one of SMP's own rules. Choose another name.")
-    if not isinstance(regex, str) or not 0 < len(regex) <= MOST_CHARACTERS:
-        _refuse(f"{kind}: a regex has 1 to {MOST_CHARACTERS} characters.")
+        _reject(f"the type {kind!r} is a built-in rule. Choose another name.")
+    if not isinstance(regex, str) or not 0 < len(regex) <= MAX_CHARACTERS:
+        _reject(f"{kind}: a regex has 1 to {MAX_CHARACTERS} characters.")
     regex = of_design or regex
     literal = _checked_literal(kind, regex)
     return Rule(kind, (literal,) if literal else (), regex, lambda text, match: match.span(), "own")
 
 
 def _checked_literal(kind: str, regex: str) -> str:
-    """The text that every match starts with, often none, after the checks."""
+    """Check a pattern; return the literal that every match starts with, often empty."""
     from re import _parser, error  # type: ignore[attr-defined]
 
     try:
         parsed = _parser.parse(regex)
     except (error, RecursionError, OverflowError) as problem:
-        _refuse(f"{kind}: {_shown(regex)} is not a regular expression: {problem}.")
+        _reject(f"{kind}: {_quoted(regex)} is not a regular expression: {problem}.")
     if parsed.getwidth()[0] == 0:
-        _refuse(f"{kind}: {_shown(regex)} also matches nothing at all. Say what must be there.")
+        _reject(f"{kind}: {_quoted(regex)} also matches the empty text. Require at least one character.")
     steps = _steps(parsed)
-    if steps > STEPS:
-        _refuse(
-            f"{kind}: {_shown(regex)} can take too long on some texts (up to {steps:,} steps per character, {STEPS:,} "
+    if steps > MAX_STEPS:
+        _reject(
+            f"{kind}: {_quoted(regex)} can take too long on some texts (up to {steps:,} steps per character, {MAX_STEPS:,} "
             "are allowed). Give every repeat a small bound and make it possessive: [a-z]{1,64}+ in place of [a-z]+."
         )
     return _literal(parsed)
@@ -75,25 +75,25 @@ _UNBOUNDED = 10_000_000
 
 
 def _steps(parsed: Any) -> int:
-    """The most steps from one place in a text: each way to match a part is followed by all that the rest can try."""
+    """The maximum number of steps from one position: each way to match a part is followed by all attempts of the rest."""
     steps, items = 1, list(parsed)
-    if items and _takes_all(str(items[-1][0]), items[-1][1]):
-        steps += int(items.pop()[1][0])  # what it takes belongs to the match and is not looked at again
+    if items and _is_final_repeat(str(items[-1][0]), items[-1][1]):
+        steps += int(items.pop()[1][0])  # consumed characters belong to the match and are not examined again
     for name, value in reversed(items):
         ways, length = _cost_of(str(name), value)
         steps = min(length + ways * steps, _UNBOUNDED)
     return int(steps)
 
 
-def _takes_all(name: str, value: Any) -> bool:
-    """Whether a part without an end, such as `[0-9]+`, takes one character after another: at the end of a pattern that cannot fail."""
+def _is_final_repeat(name: str, value: Any) -> bool:
+    """Whether a part is an unbounded repeat of single characters, such as `[0-9]+`: at the end of a pattern it cannot fail."""
     if name not in ("MAX_REPEAT", "POSSESSIVE_REPEAT") or int(value[1]) < _UNBOUNDED or len(value[2]) != 1:
         return False
     return str(value[2][0][0]) in ("IN", "LITERAL", "NOT_LITERAL", "CATEGORY", "ANY")
 
 
 def _cost(parsed: Any) -> tuple[int, int]:
-    """How many ways there are to match some of a text, and how many characters one of them looks at."""
+    """The number of ways to match, and the number of characters that one way examines."""
     ways, length = 1, 0
     for name, value in parsed:
         more_ways, more_length = _cost_of(str(name), value)
@@ -116,7 +116,7 @@ def _cost_of(name: str, value: Any) -> tuple[int, int]:
         ways, length = _cost(value[1])
         return 1, min(ways * length, _UNBOUNDED)
     if name in ("GROUPREF", "GROUPREF_EXISTS"):
-        return 1, _UNBOUNDED  # what it repeats may be long
+        return 1, _UNBOUNDED  # the repeated text may be long
     return 1, 1
 
 
@@ -141,9 +141,9 @@ def _literal(parsed: Any) -> str:
     return literal
 
 
-def _shown(value: object) -> str:
+def _quoted(value: object) -> str:
     return repr(value)[:80]
 
 
-def _refuse(what: str) -> NoReturn:
+def _reject(what: str) -> NoReturn:
     raise InvalidConfig(f"Bad value for the setting '{KEY}': {what}", key=KEY)

@@ -1,10 +1,10 @@
-"""Is a secret given under its name? `password = x`, `"api_key": "x"`, `DB_PASSWORD=x`, `--token x`, 'password is x'.
+"""Redaction rules for named values: `password = x`, `"api_key": "x"`, `DB_PASSWORD=x`, `--token x`, 'password is x'.
 
-The name decides what is asked of the value: after a password's name almost any literal will do, after an API key's
-name something with a digit, after a mere `key` or `token` only what looks random.
+The name determines the check of the value: after the name of a password almost any literal is a secret, after that of an
+API key a value with a digit, after a mere `key` or `token` only a value that looks random.
 Guarantees: linear on any text: names and values are bounded, and a value is read only after a name that matters.
-Non-guarantees: a password that is a plain word in a sentence is not found, nor one that stands before its name.
-Variables, templates, types and calls where a value would stand are left alone.
+Non-guarantees: a password that is a plain word in a sentence, or that precedes its name, is not found. Variables, templates,
+types and calls in the place of a value are not secrets.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TRIGGERS = (
 )
 BEYOND_ASCII = ("hasło", "пароль", "密码", "密碼", "パスワード", "비밀번호")
 _FOREIGN = ("kennwort", "wachtwoord", "senha", *BEYOND_ASCII)
-_MOST_NESTED = 4  # names inside the value of another name, such as `auth:password=x`
+_MAX_NESTING = 4  # names inside the value of another name, such as `auth:password=x`
 
 _NAME = (
     r"((?:passw(?:or[dt]|d)|passphrase|passcode|passe|pass|pwd?|psk|contrase[nñ]a|"
@@ -46,9 +46,9 @@ _NAME = (
     r"|[ ]{1,2}(?:is|was|ist|lautet|est?|é)[ :]{1,3}+"
     r"|[\s,]{0,16}+[\"']?value[\"']?[ \t]{0,4}[:=][ \t]{0,4}|>\s{0,16}+<value>|>|[ ]<<<[ ]|,[ ]{0,2}(?=[\"'])|\((?=[\"'])"
 )
-_ALONE, _OR_A_SPACE = ")", "|[ ]{1,2}+)"  # `--token x` needs no sign between name and value
+_ALONE, _OR_A_SPACE = ")", "|[ ]{1,2}+)"  # `--token x` has no sign between name and value
 _OPTION, _DIRECTIVE = "--", "pass "
-JOINTS = (
+SEPARATORS = (
     "=",
     ":",
     ">",
@@ -215,14 +215,14 @@ _HARMLESS_FIRST = frozenset(
         "cancel",
     ]
 )
-_SHORTEST = {PASSWORD: 4, SECRET: 8, UNKNOWN: 20}
-_JUDGED = 100  # characters of a value that decide
-_OF_TOKENS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+/=.~:%|@$!")
+_MIN_LENGTH = {PASSWORD: 4, SECRET: 8, UNKNOWN: 20}
+_CHECKED_CHARACTERS = 100  # of a value
+_TOKEN_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+/=.~:%|@$!")
 _SYMBOLS = frozenset("!@#$%^&*+=~?|/\\-_.")
 
 
 def spans(text: str, low: str) -> Iterator[tuple[int, int, str]]:
-    """Where values are that their names make secret, and the kind of each. `low` is the text in small letters."""
+    """Yield start, end and kind of values that are secrets by their names. `low` is the text in lower case."""
     name_pattern, value_pattern = _patterns(_OPTION in text or _DIRECTIVE in low)
     at = value_end = nested = 0
     for place in _places(low):
@@ -240,11 +240,11 @@ def spans(text: str, low: str) -> Iterator[tuple[int, int, str]]:
         span = _secret_span(name, strength, name_match, text[max(0, first - 2) : first], value, text)
         if span:
             yield span[0], span[1], kind_of(name, strength, text[span[0] : span[1]])
-        at = span[1] if span else value_end if nested >= _MOST_NESTED else at
+        at = span[1] if span else value_end if nested >= _MAX_NESTING else at
 
 
 def _places(low: str) -> list[int]:
-    """Where triggers occur, in order."""
+    """The positions of triggers, in order."""
     places: list[int] = []
     for trigger in TRIGGERS if low.isascii() else (*TRIGGERS, *BEYOND_ASCII):
         at = low.find(trigger)
@@ -257,14 +257,14 @@ def _places(low: str) -> list[int]:
 def is_secret_value(name: str, value: str) -> str | None:
     """The kind of secret that a field's name makes of its value, or None."""
     strength = strength_of(name)
-    if strength is None or not _is_secret(name, strength, value[:_JUDGED], quoted=True, sure=True):
+    if strength is None or not _is_secret(name, strength, value[:_CHECKED_CHARACTERS], quoted=True, sure=True):
         return None
     return kind_of(name, strength, value)
 
 
-@lru_cache(maxsize=1000)  # people use the same few names again and again
+@lru_cache(maxsize=1000)  # callers use few distinct names
 def strength_of(name: str) -> str | None:
-    """What a value under this name would be: a password, a secret, perhaps an unknown secret, or nothing of the kind."""
+    """The class of a value with this name: a password, a secret, possibly an unknown secret, or None."""
     parts = _parts(name)
     last, pair = parts[-1], "-".join(parts[-2:])
     if last == "pass" and len(parts) > 1 and parts[-2] in _NUMBERED_PASSES:
@@ -283,7 +283,7 @@ def strength_of(name: str) -> str | None:
 
 
 def kind_of(name: str, strength: str, value: str) -> str:
-    """What it is called when it is gone."""
+    """The kind that is shown in place of the value."""
     low = name.lower()
     if strength == SECRET and "aws" in low and len(value) == 40:
         return "aws_secret_key"
@@ -304,7 +304,7 @@ def _patterns(has_options: bool) -> tuple[Pattern[str], Pattern[str]]:
 
 
 def _whole_name(text: str, match: Match[str]) -> tuple[str, int]:
-    """The name with what stands before the word that was found, and where it begins."""
+    """The whole name around the matched word, and its start."""
     found, end = match.span(1)
     start, first = found, max(0, found - 40)
     while start > first and (text[start - 1].isalnum() or text[start - 1] in "_-."):
@@ -326,8 +326,8 @@ def _parts(name: str) -> list[str]:
     return [part.rstrip("0123456789") for part in spread.lower().split("-") if part] or [""]
 
 
-def _joint(match: Match[str]) -> str:
-    """What stands between name and value: `=`, `:`, `is`, `>`, `,`, `(`, or a space."""
+def _separator(match: Match[str]) -> str:
+    """The separator between name and value: `=`, `:`, `is`, `>`, `,`, `(`, or a space."""
     joined = match.group()[len(match.group(1)) :].rstrip(" \t\u00a0\u202f\u3000*\n")
     if joined.endswith((":", "：")):
         return "=" if joined.endswith((" is:", " was:")) or "value" in joined else ":"
@@ -348,36 +348,36 @@ def _secret_span(
 ) -> tuple[int, int] | None:
     group = match.lastgroup or "bare"
     start, end = match.span(group)
-    if end - start < _SHORTEST[strength] or text.startswith("[REDACTED", start) or before.endswith("D:"):
+    if end - start < _MIN_LENGTH[strength] or text.startswith("[REDACTED", start) or before.endswith("D:"):
         return None
     value, quoted = match.group(group), group != "bare"
     if group == "back" and " " in value:
-        return None  # a command, of which the output is the value
+        return None  # a command substitution
     if not quoted:
         value = _without_end(value)
         end = start + len(value)
-    joint = _joint(joined)
-    if not _is_joined(name, strength, joint, before):
+    separator = _separator(joined)
+    if not _is_separated(name, strength, separator, before):
         return None
-    judged = value[:_JUDGED]
-    if joint == ",":
-        quoted = False  # the next of several names may stand there
-    return (start, end) if _is_secret(name, strength, judged, quoted, _is_sure(name, joint, text, end)) else None
+    checked = value[:_CHECKED_CHARACTERS]
+    if separator == ",":
+        quoted = False  # it may be the next of several names
+    return (start, end) if _is_secret(name, strength, checked, quoted, _is_sure(name, separator, text, end)) else None
 
 
-def _is_joined(name: str, strength: str, joint: str, before: str) -> bool:
-    """Whether such a joint makes a value of what follows: `--token x`, `<password>x<`, `("password", "x")`."""
-    if joint == " ":
+def _is_separated(name: str, strength: str, separator: str, before: str) -> bool:
+    """Whether a value follows this separator after this name: `--token x`, `<password>x<`, `("password", "x")`."""
+    if separator == " ":
         return before.endswith("--") or name.lower() in (_DASHED if before == " -" else _DIRECTIVES)
-    if joint == ">":
+    if separator == ">":
         return before.endswith(("<", ":", '="', "='")) and before not in ("P<", "?<")  # groups of a regular expression
-    if joint == ",":
+    if separator == ",":
         return "passw" in name.lower() and before.endswith(('("', "('"))
-    return joint != "(" or name.rpartition(".")[2].lower() in _SETTERS
+    return separator != "(" or name.rpartition(".")[2].lower() in _SETTERS
 
 
 def _without_end(value: str) -> str:
-    """Without the brackets and full stop that belong to what is around it."""
+    """Strip brackets and full stops that belong to the surrounding text."""
     while value and value[-1] in ".)]}:*\\|":
         if value[-1] == ")" and "(" in value:
             break
@@ -385,19 +385,19 @@ def _without_end(value: str) -> str:
     return value
 
 
-def _is_sure(name: str, joint: str, text: str, end: int) -> bool:
-    """Whether the form alone says that a value follows: `DB_PASSWORD=swordfish`, `password: swordfish` and no more."""
+def _is_sure(name: str, separator: str, text: str, end: int) -> bool:
+    """Whether the form alone shows that this is a value: `DB_PASSWORD=swordfish`, or `password: swordfish` at the end of a line."""
     if name.lower() in _SHORT_NAMES:
         return False
-    if joint == "=":
+    if separator == "=":
         return name.isupper()
-    if joint == ">":
+    if separator == ">":
         return text.startswith("</", end)
-    return joint == ":" and (end >= len(text) or text[end] in "\r\n")
+    return separator == ":" and (end >= len(text) or text[end] in "\r\n")
 
 
 def _is_secret(name: str, strength: str, value: str, quoted: bool, sure: bool) -> bool:
-    if len(value) < _SHORTEST[strength] or validators.is_stand_in(value):
+    if len(value) < _MIN_LENGTH[strength] or validators.is_placeholder(value):
         return False
     if strength == PASSWORD:
         if name.lower() in _SHORT_NAMES:
@@ -409,18 +409,18 @@ def _is_secret(name: str, strength: str, value: str, quoted: bool, sure: bool) -
         return False
     if strength == SECRET:
         return _is_key(value)
-    return _OF_TOKENS.issuperset(value) and validators.is_unknown_secret(
+    return _TOKEN_CHARACTERS.issuperset(value) and validators.is_unknown_secret(
         value, hexadecimal=name.isupper() or _parts(name)[-1] == "token"
     )
 
 
 def _is_foreign(part: str) -> bool:
-    """A password's name in another language; plain words after it are taken for prose, quoted or not."""
+    """Whether a part is the name of a password in another language; plain words after it count as prose, quoted or not."""
     return part in _FOREIGN or (part.endswith(_FOREIGN) and not part.endswith("senha"))
 
 
 def _is_short_named(name: str, value: str) -> bool:
-    """A password after `pass` or `pw`, which also stand before results, steps and sizes."""
+    """A password after `pass` or `pw`, which also precede results, steps and sizes."""
     if validators.is_code(value) or not set(value).isdisjoint(" _="):
         return False
     return validators.is_strong(value) or (name != "PASS" and validators.is_digit_in_word(value))

@@ -1,10 +1,10 @@
-"""Which numbers belong to a person? Payment cards, bank accounts (IBAN), telephones, US social security numbers.
+"""Redaction rules for personal numbers: payment cards, bank accounts (IBAN), telephones, US social security numbers.
 
-They have no literal to look for, so they are looked for only where a text has digits enough.
+They have no literal to search for, so they are searched only in texts with enough digits.
 Guarantees: linear on any text; a card passes Luhn and has a length and first digits that an issuer uses, an IBAN has
 its country's length and passes mod 97.
-Non-guarantees: a telephone number is taken as one only with a plus, in the American form with dashes or brackets, or
-after a word such as `phone`; others stay. One in ten random numbers that start like a card passes Luhn.
+Non-guarantees: a telephone number is recognised only with a plus, in the American form with dashes or brackets, or
+after a word such as `phone`. One in ten random numbers that start like a card passes Luhn.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     Span = tuple[int, int]
 
-LEAST_DIGITS = 9  # no number of a person is shorter
-_BETWEEN = b" ./()-"  # may stand between the digits of one number
+MIN_DIGITS = 9  # no personal number is shorter
+_BETWEEN = b" ./()-"  # allowed between the digits of one number
 _DIGITS_ONLY = bytes(0x30 if byte in b"0123456789" else 0x78 for byte in range(256))
-_ROW = b"0" * LEAST_DIGITS
+_ROW = b"0" * MIN_DIGITS
 
 _CARD = (
     r"[2-6](?<![\w.+].)(?<![0-9][-/:].)(?:[0-9]{12,18}+"
@@ -129,7 +129,7 @@ _NAMED = (
 
 
 def may_have_number(text: str) -> bool:
-    """Whether there are digits enough, one beside the other; a quick look that spares six slow ones."""
+    """Whether a text has enough consecutive digits; a cheap check that avoids six slow ones."""
     return _ROW in text.encode(errors="replace").translate(_DIGITS_ONLY, _BETWEEN)
 
 
@@ -143,7 +143,7 @@ def _card(text: str, match: Match[str]) -> Span | None:
 
 
 def _is_issued(digits: str) -> bool:
-    """Whether an issuer uses such first digits with such a length."""
+    """Whether a card issuer uses these first digits with this length."""
     size, two, three, four = len(digits), int(digits[:2]), int(digits[:3]), int(digits[:4])
     if size == 16:
         return (
@@ -163,7 +163,7 @@ def _is_issued(digits: str) -> bool:
 
 
 def _iban(text: str, match: Match[str]) -> Span | None:
-    """The span of as many characters as the country's accounts have, spaces not counted."""
+    """The span of an IBAN with the length for its country, not counting spaces."""
     group = match.lastindex or 0
     found, at = match.group(group).upper(), match.start(group)
     length, iban = _IBAN_LENGTHS.get(found[:2], 0), ""
@@ -185,7 +185,7 @@ def _phone(text: str, match: Match[str]) -> Span | None:
     group = match.lastindex or 0
     if match.group(group)[1:].replace(".", "", 1).isdigit() and "." in match.group(group):
         return None  # a decimal number
-    return match.span(group) if LEAST_DIGITS <= _digits(match.group(group)) <= 15 else None
+    return match.span(group) if MIN_DIGITS <= _digits(match.group(group)) <= 15 else None
 
 
 NUMBERS: tuple[Rule, ...] = (

@@ -1,23 +1,21 @@
 """Cheap prefilter: texts that cannot contain a secret skip redaction.
 
-Guarantees: `NOTHING` is certain: no rule that SMP brings along finds anything in such a text. `NAMES` means that only what
-stands under a telling name can be one (`assignments`). `PERHAPS` costs a proper look.
+`classify` guarantees: `NOTHING` is certain: no built-in rule matches the text. `NAMES`: only values with the name of a secret
+can be secrets (`key_value_rules`). `PERHAPS`: all rules have to run.
 
-Plain prose, whose words are short and which has neither digits nor signs, needs six passes in C, about 2 µs per 400
-characters. In any other text the signs are set apart, so that what needs one is looked for only where it stands.
+Plain prose, with short words and neither digits nor signs, needs six passes in C, about 2 µs per 400 characters. In any other
+text the signs are extracted first, so that literals with a sign are searched only if the sign occurs.
 
-Select the token rules whose first characters occur in the long words of a text.
-
-A token of a provider is one long word that starts with a fixed prefix after a character that is no letter or digit. The
-long words are cut into runs of letters and digits, and the runs are looked up in a table of prefixes, so that the cost
-does not grow with the number of providers.
+`LongWordIndex` selects the token rules for a text. A token of a provider is one long word that starts with a fixed prefix
+after a character that is no letter or digit. The long words are split into runs of letters and digits, and the runs are looked
+up in a table of prefixes, so that the cost does not grow with the number of providers.
 Guarantees: every rule that could match is selected; linear in the text.
 """
 
 from __future__ import annotations
 
 from smp_memory.privacy import key_value_rules
-from smp_memory.privacy.number_rules import LEAST_DIGITS
+from smp_memory.privacy.number_rules import MIN_DIGITS
 from smp_memory.privacy.rules import RULES
 from smp_memory.privacy.token_rules import LONG_WORD, Token
 from smp_memory.privacy.validators import DIGITS
@@ -33,13 +31,13 @@ if TYPE_CHECKING:
 
 NOTHING, NAMES, PERHAPS = 0, 1, 2
 _DIGITS = b"0123456789"
-_SPACES = b" \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f"  # in ASCII; other spaces make a word seem longer, which is a "perhaps"
+_SPACES = b" \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f"  # in ASCII; other spaces make a word seem longer, which gives PERHAPS
 _LONG = b"x" * LONG_WORD
-_KELVIN = "\u212a"  # the one character beyond ASCII that is an ASCII letter when it is small
+_KELVIN = "\u212a"  # the only non-ASCII character whose lower case is an ASCII letter
 _COLON = "\uff1a"  # full-width: a sign, though its bytes look like those of letters
 
-# What prose is made of; bytes of letters beyond ASCII count as letters. Where there is nothing else, only a long value is
-# taken for a secret, whatever its name: no `=`, no `:`, no digit, no symbol, and no quote that begins one.
+# Characters of prose; bytes of non-ASCII letters count as letters. In a text of nothing else only a long value can be a
+# secret, whatever its name: there is no `=`, no `:`, no digit, no symbol, and no opening quote.
 _PROSE = bytes([*b".,;()'", *range(0x41, 0x5B), *range(0x61, 0x7B), *range(0x80, 0x100)])
 _QUOTED = b" '"
 _SIGN = b"!"
@@ -51,11 +49,16 @@ _LITERALS = dict.fromkeys(
     trigger.lower().encode() for rule in RULES if not rule.in_long_word for trigger in rule.triggers
 )
 _PASS, _PASSWORDS = b"pass", (b"passw", b"passphrase", b"passcode")
-_OF_FILES = (b"pw for ", b"pwd for ", b"masterauth ", b"rootpw ", b"enable secret ", b"sqlplus ", b"community ")
-_NEED_SIGNS = (b"bearer", b"authorization", *_OF_FILES, *_PASSWORDS)  # what follows them has a digit, a sign or a quote
+_FILE_KEYWORDS = (b"pw for ", b"pwd for ", b"masterauth ", b"rootpw ", b"enable secret ", b"sqlplus ", b"community ")
+_NEED_SIGNS = (
+    b"bearer",
+    b"authorization",
+    *_FILE_KEYWORDS,
+    *_PASSWORDS,
+)  # the value after them has a digit, a sign or a quote
 _WITH_SIGNS = (b"bearer", b"authorization", _PASS)
-_OF_NO_VALUE = b"-:/=_."  # what follows `_OF_FILES` has a digit, a quote or another symbol than these
-_GATES = (b" -", b"('", b'("')  # options of commands, calls: looked for only where there is one
+_NOT_IN_VALUES = b"-:/=_."  # a value after `_FILE_KEYWORDS` has a digit, a quote or another symbol than these
+_GATES = (b" -", b"('", b'("')  # options of commands, and calls
 _SIGNS = {literal: literal.translate(None, _NOT_SIGNS)[:1] for literal in _LITERALS}
 _LEFT = tuple(literal for literal in _LITERALS if not any(need in literal for need in _NEED_SIGNS))
 _IN_PROSE = tuple(literal for literal in _LEFT if not _SIGNS[literal])
@@ -71,12 +74,13 @@ _NAMES = tuple(name.encode() for name in key_value_rules.TRIGGERS)
 _FOREIGN_LEADS = tuple(
     {name.encode()[: 2 if name[0] > "\u3000" else 1] for name in key_value_rules.BEYOND_ASCII if not name[0].isascii()}
     | {"\u0142".encode()[:1]}
-)  # bytes that such a name has in capitals, too; the first of a letter, two of an ideograph
-_JOINT_SIGNS = tuple(joint.encode() for joint in key_value_rules.JOINTS if not joint.strip().isalpha())
-_JOINT_WORDS = tuple(joint.encode() for joint in key_value_rules.JOINTS if joint.strip().isalpha())
+)  # bytes that such a name also has in upper case: the first of a letter, two of an ideograph
+_SEPARATOR_SIGNS = tuple(each.encode() for each in key_value_rules.SEPARATORS if not each.strip().isalpha())
+_SEPARATOR_WORDS = tuple(each.encode() for each in key_value_rules.SEPARATORS if each.strip().isalpha())
 
 
-def glance(text: str) -> int:
+def classify(text: str) -> int:
+    """Whether a text may contain a secret: NOTHING, NAMES or PERHAPS."""
     raw = text.encode(errors="replace")
     shape = raw.translate(_SHAPE)
     if _LONG in shape or not (text.isascii() or (_KELVIN not in text and _COLON not in text)):
@@ -85,10 +89,10 @@ def glance(text: str) -> int:
     for literal in _IN_PROSE:
         if literal in low:
             return PERHAPS
-    return _glance_at_signs(text, raw, low) if _SIGN in shape or _QUOTED in raw else NOTHING
+    return _classify_with_signs(text, raw, low) if _SIGN in shape or _QUOTED in raw else NOTHING
 
 
-def _glance_at_signs(text: str, raw: bytes, low: bytes) -> int:
+def _classify_with_signs(text: str, raw: bytes, low: bytes) -> int:
     if _LONG in raw.translate(_WORDS):
         return PERHAPS
     signs = low.translate(None, _NOT_SIGNS)
@@ -97,23 +101,23 @@ def _glance_at_signs(text: str, raw: bytes, low: bytes) -> int:
             for literal in literals:
                 if literal in low and (literal not in _GATED or _is_one_in(_GATED[literal], low)):
                     return PERHAPS
-    if len(signs) >= LEAST_DIGITS and len(signs) - len(signs.translate(None, _DIGITS)) >= LEAST_DIGITS:
+    if len(signs) >= MIN_DIGITS and len(signs) - len(signs.translate(None, _DIGITS)) >= MIN_DIGITS:
         return PERHAPS
     for literal in _WITH_SIGNS:
         if literal in low and (literal != _PASS or _is_one_in(_PASSWORDS, low)):
             return PERHAPS
-    if signs.translate(None, _OF_NO_VALUE) and _is_one_in(_OF_FILES, low):
+    if signs.translate(None, _NOT_IN_VALUES) and _is_one_in(_FILE_KEYWORDS, low):
         return PERHAPS
-    return NAMES if _may_join(signs, low) and (_is_one_in(_NAMES, low) or _is_foreign(text, raw)) else NOTHING
+    return NAMES if _has_separator(signs, low) and (_is_one_in(_NAMES, low) or _is_foreign(text, raw)) else NOTHING
 
 
-def _may_join(signs: bytes, low: bytes) -> bool:
-    """Whether something stands here that can be between a name and its value."""
-    return _is_one_in(_JOINT_SIGNS, signs) or _is_one_in(_JOINT_WORDS, low)
+def _has_separator(signs: bytes, low: bytes) -> bool:
+    """Whether the text has a separator between a name and its value."""
+    return _is_one_in(_SEPARATOR_SIGNS, signs) or _is_one_in(_SEPARATOR_WORDS, low)
 
 
 def _is_foreign(text: str, raw: bytes) -> bool:
-    """Whether a password's name in another language occurs; bytes have no small letters beyond ASCII."""
+    """Whether the name of a password in another language occurs; lower case of bytes covers ASCII only."""
     if text.isascii() or not _is_one_in(_FOREIGN_LEADS, raw):
         return False
     low = text.lower()
@@ -121,20 +125,18 @@ def _is_foreign(text: str, raw: bytes) -> bool:
 
 
 def _is_one_in(parts: tuple[bytes, ...], text: bytes) -> bool:
-    for part in parts:  # noqa: SIM110 - a generator would take twice as long, and every write asks
+    for part in parts:  # noqa: SIM110 - a generator would take twice as long, and every write calls this
         if part in text:
             return True
     return False
 
 
-_OF_HASHES = "0123456789abcdef-+:.,;()TZ"  # also of dates; every trigger of a token has another character
+_HASH_CHARACTERS = "0123456789abcdef-+:.,;()TZ"  # of hashes and dates; every trigger of a token has another character
 _ALNUM = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _RUNS = bytes(byte if byte in _ALNUM else 0x20 for byte in range(256))
-_ESCAPES = ("\\n", "\\r", "\\t")  # the letter of a written line break does not belong to the word after it
-_MIXED, _ALPHABETIC = (
-    5,
-    16,
-)  # every token has a run so long, with digits or of letters alone; paths and addresses seldom do
+_ESCAPES = ("\\n", "\\r", "\\t")  # the letter of an escaped line break does not belong to the next word
+# Every token has a run of at least this length, with digits or of letters only; paths and addresses seldom do.
+_MIXED, _ALPHABETIC = 5, 16
 _HEAD = 2  # characters by which prefixes without a separator are looked up
 
 
@@ -145,7 +147,7 @@ class LongWordIndex:
 
     def __init__(self, rules: Iterable[Ranked]) -> None:
         self._rules = tuple(rules)
-        self._tables: _Tables | None = None  # most processes meet no long word
+        self._tables: _Tables | None = None  # made lazily: most processes see no long word
 
     def rules_in(self, text: str) -> list[Ranked]:
         words = [word for word in text.split() if len(word) >= LONG_WORD and not _is_plain(word)]
@@ -199,5 +201,5 @@ def _runs(words: str) -> set[bytes]:
 
 
 def _is_plain(word: str) -> bool:
-    """A path or a name in small letters, a hash, a date: a token has digits or capitals, and letters beyond those of hashes."""
-    return not word.strip(_OF_HASHES) or (word.islower() and DIGITS.isdisjoint(word))
+    """Whether a word is a lower-case path or name, a hash or a date; a token has digits or capitals, and other letters than hashes."""
+    return not word.strip(_HASH_CHARACTERS) or (word.islower() and DIGITS.isdisjoint(word))

@@ -1,15 +1,15 @@
-"""Is there a secret in what is about to be written? It is replaced by `[REDACTED:kind]` before the first byte is.
+"""Redact secrets: replace them by `[REDACTED:kind]` before anything is written.
 
     redactor = Redactor({"off": ["phone"]})
     text, removals = redactor.redact("mail ada@example.org")     # 'mail [REDACTED:email]'
-    data, removals = redactor.redact_fields(fields)              # all strings in it; `data is fields` if none was found
+    data, removals = redactor.redact_fields(fields)              # all strings in it; `data is fields` if nothing was found
 
-Settings: `enabled`, `off` (groups such as `phone`, or kinds such as `github_token`), `patterns` (own ones, see
-`own_patterns`). `GROUPS` lists what there is.
-Guarantees: linear in the text, whatever it says; redacting again changes nothing; a removal says kind, place and
-length and never what was there. Ids, references, times, checksums and idempotency keys are not touched, and UUIDs, git
-hashes and digests stay unless their name makes them a key. Who did something may be a mail address (`IDENTITIES`).
-Non-guarantees: what looks like nothing known and stands under no telling name stays. docs/privacy.md has the figures.
+Settings: `enabled`, `off` (groups such as `phone`, or kinds such as `github_token`), `patterns` (user-defined, see
+`custom_patterns`). `GROUPS` lists all groups and kinds.
+Guarantees: linear in any text; redacting again changes nothing; a removal states kind, field and length, never the
+secret. Ids, references, times, checksums and idempotency keys are not touched, and UUIDs, git
+hashes and digests are kept unless their name makes them a key. Authors may be mail addresses (`IDENTITIES`).
+Non-guarantees: a secret of unknown form without the name of a secret is not found. docs/privacy.md has the figures.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ UNTOUCHED = frozenset(
      "trust", "idempotency_key", "covers", "learned_from", "role"]
 )  # fmt: skip
 IDENTITIES = frozenset(["author", "by", "updated_by", "resolved_by", "approved_by", "agreed_by", "agents_involved"])
-TAG_FORM = "redacted."  # brackets cannot stand in a tag
-_SHORTEST = 4  # no rule finds anything in a shorter text
-_MOST_PASSES = 6
+TAG_PREFIX = "redacted."  # a tag cannot contain brackets
+_MIN_TEXT = 4  # no rule matches a shorter text
+_MAX_PASSES = 6
 _GATES = (" -", "pass", "'", '"', "=", "://", ": ", ":", "$", "pw", "auth", "secret", "")
-_LONGEST_NAME = 20  # of a field; a longer one may be a secret itself
+_MAX_FIELD_NAME = 20  # a longer name of a field may be a secret itself
 
 
 class RedactedSpan:
-    """That something was taken out: its kind, in which field, how many characters it had."""
+    """One redaction: kind, field and length of the removed text."""
 
     __slots__ = ("field", "kind", "length")
 
@@ -66,11 +66,11 @@ class RedactedSpan:
         return {"kind": self.kind, "field": self.field, "length": self.length}
 
     def __repr__(self) -> str:
-        return f"Removal({self.kind}, {self.length} characters{f' in {self.field}' if self.field else ''})"
+        return f"RedactedSpan({self.kind}, {self.length} characters{f' in {self.field}' if self.field else ''})"
 
 
-class _Assignments(Rule):
-    """Passwords and secrets by their names; which kind each is, the name and the value say."""
+class _KeyValueRule(Rule):
+    """Passwords and secrets by their names; name and value determine the kind."""
 
     __slots__ = ("_off",)
 
@@ -98,9 +98,9 @@ NAMES = frozenset([*GROUPS, *(kind for kinds in GROUPS.values() for kind in kind
 
 
 class Redactor:
-    """The rules that hold for a store. Make one and keep it: it can be used by any number of threads."""
+    """Redacts with a set of rules. Expensive to make, thread-safe: make one and keep it."""
 
-    __slots__ = ("_always", "_beyond_ascii", "_has_own", "_long_words", "_names_matter", "_numbers", "_off", "_replacement", "_triggers", "enabled")  # fmt: skip
+    __slots__ = ("_always", "_beyond_ascii", "_has_custom_rules", "_long_words", "_names_matter", "_numbers", "_off", "_replacement", "_triggers", "enabled")  # fmt: skip
 
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
         given = settings or {}
@@ -108,46 +108,46 @@ class Redactor:
         self._off = _switched_off(given.get("off", ()))
         self._replacement = str(given.get("replacement", REPLACEMENT))
         rules = [rule for rule in RULES if rule.kind not in self._off]
-        own = _own(given.get("patterns", ()))
-        self._has_own = bool(own)  # the sieve knows only the rules that SMP brings along
+        custom = _custom_rules(given.get("patterns", ()))
+        self._has_custom_rules = bool(custom)  # the prefilter knows only the built-in rules
         self._names_matter = any(kind not in self._off for kind in _BY_NAME)
-        names = [_Assignments(self._off)] if self._names_matter else []
-        rules = [*own, *(rule for rule in rules if rule.kind != "unknown_secret"), *names, *rules]
+        names = [_KeyValueRule(self._off)] if self._names_matter else []
+        rules = [*custom, *(rule for rule in rules if rule.kind != "unknown_secret"), *names, *rules]
         ranked = list(enumerate(dict.fromkeys(rules)))  # the most exact ones first
         self._always = [(rank, rule) for rank, rule in ranked if not rule.triggers]
-        self._beyond_ascii = [each for each in ranked if isinstance(each[1], _Assignments)]
+        self._beyond_ascii = [each for each in ranked if isinstance(each[1], _KeyValueRule)]
         by_trigger = [each for each in ranked if not each[1].in_long_word or each[1].by_context]
         self._triggers = _gated((trigger.lower(), each) for each in by_trigger for trigger in each[1].triggers)
         self._long_words = LongWordIndex(each for each in ranked if each[1].in_long_word and not each[1].by_context)
         self._numbers = [(1000 + rank, rule) for rank, rule in enumerate(NUMBERS) if rule.kind not in self._off]
 
     def redact(self, text: str, field: str = "") -> tuple[str, list[RedactedSpan]]:
-        """The text without secrets, and what was taken out."""
-        if not self.enabled or len(text) < _SHORTEST:
+        """The text without secrets, and the redactions."""
+        if not self.enabled or len(text) < _MIN_TEXT:
             return text, []
         return self._redact(text, field)
 
     def redact_fields(self, data: dict[str, Any]) -> tuple[dict[str, Any], list[RedactedSpan]]:
-        """The fields of a memory without secrets in any string; the very same dictionary if there are none."""
+        """The fields of a memory without secrets in any string; the same dictionary object if there are none."""
         if not self.enabled:
             return data, []
         texts: list[str] = []
-        if not self._collect_top(data, texts) and not self.may_be_in("\n".join(texts)):
-            return data, []  # one look at all of them is nearly always enough
+        if not self._collect_top(data, texts) and not self.may_contain_secret("\n".join(texts)):
+            return data, []  # the common case: one check of all texts together is enough
         removals: list[RedactedSpan] = []
         cleaned = self._clean_dict(data, "", removals, top=True)
         return (cleaned, removals) if removals else (data, [])
 
-    def may_be_in(self, text: str) -> bool:
-        """Whether one of the rules finds something in a text, or in several with line breaks between them."""
+    def may_contain_secret(self, text: str) -> bool:
+        """Whether a rule matches in a text, or in several texts joined by line breaks."""
         if not self.enabled:
             return False
-        seen = prefilter.glance(text) if not self._has_own else None
-        if seen == prefilter.NOTHING:
+        verdict = prefilter.classify(text) if not self._has_custom_rules else None
+        if verdict == prefilter.NOTHING:
             return False
-        if seen == prefilter.NAMES:
-            return self._names_matter and next(key_value_rules.spans(text, _small(text)), None) is not None
-        return bool(self._found(text, _small(text)))
+        if verdict == prefilter.NAMES:
+            return self._names_matter and next(key_value_rules.spans(text, _lower(text)), None) is not None
+        return bool(self._found(text, _lower(text)))
 
     # -- text
 
@@ -156,8 +156,8 @@ class Redactor:
 
     def _redact(self, text: str, field: str) -> tuple[str, list[RedactedSpan]]:
         removals: list[RedactedSpan] = []
-        for _ in range(_MOST_PASSES):  # what is gone may show that its neighbour is one, too
-            found = self._found(text, _small(text))
+        for _ in range(_MAX_PASSES):  # a redaction may reveal that its neighbour is a secret, too
+            found = self._found(text, _lower(text))
             if not found:
                 break
             pieces: list[str] = []
@@ -178,7 +178,7 @@ class Redactor:
         return found
 
     def _rules_for(self, text: str, low: str) -> list[tuple[int, Rule]]:
-        """The few rules of which a trigger occurs."""
+        """The rules that have a trigger in the text."""
         rules = list(self._always) if text.isascii() else [*self._always, *self._beyond_ascii]
         for gate, triggers in self._triggers:
             if gate in low:
@@ -187,25 +187,27 @@ class Redactor:
                         rules += found
         rules += self._long_words.rules_in(text)
         if self._numbers and may_have_number(text):
-            rules += [each for each in self._numbers if _is_wanted(each[1], low)]
+            rules += [each for each in self._numbers if _is_triggered(each[1], low)]
         return rules if len(rules) < 2 else list(dict.fromkeys(rules))
 
     # -- fields
 
     def _collect_top(self, data: dict[str, Any], texts: list[str]) -> bool:
-        """The same for the fields of a memory: most have a name that says nothing, and hold text."""
-        ways = _WAYS
+        """`_collect` for the top-level fields of a memory, most of which are plain text with an ordinary name."""
+        known = _FIELD_CLASSES
         for key, item in data.items():
-            way = ways.get(key) or _way_of(key)
-            if type(item) is str and (way == _PLAIN or (way == _WHO and "@" not in item)):
+            field_class = known.get(key) or _field_class(key)
+            if type(item) is str and (field_class == _PLAIN or (field_class == _IDENTITY and "@" not in item)):
                 texts.append(item)
-            elif way == _PLAIN and type(item) is list and _is_text_list(item):
+            elif field_class == _PLAIN and type(item) is list and _is_text_list(item):
                 texts += item
                 if "-" in "".join(item) and structured_values.is_arguments(item):
                     texts.append(" ".join(item))
-            elif way != _UNTOUCHED and self._collect_field(key, item, texts, _name_of(key, way, data, "")):
+            elif field_class != _UNTOUCHED and self._collect_field(
+                key, item, texts, _name_of(key, field_class, data, "")
+            ):
                 return True
-            elif way == _TOLD:
+            elif field_class == _LONG:
                 texts.append(key)
         return False
 
@@ -219,16 +221,16 @@ class Redactor:
         return type(item) in _CONTAINERS and self._collect(_without_names(key, item), texts, name)
 
     def _collect(self, value: Any, texts: list[str], name: str) -> bool:
-        """Gather all strings; True as soon as a field's name makes its value a secret."""
+        """Collect all strings; returns True as soon as the name of a field makes its value a secret."""
         if type(value) is dict:
             for key, item in value.items():
-                way = _WAYS.get(key) or _way_of(key)
-                if way == _PLAIN:
+                field_class = _FIELD_CLASSES.get(key) or _field_class(key)
+                if field_class == _PLAIN:
                     if type(item) is str:
                         texts.append(item)
                     elif type(item) in _CONTAINERS and self._collect(item, texts, ""):
                         return True
-                elif self._collect_field(key, item, texts, _name_of(key, way, value, name)):
+                elif self._collect_field(key, item, texts, _name_of(key, field_class, value, name)):
                     return True
                 texts.append(key)
         elif type(value) is list:
@@ -243,7 +245,7 @@ class Redactor:
         return False
 
     def _kind_by_name(self, name: str, value: Any) -> str | None:
-        """The kind of secret that its name makes of a text or a number."""
+        """The kind of secret that a text or a number is by its name, or None."""
         if not self._names_matter or key_value_rules.strength_of(name) is None:
             return None
         text = structured_values.as_text(value)
@@ -253,7 +255,7 @@ class Redactor:
         return None if kind in self._off else kind
 
     def _clean(self, value: Any, field: str, removals: list[RedactedSpan], name: str = "") -> Any:
-        """The value without secrets; `name` is what it goes by."""
+        """The value without secrets; `name` is the name that applies to it."""
         kind = self._kind_by_name(name, value) if name else None
         if kind is not None:
             removals.append(RedactedSpan(kind, len(str(value)), field))
@@ -273,15 +275,17 @@ class Redactor:
         return value
 
     def _clean_arguments(self, items: list[str], field: str, removals: list[RedactedSpan]) -> list[str]:
-        """A command line in parts is read as a whole: `["--password", "x"]`, `["mysql", "-px"]`."""
-        for _ in range(_MOST_PASSES):
+        """Redact a list of command-line arguments as one command line: `["--password", "x"]`, `["mysql", "-px"]`."""
+        for _ in range(_MAX_PASSES):
             text = " ".join(items)
-            found = self._found(text, _small(text))
+            found = self._found(text, _lower(text))
             if not found:
                 break
             merged = _merged(found)
             removals += [RedactedSpan(kind, end - start, field) for start, end, _, kind in merged]
-            items = structured_values.cut(items, [(start, end, self._mark(kind)) for start, end, _, kind in merged])
+            items = structured_values.replace_spans(
+                items, [(start, end, self._mark(kind)) for start, end, _, kind in merged]
+            )
         return items
 
     def _clean_dict(
@@ -295,7 +299,7 @@ class Redactor:
             shown, found = (key, []) if top and _is_field_name(key) else self.redact(key, field)
             removals += found
             place = f"{field}.{shown}" if field else shown
-            name = _name_of(key, _WAYS.get(key) or _way_of(key), value, outer)
+            name = _name_of(key, _FIELD_CLASSES.get(key) or _field_class(key), value, outer)
             cleaned[structured_values.free_key(shown, cleaned) if found else shown] = self._clean_item(
                 key, item, place, removals, top, name
             )
@@ -309,60 +313,59 @@ class Redactor:
         return self._clean(item, place, removals, name)
 
     def _clean_names(self, names: list[Any], field: str, removals: list[RedactedSpan]) -> list[Any]:
-        """Who it was: a mail address is a name there."""
+        """Redact a list of identities, in which mail addresses are names."""
         return [name if _is_address(name) else self._clean(name, field, removals) for name in names]
 
     def _clean_tags(self, tags: list[Any], removals: list[RedactedSpan]) -> list[Any]:
-        """A tag with a secret in it goes as a whole, and what stands for it is a tag again."""
+        """Replace each tag that contains a secret by a valid tag."""
         cleaned: list[Any] = []
         for tag in tags:
             found = self.redact(tag, "tags")[1] if type(tag) is str else []
             removals += found
-            cleaned.append(TAG_FORM + found[0].kind if found else tag)
+            cleaned.append(TAG_PREFIX + found[0].kind if found else tag)
         return list(dict.fromkeys(cleaned)) if len(cleaned) == len(tags) and all(map(_is_text, cleaned)) else cleaned
 
 
 _CONTAINERS = (dict, list)
-_PLAIN, _WHO, _NAMED, _PAIRED, _TOLD, _UNTOUCHED = "plain", "who", "named", "paired", "told", "untouched"
-_WAYS: dict[
-    str, str
-] = {}  # by field: text alone, an identity, a telling name, the value of a pair, a long name, untouched
-_MOST_WAYS = 1000  # names that people use again and again
+# Classes of field names: ordinary, an identity, the name of a secret, the value of a pair, a long name, untouched.
+_PLAIN, _IDENTITY, _NAMED, _PAIRED, _LONG, _UNTOUCHED = "plain", "identity", "named", "paired", "long", "untouched"
+_FIELD_CLASSES: dict[str, str] = {}  # cache by field name
+_MAX_FIELD_CLASSES = 1000
 
 
 def _is_field_name(key: str) -> bool:
-    """Whether a key names a field of a memory: an own pattern must not rename `decision`."""
+    """Whether a key looks like a field name: a custom pattern must not rename `decision`."""
     return key.isascii() and key.islower() and key.replace("_", "").isalpha()
 
 
-def _way_of(key: str) -> str:
+def _field_class(key: str) -> str:
     if key in UNTOUCHED:
-        way = _UNTOUCHED
+        field_class = _UNTOUCHED
     elif key in structured_values.VALUE_KEYS:
-        way = _PAIRED
-    elif "@" in key or len(key) > _LONGEST_NAME:
-        return _TOLD
+        field_class = _PAIRED
+    elif "@" in key or len(key) > _MAX_FIELD_NAME:
+        return _LONG
     else:
-        way = _NAMED if structured_values.is_telling(key) else _WHO if key in IDENTITIES else _PLAIN
-    if len(_WAYS) < _MOST_WAYS:
-        _WAYS[key] = way
-    return way
+        field_class = _NAMED if structured_values.is_secret_name(key) else _IDENTITY if key in IDENTITIES else _PLAIN
+    if len(_FIELD_CLASSES) < _MAX_FIELD_CLASSES:
+        _FIELD_CLASSES[key] = field_class
+    return field_class
 
 
-def _name_of(key: str, way: str, data: dict[str, Any], outer: str) -> str:
-    """The name that a field's value goes by, or "" if it tells nothing; `outer` is that of the dictionary."""
-    if way == _PAIRED:
+def _name_of(key: str, field_class: str, data: dict[str, Any], outer: str) -> str:
+    """The name that applies to the value of a field, or "" if it is an ordinary one; `outer` is the name of the dictionary."""
+    if field_class == _PAIRED:
         return structured_values.value_name(data, outer)
-    return key if way in (_NAMED, _TOLD) else ""
+    return key if field_class in (_NAMED, _LONG) else ""
 
 
-def is_text_alone(field: str) -> bool:
-    """Whether a field's name does not matter: what is in it is a secret by its own looks, or is none."""
-    return (_WAYS.get(field) or _way_of(field)) in (_PLAIN, _WHO)
+def is_plain_text_field(field: str) -> bool:
+    """Whether the name of a field is irrelevant to redaction: only its text is examined."""
+    return (_FIELD_CLASSES.get(field) or _field_class(field)) in (_PLAIN, _IDENTITY)
 
 
 def _is_text_list(items: list[Any]) -> bool:
-    for item in items:  # noqa: SIM110 - a generator would take twice as long, and every write asks
+    for item in items:  # noqa: SIM110 - a generator would take twice as long, and every write calls this
         if type(item) is not str:
             return False
     return True
@@ -381,7 +384,7 @@ def _is_text(value: object) -> bool:
 
 
 def _gated(triggers: Iterable[tuple[str, Ranked]]) -> list[tuple[str, list[tuple[str, list[Ranked]]]]]:
-    """The rules of each trigger; triggers under a part that they share, so that most texts rule out many at once."""
+    """The rules by trigger, grouped by a common substring of the triggers, so that most texts rule out many at once."""
     by_trigger: dict[str, list[Ranked]] = {}
     for trigger, each in triggers:
         by_trigger.setdefault(trigger, []).append(each)
@@ -391,23 +394,23 @@ def _gated(triggers: Iterable[tuple[str, Ranked]]) -> list[tuple[str, list[tuple
     return list(gates.items())
 
 
-def _is_wanted(rule: Rule, low: str) -> bool:
+def _is_triggered(rule: Rule, low: str) -> bool:
     return not rule.triggers or any(trigger in low for trigger in rule.triggers)
 
 
-def _small(text: str) -> str:
-    """In small letters, every character at its place."""
+def _lower(text: str) -> str:
+    """Lower case with unchanged length: every character keeps its position."""
     low = text.lower()
-    return low if len(low) == len(text) else "".join(map(_small_character, text))
+    return low if len(low) == len(text) else "".join(map(_lower_character, text))
 
 
-def _small_character(character: str) -> str:
+def _lower_character(character: str) -> str:
     low = character.lower()
     return low if len(low) == 1 else character
 
 
 def _merged(found: list[Found]) -> list[Found]:
-    """Without overlaps: what touches becomes one, named after the rule that knows most."""
+    """Merge overlapping matches; the kind is that of the most exact rule."""
     found.sort()
     merged = [found[0]]
     for start, end, rank, kind in found[1:]:
@@ -422,16 +425,16 @@ def _merged(found: list[Found]) -> list[Found]:
 
 
 def _outside_placeholders(text: str, found: list[Found]) -> list[Found]:
-    """Without what lies inside a placeholder that is there already."""
+    """Drop matches inside existing placeholders."""
     import re
 
-    taken = [match.span() for match in re.finditer(r"\[REDACTED(?::[a-z0-9_]{1,32})?\]", text)]
+    placeholders = [match.span() for match in re.finditer(r"\[REDACTED(?::[a-z0-9_]{1,32})?\]", text)]
     found.sort()
-    kept, place = [], 0
+    kept, index = [], 0
     for each in found:
-        while place < len(taken) and taken[place][1] <= each[0]:
-            place += 1
-        if place == len(taken) or each[1] <= taken[place][0] or each[0] < taken[place][0]:
+        while index < len(placeholders) and placeholders[index][1] <= each[0]:
+            index += 1
+        if index == len(placeholders) or each[1] <= placeholders[index][0] or each[0] < placeholders[index][0]:
             kept.append(each)
     return kept
 
@@ -452,9 +455,9 @@ def _unknown(name: object) -> NoReturn:
     )
 
 
-def _own(patterns: Any) -> list[Rule]:
+def _custom_rules(patterns: Any) -> list[Rule]:
     if not patterns:
         return []
-    from smp_memory.privacy.custom_patterns import own_rules
+    from smp_memory.privacy.custom_patterns import custom_rules
 
-    return own_rules(patterns, NAMES)
+    return custom_rules(patterns, NAMES)

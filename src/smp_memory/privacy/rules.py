@@ -1,4 +1,4 @@
-"""All rules that start from a literal in the text, the more exact ones first."""
+"""All redaction rules that start from a literal in the text, the more exact ones first."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""What may be stored of what is given? The redactor that a store's settings ask for, and the note of what it took out.
+"""Redaction according to the settings of a store: choose the redactor, clean session metadata and reasons, log redactions.
 
-Guarantees: nothing is loaded before the first write; a store that switched redaction off loads and does nothing. A wrong
-setting is an `InvalidConfig` that names it when the store is opened, not when the first secret comes.
+Guarantees: nothing is loaded before the first write; with redaction off nothing is loaded or done. A wrong setting is an
+`InvalidConfig` naming it when the store is opened, not when the first secret is written.
 """
 
 from __future__ import annotations
 
 from smp_memory.import_lock import loading
-from smp_memory.privacy.fence import strip_head, strip_reason
+from smp_memory.privacy.fence import strip_metadata, strip_reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,82 +18,87 @@ if TYPE_CHECKING:
     from smp_memory.privacy.redaction import RedactedSpan, Redactor
     from smp_memory.store.file_store import FileStore
 
-_OFTEN_WANTED = ("email", "phone")  # kinds that are no secrets to everybody
+_OFTEN_ALLOWED = ("email", "phone")  # kinds that not every user considers secret
 _OFF, _PATTERNS = "privacy.redaction.off", "privacy.redaction.patterns"
 _REPLACEMENT = "privacy.redaction.replacement"
 
 
 def redactor_of(config: Config) -> Redactor | None:
-    """None if nothing is to be taken out. The same settings give the same one."""
-    return redactor_always(config) if config["privacy.redaction.enabled"] else None
+    """The redactor for these settings; None if redaction is off."""
+    return redactor_even_if_off(config) if config["privacy.redaction.enabled"] else None
 
 
-def redactor_always(config: Config) -> Redactor:
-    """The same for a caller that asks for it, whether it is switched on or not."""
+def redactor_even_if_off(config: Config) -> Redactor:
+    """The redactor for these settings, also if redaction is off. Equal settings share one redactor."""
     with loading:
-        import base64  # noqa: F401 - what the rules load later
+        import base64  # noqa: F401 - loaded later by the rules; here under the import lock
         import re  # noqa: F401
 
         from smp_memory.privacy.redaction import Redactor
 
     settings = {"off": config[_OFF], "patterns": config[_PATTERNS], "replacement": config[_REPLACEMENT]}
     key = repr(settings)
-    known = _made.get(key)
+    known = _cache.get(key)
     if known is None:
-        if len(_made) >= _MOST_MADE:
-            _made.clear()
-        known = _made[key] = Redactor(settings)
+        if len(_cache) >= _MAX_CACHED:
+            _cache.clear()
+        known = _cache[key] = Redactor(settings)
     return known
 
 
-_made: dict[str, Redactor] = {}
-_MOST_MADE = 100
+_cache: dict[str, Redactor] = {}
+_MAX_CACHED = 100
 
 
 def check_settings(config: Config) -> None:
-    """Whether the rules and patterns can be used; those that SMP brings along need no check."""
+    """Raise InvalidConfig for unusable redaction settings; the built-in rules need no check."""
     if config[_OFF] or config[_PATTERNS]:
-        redactor_always(config)
+        redactor_even_if_off(config)
 
 
-def without_secrets(config: Config, head: dict[str, Any]) -> tuple[dict[str, Any], list[RedactedSpan]]:
-    """What a session's head may say: no recalled text, and no secrets. Of who takes part, a mail address is a name and stays."""
-    head = strip_head(head)
-    texts = {name: head[name] for name in ("project", "tags", "context") if head.get(name)}
+def clean_metadata(config: Config, metadata: dict[str, Any]) -> tuple[dict[str, Any], list[RedactedSpan]]:
+    """Session metadata without recalled text and secrets. Mail addresses of participants are kept as names."""
+    metadata = strip_metadata(metadata)
+    texts = {name: metadata[name] for name in ("project", "tags", "context") if metadata.get(name)}
     redactor = redactor_of(config) if texts else None
     if redactor is None:
-        return head, []
+        return metadata, []
     cleaned, removals = redactor.redact_fields(texts)
-    return {**head, **cleaned}, removals
+    return {**metadata, **cleaned}, removals
 
 
-def cleaned_reason(config: Config, reason: str | None) -> str | None:
-    """Why something was done, as it may be stored: without recalled text and without secrets."""
+def clean_reason(config: Config, reason: str | None) -> tuple[str | None, dict[str, int]]:
+    """Why something was done, as it may be stored: without recalled text and without secrets; how many of each kind went."""
     reason = strip_reason(reason)
     redactor = redactor_of(config) if reason else None
-    return redactor.redact(reason)[0] if redactor is not None and type(reason) is str else reason
+    if redactor is None or type(reason) is not str:
+        return reason, {}
+    reason, removals = redactor.redact(reason)
+    return reason, count_kinds(removals)
 
 
-def note_head(store: FileStore, at: str, session: str, by: str | None, removals: list[RedactedSpan]) -> dict[str, int]:
-    """Note in the audit log what was taken out of a session's head; how many of each kind."""
-    kinds = counted(removals)
+def log_metadata_redaction(
+    store: FileStore, at: str, session: str, by: str | None, removals: list[RedactedSpan]
+) -> dict[str, int]:
+    """Log the redactions in session metadata to the audit log; return the counts by kind."""
+    kinds = count_kinds(removals)
     if kinds:
         store.audit.note("redact", at=at, by=by, session=session, count=1, kinds=kinds, part="head", sync=False)
     return kinds
 
 
-def told(kinds: dict[str, int]) -> str:
-    """What was taken out, in a sentence without any of it; empty if nothing was."""
+def redaction_notice(kinds: dict[str, int]) -> str:
+    """A sentence about redacted kinds, without any content; empty if nothing was redacted."""
     if not kinds:
         return ""
     names = ", ".join(f"{kind} ({count:,} times)" if count > 1 else kind for kind, count in kinds.items())
-    wanted = [kind for kind in _OFTEN_WANTED if kind in kinds]
-    hint = f" If you want them stored: smp config --set {_OFF}={','.join(wanted)}" if wanted else ""
+    allowed = [kind for kind in _OFTEN_ALLOWED if kind in kinds]
+    hint = f" If you want them stored: smp config --set {_OFF}={','.join(allowed)}" if allowed else ""
     return f"redaction took out: {names}.{hint}"
 
 
-def counted(removals: Iterable[RedactedSpan]) -> dict[str, int]:
-    """How many of each kind."""
+def count_kinds(removals: Iterable[RedactedSpan]) -> dict[str, int]:
+    """Count the redactions by kind."""
     kinds: dict[str, int] = {}
     for removal in removals:
         kinds[removal.kind] = kinds.get(removal.kind, 0) + 1

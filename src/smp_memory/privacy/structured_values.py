@@ -1,10 +1,10 @@
 """Names of values in structured data: name/value pairs, values nested under a name, lists of command-line arguments.
 
-    value_name({"name": "DB_PASSWORD", "value": "x"}, "")     # 'DB_PASSWORD': the name of what stands under `value`
+    value_name({"name": "DB_PASSWORD", "value": "x"}, "")     # 'DB_PASSWORD': the name that applies to `value`
     item_name("passwords")                                    # 'password': the name of each item of that list
     is_arguments(["mysql", "-u", "root"])                     # True: read as one command line
 
-Guarantees: pure; what a value must look like to be a secret is decided by `assignments`.
+Guarantees: pure; `key_value_rules` decides which values are secrets.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 VALUE_KEYS = frozenset(["value", "values", "val", "v", "default", "current", "plain", "plaintext", "raw"])
 _NAME_KEYS = ("name", "key", "variable", "setting", "option", "parameter", "field")
-_NUMBER_DIGITS = 256  # a longer number is no password, and slow to write out
+_NUMBER_DIGITS = 256  # a longer number is not a password, and slow to convert
 
 
 def value_name(data: dict[str, Any], outer: str) -> str:
-    """The name that the `VALUE_KEYS` of a dictionary go by: that of a pair, or else that of the dictionary itself."""
+    """The name that applies to the `VALUE_KEYS` of a dictionary: the name of the pair, else that of the dictionary itself."""
     for key in _NAME_KEYS:
         name = data.get(key)
         if type(name) is str and key_value_rules.strength_of(name) is not None:
@@ -38,13 +38,13 @@ def item_name(name: str) -> str:
     return name
 
 
-def is_telling(name: str) -> bool:
-    """Whether the name can make a secret of a value, or of the items of a list."""
+def is_secret_name(name: str) -> bool:
+    """Whether a value with this name, or the items of a list with it, can be a secret."""
     return key_value_rules.strength_of(item_name(name)) is not None
 
 
 def as_text(value: Any) -> str | None:
-    """A value as it is judged by its name: text, or a whole number."""
+    """A text or an integer as text, for checks by name; None for other values."""
     if type(value) is str:
         return value
     return str(abs(value)) if type(value) is int and value.bit_length() < 3 * _NUMBER_DIGITS else None
@@ -55,12 +55,12 @@ def is_option(item: Any) -> bool:
 
 
 def is_arguments(items: list[Any]) -> bool:
-    """Whether a list is a command line in parts: texts, one of which is an option."""
+    """Whether a list looks like command-line arguments: strings, one of which is an option."""
     return any(map(is_option, items)) and all(type(item) is str for item in items)
 
 
-def cut(items: list[str], spans: list[tuple[int, int, str]]) -> list[str]:
-    """The items without what lies in the spans of `" ".join(items)`; each span has the text that takes its place."""
+def replace_spans(items: list[str], spans: list[tuple[int, int, str]]) -> list[str]:
+    """Replace spans of `" ".join(items)` in the items; each span has its replacement."""
     cleaned, at, first = [], 0, 0
     for item in items:
         end = at + len(item)
@@ -78,7 +78,7 @@ def cut(items: list[str], spans: list[tuple[int, int, str]]) -> list[str]:
 
 
 def free_key(name: str, taken: dict[str, Any]) -> str:
-    """The name, with a number if the dictionary has it already."""
+    """The name, with a number if the dictionary already has it."""
     number, free = 1, name
     while free in taken:
         number += 1

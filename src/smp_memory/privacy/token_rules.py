@@ -1,11 +1,11 @@
-"""Rules for tokens that are known by their form, one table for all providers, and the classes that rules are made of.
+"""Redaction rules for tokens with a known form, one table for all providers, and the classes `Rule` and `Token`.
 
-A rule is looked at only when one of its triggers occurs in the text, and compiled only then. Its pattern starts with
-that literal, so that a search jumps from one to the next, and looks back for a boundary afterwards.
+A rule is used, and its pattern compiled, only if one of its triggers occurs in the text. The pattern starts with the trigger,
+so that a search jumps from one occurrence to the next, and looks back for a boundary afterwards.
 Guarantees: linear on any text. A repeat is bounded, or possessive with nothing after it that could fail; no repeat is
-inside another, save for few, short, bounded ones.
-Non-guarantees: providers change their formats; a token of a form that is not here is found only by its name
-(`assignments`).
+inside another, except few, short, bounded ones.
+Non-guarantees: providers change their formats; a token of an unlisted form is found only by its name
+(`key_value_rules`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _A, _W, _HEX = "[A-Za-z0-9]", "[A-Za-z0-9_-]", "[0-9a-f]"
 
 
 class Rule:
-    """Finds secrets of one kind. `group` is the name by which rules are switched off together."""
+    """Finds secrets of one kind. Rules of one `group` can be switched off together."""
 
     __slots__ = (
         "_check",
@@ -57,11 +57,11 @@ class Rule:
         self.kind = kind
         self.group = group
         self.triggers = triggers
-        self.lowered = lowered  # triggers and pattern are for the text in small letters
-        self.in_long_word = in_long_word  # what it finds has no space in it
-        self.least = least  # and at least so many characters
-        self.least_run = least_run  # so many of them letters and digits in a row
-        self.by_context = by_context  # its triggers stand beside that long word, not in it
+        self.lowered = lowered  # triggers and pattern apply to the text in lower case
+        self.in_long_word = in_long_word  # a match contains no space
+        self.least = least  # the minimum length of a match
+        self.least_run = least_run  # the minimum run of letters and digits in a match
+        self.by_context = by_context  # its triggers are next to the long word, not in it
         self._source = source
         self._check = check
         self._pattern: Pattern[str] | None = None
@@ -69,13 +69,13 @@ class Rule:
     @property
     def pattern(self) -> Pattern[str]:
         if self._pattern is None:
-            import re  # no start pays for it that meets no trigger
+            import re  # late: most processes see no trigger
 
             self._pattern = re.compile(self._source)
         return self._pattern
 
     def spans(self, text: str, low: str) -> Iterator[tuple[int, int, str]]:
-        """Where the secrets are. `low` is the text in small letters, character by character."""
+        """Yield start, end and kind of secrets. `low` is the text in lower case, of the same length."""
         check, kind = self._check, self.kind
         for match in self.pattern.finditer(low if self.lowered else text):
             span = match.span(match.lastindex or 0) if check is None else check(text, match)
@@ -84,7 +84,7 @@ class Rule:
 
 
 def starts(prefix: str, before: str = "A-Za-z0-9") -> str:
-    """The prefix where no token's character stands before it; the n of a written `\\n` counts as none."""
+    """A pattern for the prefix without a token character before it; the n of an escaped `\\n` is not one."""
     import re
 
     literal = re.escape(prefix)
@@ -92,7 +92,7 @@ def starts(prefix: str, before: str = "A-Za-z0-9") -> str:
 
 
 class Token(Rule):
-    """A token that is known by its first characters."""
+    """A token with a fixed prefix."""
 
     __slots__ = ("_rest",)
 
@@ -112,19 +112,19 @@ class Token(Rule):
 
 
 def _with_before(count: int) -> Check:
-    """The match and so many characters before it."""
+    """The match and `count` characters before it."""
     return lambda text, match: (match.start() - count, match.end())
 
 
 def _devops(text: str, match: Match[str]) -> Span | None:
-    """52 characters of base32 are a token only beside a word that says so; a hash may have the same form."""
+    """52 characters of base32 are a token only near a telling word; a hash may have the same form."""
     words = text[max(0, match.start() - 200) : match.end() + 100].lower()
     known = any(word in words for word in ("devops", "visualstudio", "vsts", "azure", " pat ", "token"))
     return match.span() if known and validators.is_random(match.group()) else None
 
 
 def _prefixed(text: str, match: Match[str]) -> Span | None:
-    """A short word, a separator and 32 or more characters without order: the form that most providers chose."""
+    """A short word, a separator and 32 or more random characters: the form that most providers use."""
     if match.group().lower().startswith((*_HASH_PREFIXES, *_KNOWN)):
         return None
     parts = match.group(1).replace("_", "-").split("-")
@@ -132,12 +132,12 @@ def _prefixed(text: str, match: Match[str]) -> Span | None:
         return None
     value = "".join(parts)
     mixed = not value.islower() and not value.isupper()
-    return match.span() if len(value) >= (32 if mixed else 40) and validators.is_jumbled(value) else None
+    return match.span() if len(value) >= (32 if mixed else 40) and validators.is_scrambled(value) else None
 
 
 _UUID = rf"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}"
 _HASH_PREFIXES = ("sha", "md5", "h1", "base64", "blake", "crc", "etag")
-_EDGE = r"(?:(?<![A-Za-z0-9_/+-])|(?<=\\[nrt]))"  # no token goes on before it
+_EDGE = r"(?:(?<![A-Za-z0-9_/+-])|(?<=\\[nrt]))"  # no token character before it
 _PREFIXED = _EDGE + r"[A-Za-z][A-Za-z0-9]{1,9}+[_-]([A-Za-z0-9_-]{32,256}+)(?![A-Za-z0-9+/=_.@:-])"
 
 PROVIDERS: tuple[Rule, ...] = (
@@ -239,11 +239,11 @@ PROVIDERS: tuple[Rule, ...] = (
     Token("vendor_token", ("nvapi-", "dbtc_", "dbtu_", "tgp_v1_", "CFPAT-", "figo_", "figu_", "esecret_"), f"{_W}{{32,}}+"),
     Token("vendor_token", ("waka_", "pat-na1-", "pat-eu1-", "pat-na2-", "sdk-"), _UUID),
     Token("vendor_token", ("sqp_", "squ_", "sqa_"), f"{_HEX}{{40}}(?!{_A})"),
-    Token("vendor_token", ("cio", "AKID"), f"{_A}{{32}}(?!{_A})", validators.jumbled_tail),
-    Token("vendor_token", ("oy2",), f"[a-z0-9]{{43}}(?!{_A})", validators.jumbled_tail),
+    Token("vendor_token", ("cio", "AKID"), f"{_A}{{32}}(?!{_A})", validators.scrambled_tail),
+    Token("vendor_token", ("oy2",), f"[a-z0-9]{{43}}(?!{_A})", validators.scrambled_tail),
     Token("vendor_token", ("ATTA",), "[0-9a-fA-F]{72}(?![A-Za-z0-9])"),
-    Token("vendor_token", ("re_",), f"{_A}{{8}}_{_A}{{24}}(?!{_A})", validators.jumbled_tail),
-    Token("vendor_token", ("fw_",), f"{_A}{{24}}(?!{_A})", validators.jumbled_tail),
+    Token("vendor_token", ("re_",), f"{_A}{{8}}_{_A}{{24}}(?!{_A})", validators.scrambled_tail),
+    Token("vendor_token", ("fw_",), f"{_A}{{24}}(?!{_A})", validators.scrambled_tail),
     Token("vendor_token", ("rzp_live_", "rzp_test_"), f"{_A}{{14}}:{_A}{{24}}"),
     Token("vendor_token", ("xkeysib-", "xsmtpsib-"), f"{_HEX}{{64}}-{_A}{{16}}"),
     Token("vendor_token", ("live_", "test_"), f"{_HEX}{{35}}(?!{_A})"),

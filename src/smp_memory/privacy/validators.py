@@ -1,7 +1,7 @@
-"""Could this really be one? Checks on a value that has the right form: check digits, variety, stand-ins, hashes.
+"""Plausibility checks for values that have the form of a secret: check digits, variety, placeholders, hashes.
 
 Guarantees: pure, and linear in the value. Check digits (Luhn, mod 97) are exact.
-Non-guarantees: whether a string is a secret cannot be known from the string; these are the best cheap signs.
+Non-guarantees: a string alone does not show whether it is a secret; these are cheap heuristics.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _HEX = frozenset("0123456789abcdefABCDEF")
 _DIGEST_LENGTHS = frozenset([32, 40, 56, 64, 96, 128])
 _UUID_PARTS = [8, 4, 4, 4, 12]
 _PASSWORD_SYMBOLS = frozenset("!@#$%^&*+~?")
-_VARIETY = 6  # ghp_xxxxxxxx and sk-aaaa1111 are what documents show
+_VARIETY = 6  # excludes examples in documents such as ghp_xxxxxxxx and sk-aaaa1111
 
-# What stands where a secret would: variables, templates, masks, types and the words of documents.
-_STAND_IN_STARTS = (
+# Placeholders in the place of a secret: variables, templates, masks, types and words of documents.
+_PLACEHOLDER_STARTS = (
     "$", "<", "{", "%", "*", "!", "&", "#", "...", "…", "[redacted", "(", "@", "--",
     "your", "my-", "my_", "example", "dummy", "placeholder", "changeme", "change-me", "change_me", "replace", "insert",
     "os.", "env.", "env[", "process.env", "getenv", "config", "settings.", "self.", "this.", "vault:", "op://", "arn:",
     "secretref", "valuefrom", "file:", "ref+", "required|", "nullable|",
 )  # fmt: skip
-_STAND_INS = frozenset(
+_PLACEHOLDERS = frozenset(
     [
         "none",
         "null",
@@ -192,7 +192,7 @@ _SENTENCE_WORDS = frozenset(
 
 
 def is_varied(value: str, least: int = _VARIETY) -> bool:
-    """Whether it has enough different characters to be random."""
+    """Whether a value has enough different characters to be random."""
     return len(set(value)) >= least
 
 
@@ -201,20 +201,20 @@ def has_digit(value: str) -> bool:
 
 
 def is_random(value: str) -> bool:
-    """Letters and digits without order: what words joined by dashes are not."""
+    """Whether a value is a random mix of letters and digits, not words joined by dashes."""
     return has_digit(value) and is_varied(value, 8) and not is_joined_words(value)
 
 
 def is_hash_or_uuid(value: str) -> bool:
-    """A digest, a git hash or a UUID by its form: names for content, not secrets."""
+    """Whether a value has the form of a digest, a git hash or a UUID: identifiers, not secrets."""
     bare = value.rpartition(":")[2].strip("{}")
     if len(bare) in _DIGEST_LENGTHS and _HEX.issuperset(bare):
         return True
     return is_uuid(bare)
 
 
-def is_jumbled(value: str) -> bool:
-    """Small letters, capitals and digits that change places often, as in nothing that is made of words; no hash."""
+def is_scrambled(value: str) -> bool:
+    """Whether lower case, upper case and digits alternate more often than in words; false for hashes."""
     if _HEX.issuperset(value) or not has_digit(value):
         return False
     from itertools import pairwise
@@ -230,7 +230,7 @@ def is_uuid(value: str) -> bool:
 
 
 def is_strong(value: str) -> bool:
-    """Letters with digits or symbols among them, as only passwords have: not a word, a number, `OAuth2`, `ISO27001`."""
+    """Whether a value mixes letters with digits or symbols as passwords do: not a word, a number, `OAuth2`, `ISO27001`."""
     if len(value) < 6 or not any(map(str.isalpha, value)):
         return False
     if not _PASSWORD_SYMBOLS.isdisjoint(value.rstrip("@")):
@@ -241,7 +241,7 @@ def is_strong(value: str) -> bool:
 
 
 def is_digit_in_word(value: str) -> bool:
-    """A digit before a letter inside of a word, as in `m0onRaker`, `0live-Oil`; not `test1`, `3rd-party`, `e2e-tests`."""
+    """Whether a digit precedes a letter inside a word, as in `m0onRaker`, `0live-Oil`; not `test1`, `3rd-party`, `e2e-tests`."""
     core = value.rstrip("0123456789")
     if len(value) < 6 or value.isupper():
         return False
@@ -254,28 +254,28 @@ def is_digit_in_word(value: str) -> bool:
 
 
 def is_titled_phrase(value: str) -> bool:
-    """Words with capitals and a number, joined by dashes: `Blue-Whale-42`."""
+    """Whether a value is capitalised words and a number joined by dashes: `Blue-Whale-42`."""
     parts = value.split("-")
     words = [part for part in parts if part.istitle() and len(part) > 2 and part.isalpha()]
     return len(parts) > 2 and len(words) >= len(parts) - 1 and has_digit(value)
 
 
-def is_stand_in(value: str) -> bool:
-    """Whether it only stands where a secret would be: `${PASSWORD}`, `<token>`, `****`, `changeme`, `string`."""
+def is_placeholder(value: str) -> bool:
+    """Whether a value is a placeholder for a secret: `${PASSWORD}`, `<token>`, `****`, `changeme`, `string`."""
     low = value.lower()
-    if low in _STAND_INS or low.startswith(_STAND_IN_STARTS) or not is_varied(low, 2):
+    if low in _PLACEHOLDERS or low.startswith(_PLACEHOLDER_STARTS) or not is_varied(low, 2):
         return True
     return "example" in low[-8:] or low.strip("x*•.-_") == ""
 
 
 def is_sentence(value: str) -> bool:
-    """Prose where a secret could stand: 'must be at least 8 characters'."""
+    """Whether a value is prose in the place of a secret: 'must be at least 8 characters'."""
     words = value.lower().split()
     return len(words) > 1 and (len(words) > 8 or not _SENTENCE_WORDS.isdisjoint(words))
 
 
 def is_code(value: str) -> bool:
-    """A call, a subscript, a dotted name, a path, an address or a constant's name rather than a literal."""
+    """Whether a value is a call, a subscript, a dotted name, a path, an address or the name of a constant, not a literal."""
     if "://" in value or value.startswith(("/", "./", "../", "~/")):
         return True
     ending = value.rpartition(".")[2]
@@ -291,7 +291,7 @@ def is_code(value: str) -> bool:
 
 
 def entropy_bits(value: str) -> float:
-    """Shannon's bits per character."""
+    """Shannon entropy in bits per character."""
     from math import log2
 
     size = len(value)
@@ -300,7 +300,7 @@ def entropy_bits(value: str) -> float:
 
 
 def is_unknown_secret(value: str, hexadecimal: bool = False) -> bool:
-    """Long, of mixed characters and without pattern; not a UUID or words, and no hash unless those are wanted."""
+    """Whether a value is long, mixed and random; not a UUID or words, and a hash only with `hexadecimal`."""
     if not 20 <= len(value) <= 512 or (is_uuid(value) if hexadecimal else is_hash_or_uuid(value)):
         return False
     letters = any(map(str.isalpha, value))
@@ -316,16 +316,16 @@ def passes_luhn(digits: str) -> bool:
 
 
 def passes_mod_97(iban: str) -> bool:
-    """ISO 13616: the first four characters go to the end, letters count from ten."""
-    turned = iban[4:] + iban[:4]
-    return int("".join(str(int(character, 36)) for character in turned)) % 97 == 1
+    """The check of ISO 13616: the first four characters move to the end, letters count from ten."""
+    rotated = iban[4:] + iban[:4]
+    return int("".join(str(int(character, 36)) for character in rotated)) % 97 == 1
 
 
 # -- parts
 
 
 def is_joined_words(value: str) -> bool:
-    """`retry-with-backoff-v2`, `2026-01-11-checkout-review`: every part is a word or a number, and short."""
+    """Whether every part is a short word or number: `retry-with-backoff-v2`, `2026-01-11-checkout-review`."""
     parts = value.replace("_", "-").replace(".", "-").replace("/", "-").split("-")
     return len(parts) > 2 and all(_is_word(part) for part in parts)
 
@@ -342,7 +342,7 @@ def _looks_like_jwt(value: str) -> bool:
 
 
 def varied(text: str, match: Match[str]) -> Span | None:
-    """The whole match, unless it is only a picture of a token."""
+    """The whole match, unless it is only an example of a token."""
     return match.span() if is_varied(match.group()[-20:]) else None
 
 
@@ -351,6 +351,6 @@ def random_tail(text: str, match: Match[str]) -> Span | None:
     return match.span() if is_random(match.group()) else None
 
 
-def jumbled_tail(text: str, match: Match[str]) -> Span | None:
-    """The whole match, if its letters and digits have no order."""
-    return match.span() if is_jumbled(match.group()) else None
+def scrambled_tail(text: str, match: Match[str]) -> Span | None:
+    """The whole match, if its letters and digits are scrambled."""
+    return match.span() if is_scrambled(match.group()) else None

@@ -1,26 +1,23 @@
-"""May this agent see this memory? One pure rule, used by every read path.
+"""Visibility of memories and of their revisions for an agent: one pure rule, used by every read path.
 
-- An agent's state is its own, unless it says `visibility: shared`.
-- A memory with `visibility: private` is its author's: the agent's working memory.
-- Everything else is for all: turns, decisions, findings, preferences, artifacts, learnings, summaries.
+- The state of an agent is visible to that agent only, unless it has `visibility: shared`.
+- A memory with `visibility: private` is visible to its author only: the agent's working memory.
+- Everything else is visible to all: turns, decisions, findings, preferences, artifacts, learnings, summaries.
 
-Guarantees: pure; a visibility that nobody knows counts as private, a private memory without an author is nobody's. Who asks
-without saying who they are (`None`) sees what is shared. People, and programs that open a session as a whole, see all.
-Non-guarantees: files are files. Whoever may read the store's folder can read every memory in it.
+Guarantees: pure; an unknown visibility counts as private, a private memory without an author is visible to nobody. A viewer
+without a name (`None`) sees shared memories only. People, and programs that open a session as a whole, see everything.
+Non-guarantees: this is no access control for files. Who can read the store's folder can read every memory in it.
 
-Which revisions of a memory a viewer may see. Pure.
-
-A memory may have been private when a revision was written and shared later, or the other way round. The current content of a
+Revisions: a memory may have been private when a revision was written and shared later, or the other way round. The current content of a
 visible memory is visible as a whole. Of its past a viewer sees the revisions after which the memory was visible to it; the
-others are named by their number ("revision 1 was private"), without content, time, author or reason.
+others are listed by number ("revision 1 was private"), without content, time, author or reason.
 
-Guarantees: no value that only hidden revisions had is handed out, neither as a value nor as what a later change replaced.
-The rule for one state of a memory is `smp_memory.privacy.visibility`.
+No value that only hidden revisions had is returned, neither as a value nor as the old value of a later change.
 """
 
 from __future__ import annotations
 
-from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_revision, is_use
+from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_maintenance, is_revision
 from smp_memory.model.record import same
 
 TYPE_CHECKING = False
@@ -30,17 +27,17 @@ if TYPE_CHECKING:
 
     from smp_memory.model.history import RecordHistory
     from smp_memory.model.record import Record
+    from smp_memory.search.field_values import Computed
     from smp_memory.search.filters import FieldFilter
-    from smp_memory.search.ranking import Judged
 
 
 SHARED = "shared"
-_OF_AN_ARCHIVE = "ARCHIVE"  # the page that sums up an archived session, private memories among it
-FOR_ALL = (None, SHARED, "public", "all", "team")
+_ARCHIVE_SUMMARY_ID = "ARCHIVE"  # the summary of an archived session, which covers private memories, too
+VISIBLE_TO_ALL = (None, SHARED, "public", "all", "team")
 
 
 class Viewer:
-    """Who looks: an agent, or somebody who did not say who they are."""
+    """The reader: an agent, or None for an unnamed reader."""
 
     __slots__ = ("agent",)
 
@@ -51,43 +48,43 @@ class Viewer:
         return self.may_see(record.type, record.given)
 
     def may_change(self, record: Record) -> bool:
-        """Whether the viewer may change or delete it: what it sees, except the state of another agent."""
-        owns = record.type != "agent_state" or (self.agent is not None and record.given.get("agent") == self.agent)
-        return owns and self.sees(record)
+        """Whether the viewer may change or delete a memory: all it sees, except the state of another agent."""
+        is_own = record.type != "agent_state" or (self.agent is not None and record.given.get("agent") == self.agent)
+        return is_own and self.sees(record)
 
     def may_see(self, type: Any, data: Mapping[str, Any]) -> bool:
-        said = data.get("visibility")
+        visibility = data.get("visibility")
         if type == "agent_state":
-            owner, shared = data.get("agent"), said is not None and said in FOR_ALL
+            owner, shared = data.get("agent"), visibility is not None and visibility in VISIBLE_TO_ALL
         else:
-            owner, shared = data.get("author"), said in FOR_ALL
+            owner, shared = data.get("author"), visibility in VISIBLE_TO_ALL
         return bool(shared) or (self.agent is not None and owner == self.agent)
 
 
 class VisibilityFilter:
-    """A condition of a question: what it asked for anyway, and that the one who asks may see it."""
+    """A query filter: the filter of the query, and visibility to the viewer."""
 
-    __slots__ = ("_asked", "_viewer")
+    __slots__ = ("_filter", "_viewer")
 
-    def __init__(self, viewer: Viewer, asked: FieldFilter) -> None:
+    def __init__(self, viewer: Viewer, field_filter: FieldFilter) -> None:
         self._viewer = viewer
-        self._asked = asked
+        self._filter = field_filter
 
-    def admits(self, record: Record, judged: Judged) -> bool:
-        if record.type == "summary" and record.id == _OF_AN_ARCHIVE:
+    def admits(self, record: Record, computed: Computed) -> bool:
+        if record.type == "summary" and record.id == _ARCHIVE_SUMMARY_ID:
             return False
-        return self._viewer.sees(record) and (not self._asked or self._asked.admits(record, judged))
+        return self._viewer.sees(record) and (not self._filter or self._filter.admits(record, computed))
 
     @property
-    def refuses_many(self) -> bool:
+    def is_selective(self) -> bool:
         """Most memories are for all."""
-        return bool(self._asked)
+        return bool(self._filter)
 
     def __bool__(self) -> bool:
         return True
 
 
-LEFT_OUT = "left_out"  # in a step of a history and in an exported memory: what is missing, in words
+LEFT_OUT = "left_out"  # field of a history step and of an exported memory: describes what is missing
 
 
 class _Step:
@@ -105,29 +102,29 @@ class _Step:
         self.is_visible = visible
 
 
-def _steps(trail: RecordHistory, viewer: Viewer) -> Iterator[_Step]:
+def _steps(history: RecordHistory, viewer: Viewer) -> Iterator[_Step]:
     now: dict[str, Any] = {}
     revision = 0
-    for entry in trail.entries:
+    for entry in history.entries:
         before = now
         if entry.op in (PUT, CHANGE):
             revision += is_revision(entry)
             merged = {**now, **entry.data}
             now = {key: value for key, value in merged.items() if value is not None}
-        yield _Step(entry, revision, before, now, viewer.may_see(trail.first.type, now))
+        yield _Step(entry, revision, before, now, viewer.may_see(history.first.type, now))
 
 
-def history_for(trail: RecordHistory, viewer: Viewer) -> list[dict[str, Any]]:
-    """`Trail.history` as the viewer may see it. A change whose old value is hidden has no `from`."""
+def history_for(history: RecordHistory, viewer: Viewer) -> list[dict[str, Any]]:
+    """`RecordHistory.steps` as visible to the viewer. A change whose old value is hidden has no `from`."""
     steps: list[dict[str, Any]] = []
     known: dict[str, Any] = {}  # the fields after the last visible entry
-    changes_only = (step for step in _steps(trail, viewer) if not is_use(step.entry))
-    for whole, step in zip(trail.history(), changes_only, strict=True):
+    changes_only = (step for step in _steps(history, viewer) if not is_maintenance(step.entry))
+    for whole, step in zip(history.steps(), changes_only, strict=True):
         if not step.is_visible:
-            said = {PUT: "was", CHANGE: "was", DELETE: "was deleted while", RESTORE: "was restored while"}[
+            verb = {PUT: "was", CHANGE: "was", DELETE: "was deleted while", RESTORE: "was restored while"}[
                 step.entry.op
             ]
-            left_out = f"revision {step.revision} {said} private"
+            left_out = f"revision {step.revision} {verb} private"
             steps.append({"revision": step.revision, "op": step.entry.op, LEFT_OUT: left_out})
             continue
         changes = whole.get("changes", {})
@@ -139,15 +136,15 @@ def history_for(trail: RecordHistory, viewer: Viewer) -> list[dict[str, Any]]:
     return steps
 
 
-def entries_for(trail: RecordHistory, viewer: Viewer) -> list[Entry]:
-    """The entries of a visible memory that may be handed out. What is left out is named in the field `left_out`.
+def entries_for(history: RecordHistory, viewer: Viewer) -> list[Entry]:
+    """The visible entries of a visible memory, for exports. Hidden revisions are listed in the field `left_out`.
 
-    The first visible revision becomes the first entry and later ones are numbered anew: a file whose revisions have gaps
-    would be refused by an import.
+    The first visible revision becomes the first entry and later ones are renumbered, because an import rejects a file whose
+    revisions have gaps.
     """
-    steps = list(_steps(trail, viewer))
+    steps = list(_steps(history, viewer))
     if all(step.is_visible for step in steps):
-        return list(trail.entries)
+        return list(history.entries)
     hidden = sorted({step.revision for step in steps if not step.is_visible})
     kept: list[Entry] = []
     known: dict[str, Any] = {}
@@ -158,13 +155,13 @@ def entries_for(trail: RecordHistory, viewer: Viewer) -> list[Entry]:
         twin = step.entry.copy()
         kept.append(twin)
         if not is_revision(twin):
-            twin.revision = revision if is_use(twin) else 0
+            twin.revision = revision if is_maintenance(twin) else 0
             known = step.after
             continue
         revision += 1
         twin.revision = revision if revision > 1 else 0
         if revision == 1:
-            twin.op, twin.at, twin.by, twin.seq = PUT, trail.first.at, None, trail.first.seq
+            twin.op, twin.at, twin.by, twin.seq = PUT, history.first.at, None, history.first.seq
             twin.data = {**step.after, LEFT_OUT: [f"revision {number} was private" for number in hidden]}
         else:
             twin.data = _difference(known, step.after)
@@ -173,6 +170,6 @@ def entries_for(trail: RecordHistory, viewer: Viewer) -> list[Entry]:
 
 
 def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """The change that leads from one state to another."""
+    """The change from one state to another."""
     changed = {name: value for name, value in after.items() if not same(before.get(name), value)}
     return {**changed, **{name: None for name in before if name not in after}}

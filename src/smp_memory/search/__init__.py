@@ -1,1 +1,1 @@
-"""Which memories, how good, why? What a caller may ask, and how an answer is judged. Pure: no disk, no clock."""
+"""Search: validated queries, filters, time ranges, ranking, the query path, archives, and watching."""

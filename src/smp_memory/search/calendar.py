@@ -1,15 +1,11 @@
-"""Which stretch of time is a day, a month, a season? Counting in microseconds since 1970, UTC.
+"""Calendar arithmetic and vocabulary for time phrases: days, months, seasons, ISO dates, units and their names.
 
-A stretch is half-open: its end is the first microsecond after it. Weeks begin on Monday. Seasons are those of the
-northern half of the earth by whole months; a winter belongs to the year in which it begins.
-Guarantees: whole numbers only, so the end of the year 9999 is as good as any other; a year below 1 or above 9999 is a
+Times are microseconds since 1970 UTC. A span is half-open: its end is the first microsecond after it. Weeks begin on
+Monday. Seasons are those of the northern hemisphere by whole months; a winter belongs to the year in which it begins.
+
+Guarantees: integers only, so the end of the year 9999 is computed like any other; a year below 1 or above 9999 is a
 ValueError.
-
-Which stretch of time does an ISO date or time name? The written-out part of the grammar in `smp_memory.search.time_grammar`.
-
-Non-guarantees: what is no such date or time is a ValueError, or nothing.
-
-Which words name times? The vocabulary of the grammar in `smp_memory.search.time_grammar`.
+Non-guarantees: text that is not an ISO date or time is a ValueError, or None.
 """
 
 from __future__ import annotations
@@ -69,13 +65,13 @@ SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}  # th
 
 
 def to_microseconds(moment: datetime) -> int:
-    """A moment as a number; without a zone it is UTC."""
+    """A datetime as microseconds; without a time zone it is UTC."""
     aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
     return (aware - _EPOCH) // timedelta(microseconds=1)
 
 
 def to_datetime(microseconds: int) -> datetime:
-    """The moment of a number; what lies beyond the calendar's ends becomes its first or last moment."""
+    """The datetime of a number of microseconds, clamped to the years 1 to 9999."""
     inside = min(max(microseconds, FIRST), LAST - 1)
     return _EPOCH + timedelta(microseconds=inside)
 
@@ -86,7 +82,7 @@ def day_number(microseconds: int) -> int:
 
 
 def days(first: int, count: int = 1) -> tuple[int, int]:
-    """Some days, from the one with this number on."""
+    """The span of `count` days from the one with this number."""
     return (first - _EPOCH_DAY) * DAY, (first + count - _EPOCH_DAY) * DAY
 
 
@@ -101,7 +97,7 @@ def month_number(microseconds: int) -> int:
 
 
 def months(first: int, count: int = 1) -> tuple[int, int]:
-    """Some whole months, from the one with this number on."""
+    """The span of `count` whole months from the one with this number."""
     return _month_begins(first), _month_begins(first + count)
 
 
@@ -119,7 +115,7 @@ def week_begins(microseconds: int) -> int:
 
 
 def months_before(microseconds: int, count: int) -> int:
-    """The same day of the month and time of day, some months earlier; the month's last day where it is shorter."""
+    """The same day of the month and time of day, `count` months earlier; the month's last day if it is shorter."""
     begin, end = months(month_number(microseconds) - count)
     since_month_began = microseconds - months(month_number(microseconds))[0]
     if begin + since_month_began < end:
@@ -127,8 +123,8 @@ def months_before(microseconds: int, count: int) -> int:
     return end - DAY + microseconds % DAY
 
 
-class Stretch:
-    """A time that was named, and the first word after its name."""
+class ParsedSpan:
+    """A parsed time span, and the index of the first word after it."""
 
     __slots__ = ("after", "end", "next", "start")
 
@@ -136,20 +132,20 @@ class Stretch:
         self.start = start
         self.end = end
         self.next = next
-        self.after = end if after is None else after  # where "after it" begins
+        self.after = end if after is None else after  # where the time "after" it begins
 
 
-def read_date(word: str, after: int) -> Stretch | None:
+def read_date(word: str, after: int) -> ParsedSpan | None:
     """`2026-01`, `2026-q1`, `2026-01-05`, `20260105`, `2026-w03`."""
     year, _, rest = word.partition("-")
     if len(year) == 4 and year.isdecimal() and len(rest) == 2:
         if rest[0] == "q" and rest[1] in "1234":
-            return Stretch(*months(int(year) * 12 + 3 * int(rest[1]) - 3, 3), after)
+            return ParsedSpan(*months(int(year) * 12 + 3 * int(rest[1]) - 3, 3), after)
         if rest.isdecimal() and 1 <= int(rest) <= 12:
-            return Stretch(*months(int(year) * 12 + int(rest) - 1), after)
+            return ParsedSpan(*months(int(year) * 12 + int(rest) - 1), after)
         return None
     first = date.fromisoformat(_with_two_digits(word).upper()).toordinal()
-    return Stretch(*days(first, 7 if "w" in word and word.count("-") < 2 else 1), after)
+    return ParsedSpan(*days(first, 7 if "w" in word and word.count("-") < 2 else 1), after)
 
 
 def _with_two_digits(word: str) -> str:
@@ -157,14 +153,14 @@ def _with_two_digits(word: str) -> str:
     return "-".join(part.zfill(2) if part.isdecimal() else part for part in word.split("-"))
 
 
-def read_moment(word: str, after: int) -> Stretch:
-    """A time of day; as a stretch it lasts as long as the smallest unit that was written."""
+def read_moment(word: str, after: int) -> ParsedSpan:
+    """A date and time; the span is as long as the smallest unit that was written."""
     found = datetime.fromisoformat(word.upper())
     start = to_microseconds(found)
     clock = word.partition("t")[2].rstrip("z").partition("+")[0].partition("-")[0]
     written = len(clock.partition(".")[0].replace(":", ""))
     unit = 1 if "." in clock or "," in clock else {2: HOUR, 4: MINUTE}.get(written, SECOND)
-    return Stretch(start, start + unit, after, start + 1)
+    return ParsedSpan(start, start + unit, after, start + 1)
 
 
 UNITS = {"second": SECOND, "minute": MINUTE, "hour": HOUR, "day": DAY, "week": WEEK, "fortnight": 2 * WEEK}
@@ -183,12 +179,12 @@ NUMBERS = {
     )
     for word in words.split()
 }  # fmt: skip
-LEADS = frozenset(("in", "on", "at", "during", "within", "over", "the", "of", "early", "late", "mid"))
-JOINTS = frozenset(("to", "until", "till", "through", "-", "–", "—"))
-BEFORE_A_MONTH = frozenset(("in", "of", "last", "this", "since", "before", "after", "until", "during", "by", "early", "late", "mid", "between", "past"))  # fmt: skip
-ALSO_OTHER_WORDS = frozenset(("may", "march", "april", "june", "august"))  # verbs, and names of people
-FIRST_YEAR_IN_A_QUESTION = 1970
-LONGEST_NUMBER = 6
+LEADING_WORDS = frozenset(("in", "on", "at", "during", "within", "over", "the", "of", "early", "late", "mid"))
+RANGE_WORDS = frozenset(("to", "until", "till", "through", "-", "–", "—"))
+WORDS_BEFORE_TIMES = frozenset(("in", "of", "last", "this", "since", "before", "after", "until", "during", "by", "early", "late", "mid", "between", "past"))  # fmt: skip
+AMBIGUOUS_MONTHS = frozenset(("may", "march", "april", "june", "august"))  # verbs, and names of people
+FIRST_YEAR_IN_FREE_TEXT = 1970
+MAX_DIGITS = 6
 
 HINTS = frozenset(
     (
@@ -204,11 +200,11 @@ HINTS = frozenset(
         *(name for name in WEEKDAYS if name.endswith("day")),
         *SEASONS,
     )
-)  # a question without any of these and without a digit names no time
+)  # a text without any of these and without a digit names no time
 
 
 _VOCABULARY = HINTS.union(
-    (*NUMBERS, *LEADS, *JOINTS, *SHORT_UNITS, *WEEKDAYS),
+    (*NUMBERS, *LEADING_WORDS, *RANGE_WORDS, *SHORT_UNITS, *WEEKDAYS),
     ("between", "and", "from", "since", "after", "before", "by", "up", "now", "last", "past", "previous", "this", "current"),
 )  # fmt: skip
 DAYS_AROUND = {"day": 0, "week": 3, "fortnight": 7, "month": 15, "quarter": 45, "year": 182, "decade": 1826}
@@ -216,7 +212,7 @@ EDGES = {"since": "since", "after": "after", "before": "before", "until": "until
 
 
 def first_unknown(words: list[str]) -> str:
-    """The first word that no phrase has; nothing if all are known and only do not fit together."""
+    """The first word that is not in the vocabulary; empty if all are, and only their order is wrong."""
     return next((word for word in words if word not in _VOCABULARY and not word[:1].isdigit()), "")
 
 

@@ -1,9 +1,9 @@
-"""What stands in a field, and how does it compare? The values behind the conditions of `smp_memory.search.filters`.
+"""Read, compare and aggregate values of a record's fields, for filters and aggregations. Pure.
 
-A field is looked up by its own name first, then by the names of the designs. A path that leads through a list of objects
-gives one value for each. A comparison puts both sides on one scale: numbers, times, levels from info to critical, or
-text; values that share no scale are neither less nor greater.
-Guarantees: reading and comparing never raise, whatever a memory holds.
+A field is looked up by its own name first, then by the names of the designs. A path that leads through a list of
+objects gives one value for each. A comparison puts both sides on one scale: numbers, times, levels from info to
+critical, or text; values that share no scale are neither less nor greater.
+Guarantees: reading, comparing and aggregating never raise, whatever a memory holds.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
+    Computed = tuple[float, int, int | None]  # priority, access count, last access in microseconds
     Read = Callable[[Mapping[str, Any]], list[Any]]
-    Scale = tuple[Callable[[Any], Any], Any, Any]  # how to read a value, and the lowest and highest that was asked for
+    Scale = tuple[
+        Callable[[Any], Any], Any, Any
+    ]  # how to read a value; the lowest and highest value that equal the one of the query
 
 _LEVELS = {"info": 0, "low": 1, "minor": 1, "medium": 2, "important": 3, "high": 3, "critical": 4}
 _STATUS = ("status", "resolution.status")
-_UNSAID_STATUS = {"finding": "open", "decision": "active"}
-_NAMES_IN_SEEDS = {
+_DEFAULT_STATUS = {"finding": "open", "decision": "active"}
+_DESIGN_NAMES = {
     "decay.priority": "priority",
     "decay.access_count": "access.count",
     "decay.last_accessed": "access.last",
@@ -34,14 +37,14 @@ _NAMES_IN_SEEDS = {
     "session_id": "session",
     "updated_at": "updated",
 }
-COMPUTED = frozenset(("priority", "decay", "access", "access_count", "last_accessed"))  # what `with_computed` knows
+COMPUTED = frozenset(("priority", "decay", "access", "access_count", "last_accessed"))  # what `with_computed` adds
 
 
-# -- looking up
+# -- reading
 
 
 def reader_of(path: str) -> Read:
-    """A function that gives the values at a path of a memory: none if the field is missing."""
+    """A function that returns the values at a path of a record: an empty list if the field is missing."""
     if path in _STATUS:
         return _read_status if path == "status" else _read_resolution_status
     parts = path.split(".")
@@ -51,25 +54,26 @@ def reader_of(path: str) -> Read:
             return [record[path]]
         if parts[0] in record:
             return _walk(record, parts)
-        return _walk(record, _name_here(record, path).split("."))
+        return _walk(record, _own_name(record, path).split("."))
 
     return read
 
 
-def with_computed(record: dict[str, Any], priority: float, count: int, last: int | None) -> dict[str, Any]:
-    """A memory with what no file can say for sure: how present it is, how often it was used, and when last."""
+def with_computed(record: dict[str, Any], computed: Computed) -> dict[str, Any]:
+    """A record with its computed values: priority, access count and last access, which files may have outdated."""
+    priority, count, last = computed
     used = None if last is None else to_text(to_datetime(last))
-    said = record.get("decay")
-    decay = {**(said if isinstance(said, dict) else {}), "priority": priority, "access_count": count}
+    stored = record.get("decay")
+    decay = {**(stored if isinstance(stored, dict) else {}), "priority": priority, "access_count": count}
     if used is not None:
         decay["last_accessed"] = used
     return {"priority": priority, **record, "decay": decay, "access": {"count": count, "last": used}}
 
 
-def _name_here(record: Mapping[str, Any], path: str) -> str:
-    """A path in the names of SMP: `made_by` is the author, `issue` the text of a finding."""
-    if path in _NAMES_IN_SEEDS:
-        return _NAMES_IN_SEEDS[path]
+def _own_name(record: Mapping[str, Any], path: str) -> str:
+    """A path in SMP's field names: `made_by` is the author, `issue` the text of a finding."""
+    if path in _DESIGN_NAMES:
+        return _DESIGN_NAMES[path]
     head, dot, rest = path.partition(".")
     kind = KINDS.get(record.get("type", ""))
     aliases = kind.aliases if kind else COMMON_ALIASES
@@ -90,21 +94,21 @@ def _step(value: Any, part: str) -> Iterator[Any]:
 
 
 def _read_status(record: Mapping[str, Any]) -> list[Any]:
-    return _first_said(record, (["status"], ["resolution", "status"]))
+    return _first_status(record, (["status"], ["resolution", "status"]))
 
 
 def _read_resolution_status(record: Mapping[str, Any]) -> list[Any]:
-    return _first_said(record, (["resolution", "status"], ["status"]))
+    return _first_status(record, (["resolution", "status"], ["status"]))
 
 
-def _first_said(record: Mapping[str, Any], places: tuple[list[str], list[str]]) -> list[Any]:
-    """Both designs' place for a status; queries need not know which one a memory uses."""
-    for parts in places:
-        said = [each for each in _walk(record, parts) if each]
-        if said:
-            return said
-    unsaid = _UNSAID_STATUS.get(record.get("type", ""))
-    return [unsaid] if unsaid else []
+def _first_status(record: Mapping[str, Any], paths: tuple[list[str], list[str]]) -> list[Any]:
+    """The status at the first of the designs' paths that has one, or the type's default."""
+    for parts in paths:
+        stored = [each for each in _walk(record, parts) if each]
+        if stored:
+            return stored
+    default = _DEFAULT_STATUS.get(record.get("type", ""))
+    return [default] if default else []
 
 
 # -- comparing
@@ -118,45 +122,45 @@ def each_inside(values: list[Any]) -> Iterator[Any]:
             yield from value
 
 
-def comparable(value: Any) -> bool:
+def is_comparable(value: Any) -> bool:
     return isinstance(value, str | int | float | date) and not isinstance(value, bool)
 
 
-def equal(stored: Any, asked: Any) -> bool:
+def equal(stored: Any, expected: Any) -> bool:
     """The same value; 1 and 1.0 are, 1 and true are not; a time equals the date that it lies in."""
-    if isinstance(stored, bool) or isinstance(asked, bool):
-        return stored is asked
-    if isinstance(asked, str | date):
-        if stored == asked:
+    if isinstance(stored, bool) or isinstance(expected, bool):
+        return stored is expected
+    if isinstance(expected, str | date):
+        if stored == expected:
             return True
-        span = _span(asked)
+        span = _span(expected)
         moment = _moment(stored) if span else None
         return moment is not None and span is not None and span[0] <= moment <= span[1]
-    return bool(stored == asked)
+    return bool(stored == expected)
 
 
 def confidence_twins(value: Any) -> list[Any]:
-    """A confidence as a number and as words: `high` and 0.9 are the same."""
+    """A confidence as a number and as words: `high` equals 0.9."""
     number = _confidence(value)
     return (
         [value] if number is None else [number, *(word for word, worth in CONFIDENCE_WORDS.items() if worth == number)]
     )
 
 
-def scales_of(asked: Any, field: str) -> list[Scale]:
-    """The scales on which a value can be compared, the most telling first."""
+def scales_of(expected: Any, field: str) -> list[Scale]:
+    """The scales on which a value can be compared, the most specific first."""
     scales: list[Scale] = []
-    number = _confidence(asked) if field == "confidence" else _number(asked)
+    number = _confidence(expected) if field == "confidence" else _number(expected)
     if number is not None:
         scales.append((_confidence if field == "confidence" else _number, number, number))
-    span = _span(asked)
+    span = _span(expected)
     if span:
         scales.append((_moment, *span))
-    level = level_of(asked)
+    level = level_of(expected)
     if level is not None:
         scales.append((level_of, level, level))
-    if isinstance(asked, str):
-        scales.append((_text, asked, asked))
+    if isinstance(expected, str):
+        scales.append((_text, expected, expected))
     return scales
 
 
@@ -189,7 +193,7 @@ def _moment(value: Any) -> int | None:
 
 
 def _span(value: Any) -> tuple[int, int] | None:
-    """The first and last microsecond of a time, or of the day that a date means."""
+    """The first and last microsecond of a time, or of a date's day."""
     try:
         if isinstance(value, str):
             return _span_of_text(value)
@@ -215,7 +219,7 @@ def _span_of_text(text: str) -> tuple[int, int] | None:
 
 
 def texts_in(values: list[Any]) -> Iterator[str]:
-    """Texts, elements of lists of texts, and numbers as they are written, all in small letters."""
+    """Texts, elements of lists of texts, and numbers as text, all case-folded."""
     for value in each_inside(values):
         if isinstance(value, str):
             yield value.casefold()
@@ -228,16 +232,57 @@ def has_tag(values: list[Any], tag: str) -> bool:
 
 
 def has_part(values: list[Any], part: str) -> bool:
-    """Whether a text holds it, at any depth of lists and objects; or an object has a field of this name."""
-    waiting = list(values)
-    while waiting:
-        value = waiting.pop()
+    """Whether a text contains `part`, at any depth of lists and objects, or an object has a field of this name."""
+    pending = list(values)
+    while pending:
+        value = pending.pop()
         if isinstance(value, dict):
             if any(str(key).casefold() == part for key in value):
                 return True
-            waiting.extend(value.values())
+            pending.extend(value.values())
         elif isinstance(value, list):
-            waiting.extend(value)
+            pending.extend(value)
         elif any(part in text for text in texts_in([value])):
             return True
     return False
+
+
+# -- aggregating
+
+
+def aggregate(requested: list[tuple[str, str]], records: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Aggregations by field and operation.
+
+    `count` gives the number of memories with each value; sum, avg, min and max are over numbers, None if there are none.
+    """
+    results: dict[str, dict[str, Any]] = {}
+    for field, operation in requested:
+        read = reader_of(field)
+        values = [each for record in records for value in read(record) for each in _as_list(value)]
+        result = _value_counts(values) if operation == "count" else _reduced(values, operation)
+        results.setdefault(field, {})[operation] = result
+    return results
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _value_counts(values: list[Any]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for value in values:
+        if value is not None and not isinstance(value, (dict, list)):
+            name = value if isinstance(value, str) else str(value)
+            counts[name] = counts.get(name, 0) + 1
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _reduced(values: list[Any], operation: str) -> float | None:
+    numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
+    if not numbers:
+        return None
+    if operation == "avg":
+        return sum(numbers) / len(numbers)
+    if operation == "sum":
+        return float(sum(numbers))
+    return float(min(numbers) if operation == "min" else max(numbers))

@@ -1,36 +1,31 @@
-"""Does this memory fit? Conditions on its fields, nested ones included.
+"""Filters on the fields of memories: the shapes of `where`, the operators, and how values compare.
 
 Shapes that `compile_filter` reads; several conditions must all hold:
 
     {"severity": "critical"}                        equals
     {"severity": ["high", "critical"]}              in
     {"impact.score": {"greater": 3, "less": 9}}     any operators
-    {"field": "tags", "operator": "contains", "value": "auth"}      design 003 §4, also as a list of these
+    {"field": "tags", "operator": "contains", "value": "auth"}      as in design 003, also as a list of these
     [("severity", "equals", "critical"), ("evidence", "exists")]
     "severity=critical"  "impact.score>3"  "tags~auth"  "status!=open"  "evidence?"  "!evidence"  "path matches src/*"
 
-The names of the designs are understood as on input (`timestamp`, `made_by`, `issue`, `decay.priority`), and `status` and
-`resolution.status` are one thing, open for a finding and active for a decision where nothing is said. `priority` and
-`access` are what they are at the time of asking, not what a file says; a memory's own field `priority` comes first.
+The designs' field names are understood as on input (`timestamp`, `made_by`, `issue`, `decay.priority`). `status` and
+`resolution.status` are the same field; without a value it is open for a finding and active for a decision. `priority`
+and `access` are computed at query time, not read from a file; a memory's own field `priority` comes first.
 
-How values compare is in `smp_memory.search.filters`.
-
-Guarantees: a wrong shape, field or operator is an `InvalidQuery` when compiled; `matches` never raises.
-
-Do these values fit? One field, one operator, one value, and how they compare.
-
+How values compare:
 - Numbers as numbers, true and false only with each other, text by its letters. Texts that are both times are compared
   as times, and a date means its whole day: `created > 2026-01-05` begins on the 6th. The words info, low, medium, high
   and critical have that order. Text with a number only by less and greater, if the text is one.
 - A list equals a value if one of its elements does; so does a path that leads through a list of objects.
-- `contains`, `startswith`, `endswith`, `matches` ignore case; `equals` and `in` do not. `contains` on tags means the tag
-  or one below it (`security` has `security.login`); on other lists an element or a part of one.
+- `contains`, `startswith`, `endswith`, `matches` ignore case; `equals` and `in` do not. `contains` on tags means the
+  tag or one below it (`security` has `security.login`); on other lists an element or a part of one.
 - A missing field is like null: it equals null, `exists` is false, it is less and greater than nothing; the operators
   that begin with `not` hold exactly when their opposite does not. Empty text, lists and objects do not `exist`.
 - In the written form `version=3` finds the number 3 and the text "3".
 
-Guarantees: `matches` never raises, whatever a memory holds. What a condition may look like was checked before, by
-`smp_memory.search.filters`.
+Guarantees: a wrong shape, field or operator is an `InvalidQuery` when compiled; `matches` never raises, whatever a
+memory holds.
 """
 
 from __future__ import annotations
@@ -39,12 +34,12 @@ from smp_memory.errors import InvalidQuery, UserError
 from smp_memory.model.types import KINDS, kind_of
 from smp_memory.search.field_values import (
     COMPUTED,
-    comparable,
     confidence_twins,
     each_inside,
     equal,
     has_part,
     has_tag,
+    is_comparable,
     reader_of,
     scales_of,
     texts_in,
@@ -53,19 +48,16 @@ from smp_memory.search.field_values import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
-
-    Test = Callable[[list[Any]], bool]
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any, NoReturn
 
     from smp_memory.model.record import Record
-    from smp_memory.search.ranking import Judged
+    from smp_memory.search.field_values import Computed
 
+    Test = Callable[[list[Any]], bool]
 
 WITHOUT_VALUE = ("exists", "not_exists")
-WORDS_OF_JSON = {"true": True, "false": False, "null": None}
+JSON_CONSTANTS = {"true": True, "false": False, "null": None}
 _OPPOSITES = {
     "not_equals": "equals",
     "not_contains": "contains",
@@ -83,7 +75,7 @@ class Condition:
         self.field = field
         self.operator = operator
         self.value = value
-        self.written = written  # it came as text, so `3` may mean the number or the text
+        self.written = written  # given as text, so `3` may be the number or the text
         self._read = reader_of(field)
         self._test = _test_of(self)
 
@@ -95,7 +87,7 @@ class Condition:
 
 
 def _test_of(condition: Condition) -> Test:
-    """The function that says whether the values of a field fit."""
+    """The function that tests the values of a field."""
     operator = _OPPOSITES.get(condition.operator, condition.operator)
     test = _TESTS[operator](condition)
     if operator == condition.operator:
@@ -104,32 +96,32 @@ def _test_of(condition: Condition) -> Test:
 
 
 def _equals(condition: Condition) -> Test:
-    return _one_of(_meanings(condition, condition.value))
+    return _one_of(_readings(condition, condition.value))
 
 
 def _in(condition: Condition) -> Test:
-    return _one_of([each for value in condition.value for each in _meanings(condition, value)])
+    return _one_of([each for value in condition.value for each in _readings(condition, value)])
 
 
-def _one_of(meanings: list[Any]) -> Test:
-    finds_missing = any(meaning is None for meaning in meanings)
+def _one_of(readings: list[Any]) -> Test:
+    matches_missing = any(reading is None for reading in readings)
 
     def test(values: list[Any]) -> bool:
-        if finds_missing and all(value is None for value in values):
+        if matches_missing and all(value is None for value in values):
             return True
-        return any(equal(value, meaning) for value in each_inside(values) for meaning in meanings)
+        return any(equal(value, reading) for value in each_inside(values) for reading in readings)
 
     return test
 
 
-def _meanings(condition: Condition, value: Any) -> list[Any]:
-    """What a value may mean: a text from the command line may be a number or a word of JSON."""
+def _readings(condition: Condition, value: Any) -> list[Any]:
+    """The values that a value may stand for: text from the command line may be a number, true, false or null."""
     if condition.field == "confidence":
         return confidence_twins(value)
     if not condition.written:
         return [list(value) if isinstance(value, tuple) else value]
-    if value in WORDS_OF_JSON:
-        return [value, WORDS_OF_JSON[value]]
+    if value in JSON_CONSTANTS:
+        return [value, JSON_CONSTANTS[value]]
     numbers = [low for _, low, _ in scales_of(value, "") if isinstance(low, float)]
     return [value, *numbers]
 
@@ -238,7 +230,7 @@ _OTHER_NAMES = {
 
 
 def _plain(name: str) -> str:
-    """One spelling for `lessThan`, `less_than`, `less-than` and `$lessThan`."""
+    """One spelling of `lessThan`, `less_than`, `less-than` and `$lessThan`."""
     plain = name.lower().replace("_", "").replace("-", "").replace(" ", "")
     return plain[1:] if plain[:1] == "$" and plain[1:].isalpha() else plain
 
@@ -254,7 +246,7 @@ _SHAPES = (
 
 
 class FieldFilter:
-    """Conditions that must all hold."""
+    """Conditions on fields that must all hold."""
 
     __slots__ = ("conditions",)
 
@@ -262,23 +254,23 @@ class FieldFilter:
         self.conditions = tuple(conditions)
 
     def matches(self, record: Mapping[str, Any]) -> bool:
-        """Whether a memory, as `Record.to_dict` gives it, fits."""
+        """Whether a memory, as `Record.to_dict` returns it, meets all conditions."""
         return all(condition.matches(record) for condition in self.conditions)
 
-    def admits(self, record: Record, judged: Judged) -> bool:
-        """Whether a memory fits that a query has judged."""
+    def admits(self, record: Record, computed: Computed) -> bool:
+        """Whether a record meets all conditions, those on computed values included."""
         data = record.to_dict()
-        if self._asks_for_computed:
-            data = with_computed(data, judged.priority, judged.facts.access_count, judged.facts.last_access)
+        if self._uses_computed:
+            data = with_computed(data, computed)
         return self.matches(data)
 
     @property
-    def _asks_for_computed(self) -> bool:
+    def _uses_computed(self) -> bool:
         return any(condition.field.partition(".")[0] in COMPUTED for condition in self.conditions)
 
     @property
-    def refuses_many(self) -> bool:
-        """Whether much of what was found may not meet it."""
+    def is_selective(self) -> bool:
+        """Whether many candidates may be rejected."""
         return bool(self.conditions)
 
     @property
@@ -293,7 +285,7 @@ class FieldFilter:
 
 
 def compile_filter(where: Any) -> FieldFilter:
-    """The filter that `where` means, in any of the shapes above; nothing at all fits everything."""
+    """The filter for `where` in any of the shapes above; an empty one matches everything."""
     if isinstance(where, FieldFilter):
         return where
     return FieldFilter(_conditions(where))
@@ -310,16 +302,16 @@ def _conditions(where: Any) -> list[Condition]:
     if isinstance(where, str):
         return [_written(where)]
     if hasattr(where, "items"):
-        return _of_mapping(where)
+        return _from_mapping(where)
     if isinstance(where, list | tuple):
         if _is_condition(where):
             return [_condition(where[0], where[1], where[2] if len(where) == 3 else True)]
         return [condition for each in where for condition in _conditions(each)]
-    raise InvalidQuery(f"where: cannot read {_shown(where)}. Give {_SHAPES}.", field="where")
+    raise InvalidQuery(f"where: cannot read {_quoted(where)}. Give {_SHAPES}.", field="where")
 
 
 def _is_condition(where: Sequence[Any]) -> bool:
-    """`("severity", "equals", "high")`, and not three written conditions."""
+    """Whether this is one condition such as `("severity", "equals", "high")`, and not several written ones."""
     if len(where) not in (2, 3) or not all(isinstance(each, str) for each in where[:2]):
         return False
     if len(where) == 2:
@@ -331,23 +323,23 @@ def _looks_written(text: str) -> bool:
     return text.endswith("?") or text.startswith("!") or any(sign in text for sign in _SIGNS)
 
 
-def _of_mapping(where: Mapping[str, Any]) -> list[Condition]:
+def _from_mapping(where: Mapping[str, Any]) -> list[Condition]:
     if "field" in where and ("operator" in where or "op" in where):
         extra = sorted(set(where) - {"field", "operator", "op", "value"})
         if extra:
             raise InvalidQuery(f"where: a condition has field, operator and value, not {extra[0]!r}.", field="where")
         return [_condition(where["field"], where.get("operator", where.get("op")), where.get("value", True))]
-    return [condition for field, asked in where.items() for condition in _of_field(field, asked)]
+    return [condition for field, test in where.items() for condition in _from_field(field, test)]
 
 
-def _of_field(field: Any, asked: Any) -> list[Condition]:
-    if hasattr(asked, "items"):
-        if not asked:
-            _refuse(field, "needs an operator, not an empty object")
-        return [_condition(field, operator, value) for operator, value in asked.items()]
-    if isinstance(asked, list | tuple | set | frozenset):
-        return [_condition(field, "in", asked)]
-    return [_condition(field, "equals", asked)]
+def _from_field(field: Any, test: Any) -> list[Condition]:
+    if hasattr(test, "items"):
+        if not test:
+            _reject(field, "needs an operator, not an empty object")
+        return [_condition(field, operator, value) for operator, value in test.items()]
+    if isinstance(test, list | tuple | set | frozenset):
+        return [_condition(field, "in", test)]
+    return [_condition(field, "equals", test)]
 
 
 def _written(text: str) -> Condition:
@@ -357,7 +349,7 @@ def _written(text: str) -> Condition:
     word, _, value = rest.strip().partition(" ")
     if word.replace("_", "").isalpha() and _plain(word) in _BY_NAME and not _looks_written(field):
         return _condition(field, word, value.strip() or "true", written=True)
-    place, sign = _first_sign(stripped)
+    place, sign = _first_operator_sign(stripped)
     if sign:
         return _condition(stripped[:place], sign, stripped[place + len(sign) :].strip(), written=True)
     if stripped.endswith("?"):
@@ -365,14 +357,14 @@ def _written(text: str) -> Condition:
     if stripped.startswith("!"):
         return _condition(stripped[1:], "not_exists", True)
     raise InvalidQuery(
-        f"where: cannot read {_shown(text)} as a condition. Write for example severity=critical, impact.score>3, "
+        f"where: cannot read {_quoted(text)} as a condition. Write for example severity=critical, impact.score>3, "
         "tags~auth, status!=open or evidence?",
         field="where",
     )
 
 
-def _first_sign(text: str) -> tuple[int, str]:
-    """Where the first sign stands, and the longest that stands there: `>=` rather than `>`."""
+def _first_operator_sign(text: str) -> tuple[int, str]:
+    """The position of the first operator sign, and the longest one there: `>=` rather than `>`."""
     for place in range(1, len(text)):
         for sign in _SIGNS:
             if text.startswith(sign, place):
@@ -387,7 +379,7 @@ def _condition(field: Any, operator: Any, value: Any, written: bool = False) -> 
     path = _checked_field(field)
     name = _BY_NAME.get(_plain(operator)) if isinstance(operator, str) else None
     if name is None:
-        _refuse(path, f"has no operator {_shown(operator)}")
+        _reject(path, f"has no operator {_quoted(operator)}")
     if name in WITHOUT_VALUE:
         return _existence(path, name, value)
     if name in ("in", "not_in"):
@@ -405,7 +397,7 @@ def _checked_field(field: Any) -> str:
     path = field.strip() if isinstance(field, str) else ""
     if not path or not all(path.split(".")):
         raise InvalidQuery(
-            f"where: {_shown(field)} is not the name of a field. Give a name such as severity, or "
+            f"where: {_quoted(field)} is not the name of a field. Give a name such as severity, or "
             "resolution.status for a field inside another.",
             field="where",
         )
@@ -414,11 +406,11 @@ def _checked_field(field: Any) -> str:
 
 def _existence(path: str, name: str, value: Any) -> Condition:
     if isinstance(value, str):
-        value = WORDS_OF_JSON.get(value, value)
+        value = JSON_CONSTANTS.get(value, value)
     if not (value is None or isinstance(value, bool)):
-        _refuse(path, f"needs true or false for {name}, not {_shown(value)}")
-    wanted = (value is not False) == (name == "exists")
-    return Condition(path, "exists" if wanted else "not_exists", None)
+        _reject(path, f"needs true or false for {name}, not {_quoted(value)}")
+    must_exist = (value is not False) == (name == "exists")
+    return Condition(path, "exists" if must_exist else "not_exists", None)
 
 
 def _several(path: str, name: str, value: Any, written: bool) -> tuple[Any, ...]:
@@ -426,34 +418,34 @@ def _several(path: str, name: str, value: Any, written: bool) -> tuple[Any, ...]
         return tuple(part.strip() for part in str(value).split(","))
     if isinstance(value, list | tuple | set | frozenset):
         return tuple(value)
-    _refuse(path, f"needs a list for {name}, not {_shown(value)}")
+    _reject(path, f"needs a list for {name}, not {_quoted(value)}")
 
 
 def _need_scalar(path: str, name: str, value: Any) -> None:
     if value is None or isinstance(value, bool | list | tuple | dict | set):
-        _refuse(path, f"needs text for {name}, not {_shown(value)}")
+        _reject(path, f"needs text for {name}, not {_quoted(value)}")
 
 
 def _need_order(path: str, name: str, value: Any) -> None:
-    if not comparable(value):
-        _refuse(path, f"needs a number, a text or a time for {name}, not {_shown(value)}")
+    if not is_comparable(value):
+        _reject(path, f"needs a number, a text or a time for {name}, not {_quoted(value)}")
 
 
 def _types(value: Any) -> Any:
-    """The types by their own names, whichever the caller used."""
+    """The names of types, given by name or alias."""
     if isinstance(value, tuple):
         return tuple(_types(each) for each in value)
     try:
         return kind_of(value).name
     except UserError:
         raise InvalidQuery(
-            f"type: {_shown(value)} is not a type of memory. Use one of: {', '.join(KINDS)}.", field="type"
+            f"type: {_quoted(value)} is not a type of memory. Use one of: {', '.join(KINDS)}.", field="type"
         ) from None
 
 
-def _refuse(field: Any, why: str) -> NoReturn:
+def _reject(field: Any, why: str) -> NoReturn:
     raise InvalidQuery(f"where: {field} {why}. Operators: {', '.join(OPERATORS)}.", field=str(field))
 
 
-def _shown(value: Any) -> str:
+def _quoted(value: Any) -> str:
     return repr(value)[:80]

@@ -1,6 +1,6 @@
-"""What is asked? A question is checked once, at the border; everything behind it can rely on the result. Pure.
+"""Validated queries: `Query` checks the options of a search once, so that the query path can rely on them. Pure.
 
-Guarantees: a wrong part is an `InvalidQuery` that names it. Words are never read as syntax that can fail.
+Guarantees: an invalid option is an `InvalidQuery` that names it. No text is a syntax error.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from smp_memory.errors import InvalidQuery, InvalidRecord
 from smp_memory.model import ids
 from smp_memory.model.types import CONFIDENCE_WORDS, kind_of
+from smp_memory.search.calendar import to_microseconds
 from smp_memory.search.filters import FieldFilter, compile_filter
 from smp_memory.search.time_ranges import Range, parse_range
 
@@ -43,7 +44,7 @@ _SORTS = {
     "access_desc": ACCESS,
     "access_asc": LEAST_USED_FIRST,
 }
-_FIELDS = {
+_SORT_FIELDS = {
     "timestamp": "time",
     "created": "time",
     "ts": "time",
@@ -55,11 +56,11 @@ _FIELDS = {
 COUNTABLE = ("type", "tag", "agent", "day", "session", "topic")
 MODES = ("default", "weighted", "product")
 LIMIT = 10_000
-MOST = 100  # tags, agents or topics in one question; SQLite takes some more
-_DEEPEST = 10
+MAX_VALUES = 100  # tags, agents or topics in one query; SQLite takes some more
+_MAX_DEPTH = 10
 
-# The names that the designs use, and ours.
-_OTHER_NAMES = {
+# Aliases: names that the designs use, and the option's name.
+_ALIASES = {
     "type": "types",
     "topics": "topic",
     "tag": "tags",
@@ -96,7 +97,7 @@ _COUNTED_FIELDS = {"tags": "tag", "author": "agent", "agent_id": "agent", "date"
 
 
 class Query:
-    """A checked question."""
+    """A validated query; see `SearchMethods.query` for its options."""
 
     __slots__ = (
         "agents",
@@ -135,31 +136,29 @@ class Query:
         "where",
     )
 
-    def __init__(self, asked: Mapping[str, Any], now: datetime) -> None:
-        given = _named(asked)
-        from smp_memory.search.calendar import to_microseconds
-
+    def __init__(self, options: Mapping[str, Any], now: datetime) -> None:
+        given = _by_own_name(options)
         self.now = to_microseconds(_moment(given.pop("at", None), now))
         self.text = _text(given.pop("text", None))
-        self.types = [_type(name) for name in _several("types", given.pop("types", None))]
-        self.tags = _several("tags", given.pop("tags", None))
-        self.all_tags = _several("all_tags", given.pop("all_tags", None))
-        self.not_tags = _several("not_tags", given.pop("not_tags", None))
-        self.agents = _several("agents", given.pop("agents", None))
-        self.topics = _several("topic", given.pop("topic", None))
+        self.types = [_type(name) for name in _texts("types", given.pop("types", None))]
+        self.tags = _texts("tags", given.pop("tags", None))
+        self.all_tags = _texts("all_tags", given.pop("all_tags", None))
+        self.not_tags = _texts("not_tags", given.pop("not_tags", None))
+        self.agents = _texts("agents", given.pop("agents", None))
+        self.topics = _texts("topic", given.pop("topic", None))
         self.topic_in_text = _flag("topic_in_text", given.pop("topic_in_text", None), False)
         self.time = self._range(given)
-        self.confidence = _words_of_confidence(given.pop("confidence", None))
+        self.confidence = _confidences(given.pop("confidence", None))
         self.min_confidence = _confidence("min_confidence", given.pop("min_confidence", None))
         self.min_importance = _unit("min_importance", given.pop("min_importance", None))
         self.min_priority = _unit("min_priority", given.pop("min_priority", None))
         self.min_relevance = _unit("min_relevance", given.pop("min_relevance", None))
         self.pinned = _flag("pinned", given.pop("pinned", None))
         self.where: FieldFilter = compile_filter(given.pop("where", None) or {})
-        self.references = _several("references", given.pop("references", None))
-        self.related_to = _several("related_to", given.pop("related_to", None))
-        self.depth = _whole("depth", given.pop("depth", None), 1, 1, _DEEPEST)
-        self.kinds = _several("kinds", given.pop("kinds", None))
+        self.references = _texts("references", given.pop("references", None))
+        self.related_to = _texts("related_to", given.pop("related_to", None))
+        self.depth = _whole("depth", given.pop("depth", None), 1, 1, _MAX_DEPTH)
+        self.kinds = _texts("kinds", given.pop("kinds", None))
         self.include_decayed = _flag("include_decayed", given.pop("include_decayed", None), True)
         self.include_archived = _flag("include_archived", given.pop("include_archived", None), False)
         self.include_deleted = _flag("include_deleted", given.pop("include_deleted", None), False)
@@ -179,40 +178,42 @@ class Query:
         time, since, until = (given.pop(name, None) for name in ("time", "since", "until"))
         found = parse_range(time, self.now, field="time") if time is not None else None
         if since is not None and until is not None:
-            parse_range({"since": since, "until": until}, self.now, field="since")  # refuses what ends before it begins
-        for asked, edge in ((since, "since"), (until, "until")):
-            if asked is None:
+            parse_range(
+                {"since": since, "until": until}, self.now, field="since"
+            )  # rejects a range that ends before it begins
+        for value, bound in ((since, "since"), (until, "until")):
+            if value is None:
                 continue
-            other = parse_range({edge: asked}, self.now, field=edge)
-            found = other if found is None else _both(found, other)
+            other = parse_range({bound: value}, self.now, field=bound)
+            found = other if found is None else _intersection(found, other)
         return found
 
     @property
-    def leads_elsewhere(self) -> bool:
-        """Whether other sessions than those asked for matter to the answer: relations pass through them."""
+    def follows_relations(self) -> bool:
+        """Whether relations are followed, which may pass through other sessions than those of the query."""
         return self.sessions is not None and bool(self.related_to or self.include_related)
 
     @property
     def scope(self) -> str:
-        """The session that ids without a session belong to, if the question is about one."""
+        """The session that ids without a session belong to, if the query is about one session."""
         return self.sessions[0] if self.sessions is not None and len(self.sessions) == 1 else ""
 
 
-def _named(asked: Mapping[str, Any]) -> dict[str, Any]:
+def _by_own_name(options: Mapping[str, Any]) -> dict[str, Any]:
     given: dict[str, Any] = {}
-    for name, value in _each_part(asked):
-        ours = _OTHER_NAMES.get(name) or _OTHER_NAMES.get(_snake(name), _snake(name))
+    for name, value in _each_option(options):
+        own_name = _ALIASES.get(name) or _ALIASES.get(_snake(name), _snake(name))
         if value is None:
             continue
-        if ours in given:
-            raise InvalidQuery(f"{name}: given twice, also as another name of {ours}.", field=name)
-        given[ours] = value
+        if own_name in given:
+            raise InvalidQuery(f"{name}: given twice, also as {own_name}.", field=name)
+        given[own_name] = value
     return given
 
 
-def _each_part(asked: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    """The parts of a question; `tags: {include: […], exclude: […]}` are two of them."""
-    for name, value in asked.items():
+def _each_option(options: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    """The options of a query; `tags: {include: […], exclude: […]}` are two of them."""
+    for name, value in options.items():
         if name in ("tags", "tag") and isinstance(value, dict):
             for part, tags in value.items():
                 if part not in _TAG_PARTS:
@@ -258,16 +259,18 @@ def _text(value: Any) -> str:
     raise InvalidQuery(f"text: must be text, not {type(value).__name__}.", field="text")
 
 
-def _several(field: str, value: Any) -> list[str]:
+def _texts(field: str, value: Any) -> list[str]:
     """One or several texts."""
     if value is None:
         return []
     values: Iterable[Any] = [value] if isinstance(value, str) or hasattr(value, "ref") else value
     if not isinstance(values, (list, tuple, set, frozenset)):
         raise InvalidQuery(f"{field}: must be text or a list of texts, not {type(value).__name__}.", field=field)
-    if len(values) > MOST and field != "sessions":
+    if len(values) > MAX_VALUES and field != "sessions":
         raise InvalidQuery(
-            f"{field}: {len(values)} of them are too many; {MOST} are possible.", field=field, limit=MOST
+            f"{field}: {len(values)} values are too many, at most {MAX_VALUES} are allowed.",
+            field=field,
+            limit=MAX_VALUES,
         )
     found: dict[str, None] = {}
     for item in values:
@@ -292,7 +295,7 @@ def _type(name: str) -> str:
 def _sessions(value: Any) -> list[str] | None:
     if value is None or value == "all":
         return None
-    found = _several("sessions", value)
+    found = _texts("sessions", value)
     for name in found:
         if not ids.is_valid(name):
             raise InvalidQuery(f"sessions: {name[:80]!r} is not the id of a session.", field="sessions")
@@ -300,7 +303,7 @@ def _sessions(value: Any) -> list[str] | None:
 
 
 def _sorts(value: Any, text: str) -> list[str]:
-    """The orders asked for, the first one first; the next ones are for those that are equal in it."""
+    """The sort orders; each further one applies to memories that are equal in those before it."""
     if value is None:
         return [RELEVANCE if text else NEWEST]
     return [_sort(each) for each in value] if isinstance(value, (list, tuple)) and value else [_sort(value)]
@@ -310,7 +313,7 @@ def _aggregations(value: Any) -> tuple[list[str], list[tuple[str, str]]]:
     """What to count by: names, or fields with an operation, `{"field": "importance", "op": "avg"}`."""
     items = value if isinstance(value, (list, tuple)) else [value]
     names = [each for each in items if not isinstance(each, dict)] if value is not None else []
-    counted = [_choice("count_by", name, COUNTABLE) for name in _several("count_by", names)]
+    counted = [_choice("count_by", name, COUNTABLE) for name in _texts("count_by", names)]
     others: list[tuple[str, str]] = []
     for each in items:
         if not isinstance(each, dict):
@@ -331,7 +334,7 @@ def _sort(value: Any) -> str:
     name = f"{value.get('field')} {value.get('direction', 'desc')}" if isinstance(value, dict) else value
     if isinstance(name, str):
         field, _, direction = name.partition(" ")
-        field = _FIELDS.get(field, field)
+        field = _SORT_FIELDS.get(field, field)
         name = f"{field}_{direction.lower()}" if direction else field
         if name in _SORTS:
             return _SORTS[name]
@@ -366,7 +369,7 @@ def _confidence(field: str, value: Any) -> float | None:
     return _unit(field, value)
 
 
-def _words_of_confidence(value: Any) -> list[float]:
+def _confidences(value: Any) -> list[float]:
     values = [value] if isinstance(value, (str, int, float)) else value or []
     if not isinstance(values, (list, tuple, set, frozenset)):
         raise InvalidQuery("confidence: must be a word, a number from 0 to 1, or a list of them.", field="confidence")
@@ -400,7 +403,7 @@ def _seconds(value: Any) -> float | None:
     return float(value)
 
 
-def _both(one: Range, other: Range) -> Range:
+def _intersection(one: Range, other: Range) -> Range:
     starts = [start for start in (one.start, other.start) if start is not None]
     ends = [end for end in (one.end, other.end) if end is not None]
     return Range(max(starts, default=None), min(ends, default=None))

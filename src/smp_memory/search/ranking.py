@@ -1,6 +1,7 @@
-"""How good is each candidate, and why? Words, neighbours, time and fading become one relevance.
+"""Rank candidates: relevance, priority and sort order of the rows that a query found.
 
-The weighing is pure and in `smp_memory.search.scoring`, the fading in `smp_memory.decay`; here they get what they need to know.
+The score itself is pure and in `smp_memory.search.scoring`, decay in `smp_memory.decay`. This module gathers their
+inputs: rows, access counts, document frequencies, neighbouring turns, and vectors if there is an embedding model.
 """
 
 from __future__ import annotations
@@ -12,11 +13,23 @@ from smp_memory.decay.policies import importance_of
 from smp_memory.index.documents import ROLE, decay_inputs
 from smp_memory.index.embeddings import QUESTION_WORDS
 from smp_memory.index.rows import POSITION_BITS
-from smp_memory.index.text_query import candidates as candidates_of
-from smp_memory.index.text_query import inverse_frequency
+from smp_memory.index.text_query import inverse_frequency, text_matches
 from smp_memory.index.tokens import parse, terms
 from smp_memory.search import scoring
-from smp_memory.search.query import RELEVANCE
+from smp_memory.search.field_values import level_of
+from smp_memory.search.query import (
+    ACCESS,
+    FADED_FIRST,
+    IMPORTANCE,
+    LEAST_USED_FIRST,
+    MILDEST_FIRST,
+    NEWEST,
+    OLDEST,
+    PRIORITY,
+    RELEVANCE,
+    SEVERITY,
+    UNIMPORTANT_FIRST,
+)
 from smp_memory.search.time_ranges import find_ranges
 
 TYPE_CHECKING = False
@@ -28,65 +41,75 @@ if TYPE_CHECKING:
     from smp_memory.decay.policies import Policy
     from smp_memory.index.rows import Row
     from smp_memory.index.selection import RowConditions
-    from smp_memory.index.text import Found
+    from smp_memory.index.text_query import TextMatch
     from smp_memory.index.tokens import ParsedText
+    from smp_memory.search.field_values import Computed
     from smp_memory.search.query import Query
     from smp_memory.store.finder import Finder
 
-FADED = 0.3  # below this priority a memory counts as decayed (002 §5, 003 §9.3)
+DECAYED_BELOW = 0.3  # the priority below which a memory counts as decayed (designs 002 and 003)
 _IDLE_DAYS = 30
-_IDLE_SHARE = 0.02  # how far a session that nobody writes any more moves down in questions to all of them
+_IDLE_SHARE = 0.02  # how far the memories of an idle session move down in queries over all sessions
 _DAY, _HOUR = 86_400_000_000, 3_600_000_000
-_SPARE = 5  # so many more are judged at once, because fading may change the order
+_SPARE = 5  # so many more are ranked at once, because decay may change the order
 _UNKNOWN_SHARE = 0.5
-_SENTENCE_WORDS = 3
+_SENTENCE_WORDS = 3  # a query of fewer words is not taken for a sentence
 
 
-class Judged:
-    """A candidate with all that is known of it before its record is read."""
+class RankedRow:
+    """A row with its relevance and priority: all that is known of a memory before its record is read."""
 
-    __slots__ = ("explain", "facts", "priority", "relevance", "row")
+    __slots__ = ("explain", "inputs", "priority", "relevance", "row")
 
     def __init__(
-        self, row: Row, facts: DecayInputs, priority: float, relevance: float, explain: Callable[[], dict[str, float]]
+        self, row: Row, inputs: DecayInputs, priority: float, relevance: float, explain: Callable[[], dict[str, float]]
     ) -> None:
         self.row = row
-        self.facts = facts
+        self.inputs = inputs
         self.priority = priority
         self.relevance = relevance
         self.explain = explain  # the parts of its relevance
 
+    @property
+    def computed(self) -> Computed:
+        """The values that filters and aggregations see besides the record's fields."""
+        return self.priority, self.inputs.access_count, self.inputs.last_access
+
+    @property
+    def is_decayed(self) -> bool:
+        return self.priority < DECAYED_BELOW
+
 
 class Ranking:
-    """How one question judges."""
+    """The ranking of one query's candidates."""
 
-    def __init__(self, question: Query, finder: Finder, policy: Policy) -> None:
-        self._question = question
+    def __init__(self, query: Query, finder: Finder, policy: Policy) -> None:
+        self._query = query
         self._finder = finder
         self._policy = policy
 
-    def of_rows(self, rows: Iterable[Row]) -> Iterator[Judged]:
-        """Judge rows that were found without words: what is most present is most relevant."""
+    def rank_rows(self, rows: Iterable[Row]) -> Iterator[RankedRow]:
+        """Rank rows of a query without text: relevance is the priority."""
         rows = list(rows)
         accesses = self._finder.accesses([row.doc for row in rows])
         for row in rows:
-            facts = decay_inputs(row, accesses)
-            priority = self._policy.priority(facts, self._question.now)
-            yield Judged(row, facts, priority, priority, dict)
+            inputs = decay_inputs(row, accesses)
+            priority = self._policy.priority(inputs, self._query.now)
+            yield RankedRow(row, inputs, priority, priority, dict)
 
-    def of_found(
-        self, found: list[Found], text: ParsedText, conditions: RowConditions, enough: int, spare: int = _SPARE
-    ) -> list[Judged]:
-        """Judge what the text engine found, and only as many as can be among the best `enough`, some `spare` ones with them.
+    def rank_matches(
+        self, matches: list[TextMatch], text: ParsedText, conditions: RowConditions, enough: int, spare: int = _SPARE
+    ) -> list[RankedRow]:
+        """Rank text matches, but only as many as can be among the best `enough`, and some `spare` ones.
 
-        The first so many by words are judged by everything; the others come after them, by their words alone. So the
-        order of the first pages does not depend on how far somebody leafs.
+        The first `scoring.CANDIDATES` by text are ranked by all signals; the others come after them, by text alone. So
+        the order of the first pages does not depend on how many pages are read.
         """
-        by_default = self._question.mode == "default"
-        front = found[: scoring.CANDIDATES] if by_default else found
+        by_default = self._query.mode == "default"
+        front = matches[: scoring.CANDIDATES] if by_default else matches
         candidates = list(front)
         meanings: dict[int, float] = {}
-        vector = self._vector(candidates, text) if asks_by_meaning(self._question) else None
+        vector = self._vector(candidates, text) if uses_embeddings(self._query) else None
         if vector is not None:
             candidates += self._near(vector, candidates, conditions, meanings)
         if _is_sentence(text, conditions):
@@ -94,125 +117,142 @@ class Ranking:
             if vector is not None:
                 meanings.update(self._finder.meanings(vector, [each.doc for each in beside]))
             candidates += beside
-        asked = self._asked(candidates, text)
-        judging = scoring.judge(candidates, asked, meanings)
-        judged: list[Judged] = []
-        size = enough + spare if by_default else len(judging)
-        for start in range(0, len(judging), max(size, 1)):
-            if by_default and _is_decided(judged, enough, judging.best_from(start)):
-                return judged
-            judged += self._judge(judging.between(start, start + size), conditions, asked)
-        if len(judged) < enough and len(found) > len(front):
+        signals = self._signals(candidates, text)
+        scores = scoring.CandidateScores(candidates, signals, meanings)
+        ranked: list[RankedRow] = []
+        size = enough + spare if by_default else len(scores)
+        for start in range(0, len(scores), max(size, 1)):
+            if by_default and _is_decided(ranked, enough, scores.best_from(start)):
+                return ranked
+            ranked += self._rank(scores.between(start, start + size), conditions, signals)
+        if len(ranked) < enough and len(matches) > len(front):
             known = {each.doc for each in candidates}
-            judged += self._behind(judged, [each for each in found[len(front) :] if each.doc not in known], conditions)
-        return judged
+            ranked += self._rank_by_text(
+                ranked, [each for each in matches[len(front) :] if each.doc not in known], conditions
+            )
+        return ranked
 
-    def _behind(self, judged: list[Judged], others: list[Found], conditions: RowConditions) -> Iterator[Judged]:
-        """What comes after all that was judged."""
-        bound = min((each.relevance for each in judged), default=1.0)
+    def _rank_by_text(
+        self, ranked: list[RankedRow], others: list[TextMatch], conditions: RowConditions
+    ) -> Iterator[RankedRow]:
+        """Rank further matches by text alone, below all that were ranked."""
+        bound = min((each.relevance for each in ranked), default=1.0)
         best = others[0].match or 1.0 if others else 1.0
         docs = [each.doc for each in others]
         rows, accesses = self._finder.rows(docs), self._finder.accesses(docs)
         for each in others:
             row = rows.get(each.doc)
-            if row is not None and conditions.fit(row):
-                facts = decay_inputs(row, accesses)
+            if row is not None and conditions.meets_bounds(row):
+                inputs = decay_inputs(row, accesses)
                 relevance = bound * each.match / best
-                priority = self._policy.priority(facts, self._question.now)
-                yield Judged(row, facts, priority, relevance, _Told({"text": relevance}))
+                priority = self._policy.priority(inputs, self._query.now)
+                yield RankedRow(row, inputs, priority, relevance, _KnownParts({"text": relevance}))
 
-    def _judge(
-        self, judgements: list[scoring.Judgement], conditions: RowConditions, asked: scoring.QueryTerms
-    ) -> Iterator[Judged]:
-        """Count in what only the rows know."""
-        docs = [each.candidate.doc for each in judgements]
+    def _rank(
+        self, scores: list[scoring.CandidateScore], conditions: RowConditions, signals: scoring.QuerySignals
+    ) -> Iterator[RankedRow]:
+        """Apply what only the rows know: row conditions, decay, idle sessions."""
+        docs = [each.candidate.doc for each in scores]
         rows, accesses = self._finder.rows(docs), self._finder.accesses(docs)
-        idle = self._idle(rows) if self._question.sessions is None else {}
-        judge = self._by_default if self._question.mode == "default" else self._by_mode
+        idle = self._idle_factors(rows) if self._query.sessions is None else {}
+        rank = self._by_default if self._query.mode == "default" else self._by_mode
         needs_rows = conditions.needs_rows
-        for doc, each in zip(docs, judgements, strict=True):
+        for doc, each in zip(docs, scores, strict=True):
             row = rows.get(doc)
-            if row is not None and (not needs_rows or conditions.fit(row)):
-                yield judge(row, each, decay_inputs(row, accesses), asked, idle.get(doc >> POSITION_BITS))
+            if row is not None and (not needs_rows or conditions.meets_bounds(row)):
+                yield rank(row, each, decay_inputs(row, accesses), signals, idle.get(doc >> POSITION_BITS))
 
-    def _idle(self, docs: Iterable[int]) -> dict[int, float]:
-        """By how much the sessions of these memories move down, by number."""
-        now = self._question.now
-        return {number: _of_idle_session(last, now) for number, last in self._finder.last_written(docs).items()}
+    def _idle_factors(self, docs: Iterable[int]) -> dict[int, float]:
+        """The factor for idleness of each session that these memories are in, by session number."""
+        now = self._query.now
+        return {number: _idle_factor(last, now) for number, last in self._finder.last_written(docs).items()}
 
     def _by_default(
-        self, row: Row, judgement: scoring.Judgement, facts: DecayInputs, asked: scoring.QueryTerms, idle: float | None
-    ) -> Judged:
-        priority = self._policy.priority(facts, self._question.now)
+        self,
+        row: Row,
+        score: scoring.CandidateScore,
+        inputs: DecayInputs,
+        signals: scoring.QuerySignals,
+        idle: float | None,
+    ) -> RankedRow:
+        priority = self._policy.priority(inputs, self._query.now)
         fading = scoring.faded(1.0, priority)
-        relevance = judgement.relevance * fading
+        relevance = score.relevance * fading
         if idle is not None:
             relevance *= idle
-        return Judged(row, facts, priority, relevance, partial(_explained, judgement, fading, idle))
+        return RankedRow(row, inputs, priority, relevance, partial(_explained, score, fading, idle))
 
     def _by_mode(
-        self, row: Row, judgement: scoring.Judgement, facts: DecayInputs, asked: scoring.QueryTerms, idle: float | None
-    ) -> Judged:
-        """One of the modes of the designs."""
-        priority = self._policy.priority(facts, self._question.now)
-        parts = self._parts_of_mode(judgement.candidate.match, facts, priority, asked)
-        relevance = sum(parts.values()) if self._question.mode == "weighted" else prod(parts.values())
-        return Judged(row, facts, priority, min(1.0, relevance), _Told(parts))
+        self,
+        row: Row,
+        score: scoring.CandidateScore,
+        inputs: DecayInputs,
+        signals: scoring.QuerySignals,
+        idle: float | None,
+    ) -> RankedRow:
+        """Rank by one of the designs' modes, `weighted` or `product`."""
+        priority = self._policy.priority(inputs, self._query.now)
+        parts = self._parts_of_mode(score.candidate.match, inputs, priority, signals)
+        relevance = sum(parts.values()) if self._query.mode == "weighted" else prod(parts.values())
+        return RankedRow(row, inputs, priority, min(1.0, relevance), _KnownParts(parts))
 
     def _parts_of_mode(
-        self, match: float, facts: DecayInputs, priority: float, asked: scoring.QueryTerms
+        self, match: float, inputs: DecayInputs, priority: float, signals: scoring.QuerySignals
     ) -> dict[str, float]:
-        now = self._question.now
-        text = scoring.text_match(match, asked.full_match)
-        used = facts.last_access
-        if self._question.mode == "weighted":
+        now = self._query.now
+        text = scoring.text_match(match, signals.full_match)
+        used = inputs.last_access
+        if self._query.mode == "weighted":
             unused = None if used is None else (now - used) / _HOUR
-            return scoring.weighted(text, (now - facts.created) / _DAY, importance_of(facts), unused)
-        unused_hours = (now - (used or facts.updated)) / _HOUR
-        importance = facts.importance if facts.importance is not None else importance_of(facts)
+            return scoring.weighted(text, (now - inputs.created) / _DAY, importance_of(inputs), unused)
+        unused_hours = (now - (used or inputs.updated)) / _HOUR
+        importance = inputs.importance if inputs.importance is not None else importance_of(inputs)
         return scoring.product(text, priority, importance, unused_hours)
 
-    # -- what the question says beside its words
+    # -- signals of the query
 
-    def _asked(self, candidates: Sequence[Found], text: ParsedText) -> scoring.QueryTerms:
-        question = self._question
+    def _signals(self, candidates: Sequence[TextMatch], text: ParsedText) -> scoring.QuerySignals:
+        query = self._query
         words = set(text.words)
         for phrase in text.phrases:
             words.update(phrase)
         full = self._full_match(words)
-        named = self._named(candidates, words)
-        ranges = [(each.start, each.end) for each in find_ranges(question.text, question.now)]
-        return scoring.QueryTerms(full, named, ranges, scoring.asks_of_machine(question.text))
+        named = self._named_authors(candidates, words)
+        ranges = [(each.start, each.end) for each in find_ranges(query.text, query.now)]
+        return scoring.QuerySignals(full, named, ranges, scoring.addresses_assistant(query.text))
 
-    def _named(self, candidates: Sequence[Found], words: Collection[str]) -> list[int]:
-        """Those candidates' authors that are named by these words."""
+    def _named_authors(self, candidates: Sequence[TextMatch], words: Collection[str]) -> list[int]:
+        """Authors of candidates, by number, whose names are among these words."""
         authors = {each.facts >> 16 for each in candidates}
         return [number for number in authors if number and scoring.is_named(_name(self._finder.author(number)), words)]
 
-    # -- candidates that have none of the question's words
+    # -- candidates without any word of the query
 
-    def _vector(self, candidates: Sequence[Found], text: ParsedText) -> Any:
-        """What the question means; None without a model. Who said it counts elsewhere: a name draws to all it is in."""
+    def _vector(self, candidates: Sequence[TextMatch], text: ParsedText) -> Any:
+        """The query's embedding; None without a model.
+
+        Authors' names are left out: they are a signal of their own, and a name is near to every text that contains it.
+        """
         if not self._finder.knows_meaning:
             return None
-        names = {_name(self._finder.author(number))[0] for number in self._named(candidates, text.words)}
-        words = self._question.text.split()
-        left = [word for word in words if not (QUESTION_WORDS | names).issuperset(terms(word))]
-        return self._finder.vector(" ".join(left or words))
+        names = {_name(self._finder.author(number))[0] for number in self._named_authors(candidates, text.words)}
+        words = self._query.text.split()
+        content_words = [word for word in words if not (QUESTION_WORDS | names).issuperset(terms(word))]
+        return self._finder.vector(" ".join(content_words or words))
 
     def _near(
-        self, vector: Any, candidates: list[Found], conditions: RowConditions, meanings: dict[int, float]
-    ) -> list[Found]:
-        """Memories that mean much the same; how near they and those that were found already are is noted."""
+        self, vector: Any, candidates: list[TextMatch], conditions: RowConditions, meanings: dict[int, float]
+    ) -> list[TextMatch]:
+        """The memories nearest to the query's embedding. `meanings` gets their similarity and that of the candidates."""
         meanings.update(self._finder.meanings(vector, [each.doc for each in candidates]))
         known = {each.doc for each in candidates}
         rows = self._finder.nearest(vector, conditions, scoring.NEAREST)
-        near = candidates_of((doc, 0.0, row.created, row.facts) for doc, row in rows.items() if doc not in known)
+        near = text_matches((doc, 0.0, row.created, row.facts) for doc, row in rows.items() if doc not in known)
         meanings.update(self._finder.meanings(vector, [each.doc for each in near]))
         return [each for each in near if meanings.get(each.doc, 0.0) >= scoring.NEAR_ENOUGH]
 
     def _full_match(self, words: set[str]) -> float:
-        """The text score of a memory that has all words; those that no memory has count half as much as the others."""
+        """The text score of a memory that has all words; words that no memory has count half as much as the others."""
         frequencies = [self._finder.document_frequency(word) for word in words]
         known = [frequency for frequency in frequencies if frequency]
         if not known:
@@ -222,33 +262,27 @@ class Ranking:
         return full * (1 + _UNKNOWN_SHARE * (len(words) - len(known)) / len(known))
 
     def _turns_beside(
-        self, candidates: list[Found], conditions: RowConditions, meanings: dict[int, float]
-    ) -> list[Found]:
-        """Turns beside the best ones: an answer often has none of the question's words."""
+        self, candidates: list[TextMatch], conditions: RowConditions, meanings: dict[int, float]
+    ) -> list[TextMatch]:
+        """Turns beside the best candidates: an answer often has none of the question's words."""
         turns = [each for each in candidates if each.facts & ROLE]
         beside = scoring.neighbours(turns, {each.doc for each in candidates}, meanings)
         return self._finder.turns(beside, conditions)
 
-    # -- the answer
-
-    @staticmethod
-    def has_faded(judged: Judged) -> bool:
-        return judged.priority < FADED
-
-    def explain(self, judged: Judged) -> dict[str, Any]:
+    def explain(self, ranked: RankedRow) -> dict[str, Any]:
         """The parts of a hit's relevance, and those of its priority."""
-        parts: dict[str, Any] = {name: round(value, 4) for name, value in judged.explain().items()}
-        parts["priority"] = self._policy.explain(judged.facts, self._question.now)
+        parts: dict[str, Any] = {name: round(value, 4) for name, value in ranked.explain().items()}
+        parts["priority"] = self._policy.explain(ranked.inputs, self._query.now)
         return parts
 
 
-def _explained(judgement: scoring.Judgement, fading: float, idle: float | None) -> dict[str, float]:
-    parts = {**judgement.explain(), "fading": fading}
+def _explained(score: scoring.CandidateScore, fading: float, idle: float | None) -> dict[str, float]:
+    parts = {**score.explain(), "fading": fading}
     return parts if idle is None else {**parts, "session_idle": idle}
 
 
-class _Told(dict[str, float]):
-    """Parts that are known already."""
+class _KnownParts(dict[str, float]):
+    """Parts of a relevance that are already computed."""
 
     def __call__(self) -> dict[str, float]:
         return self
@@ -260,34 +294,79 @@ def _name(author: str) -> tuple[str, ...]:
     return tuple(terms(author))
 
 
-def asks_by_meaning(question: Query) -> bool:
-    """Whether what memories mean may count for the answer, if there is a model.
+def uses_embeddings(query: Query) -> bool:
+    """Whether embeddings count for the ranking, if there is a model.
 
-    Only among the best: ordered by time, what is merely somewhat near would come first.
+    Only when sorted by relevance: sorted by time, a memory that is merely somewhat similar would come first.
     """
-    is_ranked = question.mode == "default" and question.sort == RELEVANCE
-    if not is_ranked or len(question.text.split()) < _SENTENCE_WORDS:
+    is_ranked = query.mode == "default" and query.sort == RELEVANCE
+    if not is_ranked or len(query.text.split()) < _SENTENCE_WORDS:
         return False
-    return _is_plain(parse(question.text))
+    return _is_plain(parse(query.text))
 
 
 def _is_plain(text: ParsedText) -> bool:
-    """Whether nothing is insisted on but words."""
+    """Whether the query has words and no phrase, wildcard or exclusion."""
     return bool(text.words) and not (text.phrases or text.patterns or text.excluded or text.excluded_patterns)
 
 
 def _is_sentence(text: ParsedText, conditions: RowConditions) -> bool:
-    """Whether somebody asks in plain words. Who gives a word or two, or insists on more, wants those very words."""
-    return len(text.words) >= _SENTENCE_WORDS and _is_plain(text) and not conditions.asks_for_labels
+    """Whether the query is a sentence in plain words; a word or two, or tags and topics, ask for exactly those."""
+    return len(text.words) >= _SENTENCE_WORDS and _is_plain(text) and not conditions.has_label_conditions
 
 
-def _is_decided(judged: list[Judged], enough: int, best_left: float) -> bool:
-    """Whether nothing that is left can be among the best so many: fading only moves it further down."""
-    if len(judged) < enough:
+def _is_decided(ranked: list[RankedRow], enough: int, best_left: float) -> bool:
+    """Whether no remaining candidate can be among the best `enough`: decay only moves it further down."""
+    if len(ranked) < enough:
         return False
-    return sorted((each.relevance for each in judged), reverse=True)[enough - 1] > best_left
+    return sorted((each.relevance for each in ranked), reverse=True)[enough - 1] > best_left
 
 
-def _of_idle_session(last: int, now: int) -> float:
+def _idle_factor(last: int, now: int) -> float:
     idle_days = max(now - last, 0) / _DAY
     return 1 - _IDLE_SHARE * min(idle_days / _IDLE_DAYS, 1.0)
+
+
+# -- sort orders
+
+
+def sort_key(sort: str, then_by: Sequence[str] = ()) -> Callable[[RankedRow], Any]:
+    """The key of a query's order, best first; of equals the newest comes first."""
+    if not then_by:
+        return _SORT_KEYS[sort]
+    keys = [_KEYS[each] for each in (sort, *then_by)]
+    return lambda ranked: (*(key(ranked) for key in keys), -ranked.row.created, ranked.row.doc)
+
+
+def _newest_of_equals(key: Any) -> Any:
+    return lambda ranked: (key(ranked), -ranked.row.created, ranked.row.doc)
+
+
+def _importance(ranked: RankedRow, missing: float) -> float:
+    return missing if ranked.row.importance is None else float(ranked.row.importance)
+
+
+def _severity(ranked: RankedRow) -> int:
+    """0 without one; 1 to 5 from info to critical."""
+    level = level_of(ranked.row.severity)
+    return 0 if level is None else level + 1
+
+
+_KEYS: dict[str, Any] = {
+    RELEVANCE: lambda ranked: -ranked.relevance,
+    NEWEST: lambda ranked: -ranked.row.created,
+    OLDEST: lambda ranked: ranked.row.created,
+    PRIORITY: lambda ranked: -ranked.priority,
+    FADED_FIRST: lambda ranked: ranked.priority,
+    IMPORTANCE: lambda ranked: -_importance(ranked, missing=-1.0),
+    UNIMPORTANT_FIRST: lambda ranked: _importance(ranked, missing=2.0),
+    SEVERITY: lambda ranked: -_severity(ranked),
+    MILDEST_FIRST: lambda ranked: _severity(ranked) or 6,
+    ACCESS: lambda ranked: -ranked.inputs.access_count,
+    LEAST_USED_FIRST: lambda ranked: ranked.inputs.access_count,
+}
+_SORT_KEYS: dict[str, Callable[[RankedRow], Any]] = {
+    **{name: _newest_of_equals(key) for name, key in _KEYS.items()},
+    NEWEST: lambda ranked: (-ranked.row.created, -ranked.row.doc),
+    OLDEST: lambda ranked: (ranked.row.created, ranked.row.doc),
+}

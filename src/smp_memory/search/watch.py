@@ -1,112 +1,111 @@
-"""What was written that matches? New memories as any process writes them.
+"""Watch a store: yield new memories that match a query, as any process writes them.
 
-A look is a few system calls: has any session been written since the last one? Only then are the memories that came
-since asked the question. Memories that were there before are never yielded; neither are changes of them.
+Each poll is a few system calls that tell whether a session was written since the last one; only then is the query
+run, on the memories that are new. Memories that existed when the watch began are never yielded, nor are changes of
+them.
 
-What came since stands behind the last memory that was there, as long as a session only grows. Where memories left it for
-good, or a person wrote one in between, positions have shifted; then the ids tell which ones are new.
+New memories come after the last known position, as long as a session only grows. Where memories were removed for
+good, or a person inserted one, positions have shifted; then the ids tell which ones are new.
 """
 
 from __future__ import annotations
 
 import time
 
-from smp_memory.search.path import Search
+from smp_memory.errors import InvalidQuery
+from smp_memory.search.path import search
 from smp_memory.search.query import OLDEST, Query
 from smp_memory.search.ranking import Ranking
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from smp_memory.model.hits import Hit
-    from smp_memory.store.file_store import FileStore
+    from smp_memory.scope import Scope
     from smp_memory.store.finder import Finder
 
 _PAUSE_SECONDS = 0.1
+_MAX_PAUSE_SECONDS = 3600
 _ALL = 1 << 30
 
 
 def watch(
-    store: FileStore,
-    asked: dict[str, Any],
-    now: Callable[[], Any],
-    policy: Any,
-    timeout_seconds: float | None,
-    pause_seconds: float = _PAUSE_SECONDS,
+    scope: Scope, options: dict[str, Any], timeout_seconds: float | None, pause_seconds: Any = _PAUSE_SECONDS
 ) -> Iterator[Hit]:
     """Yield hits, oldest first, until the timeout or for ever."""
+    if (
+        isinstance(pause_seconds, bool)
+        or not isinstance(pause_seconds, int | float)
+        or not 0 <= pause_seconds <= _MAX_PAUSE_SECONDS
+    ):
+        raise InvalidQuery(
+            f"pause: must be seconds from 0 to {_MAX_PAUSE_SECONDS}, not {pause_seconds!r}.", field="pause"
+        )
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-    question = _question(asked, now)
-    seen = _Seen()
-    store.indexer.answer(question.sessions, lambda finder: seen.look(finder, question.sessions))
-    return _follow(store, asked, now, policy, seen, deadline, pause_seconds)
+    query = _query(scope, options)
+    known = _KnownMemories()
+    scope.answer(query.sessions, lambda finder: known.add_new(finder, query.sessions))
+    return _follow(scope, options, known, deadline, pause_seconds)
 
 
 def _follow(
-    store: FileStore,
-    asked: dict[str, Any],
-    now: Callable[[], Any],
-    policy: Any,
-    seen: _Seen,
-    deadline: float | None,
-    pause_seconds: float,
+    scope: Scope, options: dict[str, Any], known: _KnownMemories, deadline: float | None, pause_seconds: float
 ) -> Iterator[Hit]:
+    policy = scope.policy()
     while deadline is None or time.monotonic() < deadline:
-        question = _question(asked, now)
+        query = _query(scope, options)
 
-        def look(finder: Finder, question: Query = question) -> list[Hit]:
-            before = seen.copy()  # a damaged index may have the look done once more
-            fresh = before.look(finder, question.sessions)
-            query = Search(question, finder, Ranking(question, finder, policy))
-            query.only(fresh)
-            hits = query.run() if fresh else []
-            seen.sessions = before.sessions
+        def poll(finder: Finder, query: Query = query) -> list[Hit]:
+            updated = known.copy()  # if the index is damaged, this runs again from the same state
+            new = updated.add_new(finder, query.sessions)
+            hits = search(query, finder, Ranking(query, finder, policy), among=new) if new else []
+            known.sessions = updated.sessions
             return hits
 
-        hits = store.indexer.answer(question.sessions, look)
+        hits = scope.answer(query.sessions, poll)
         yield from hits
         if not hits:
             time.sleep(pause_seconds)
 
 
-def _question(asked: dict[str, Any], now: Callable[[], Any]) -> Query:
-    question = Query({**asked, "sort": OLDEST}, now())
-    question.offset, question.limit = 0, _ALL  # all that came, however much it is
-    return question
+def _query(scope: Scope, options: dict[str, Any]) -> Query:
+    query = Query({**options, "sort": OLDEST}, scope.now())
+    query.offset, query.limit = 0, _ALL  # all new ones, however many
+    return query
 
 
-class _Seen:
-    """Which memories were there at the last look: of each session its end and the ids of all before it, in one text."""
+class _KnownMemories:
+    """The memories known at the last poll: for each session its end and the ids of all memories before it, in one text."""
 
     __slots__ = ("sessions",)
 
     def __init__(self) -> None:
         self.sessions: dict[str, tuple[tuple[int, str | None], str]] = {}
 
-    def copy(self) -> _Seen:
-        twin = _Seen()
+    def copy(self) -> _KnownMemories:
+        twin = _KnownMemories()
         twin.sessions = dict(self.sessions)
         return twin
 
-    def look(self, finder: Finder, sessions: list[str] | None) -> set[int]:
-        """The memories that were not there before. From now on they are."""
+    def add_new(self, finder: Finder, sessions: list[str] | None) -> set[int]:
+        """Add the memories that were not known before, and return them."""
         ends = finder.ends()
         for name in [name for name in self.sessions if name not in ends]:
             del self.sessions[name]
-        fresh: set[int] = set()
+        new: set[int] = set()
         for name in ends if sessions is None else [name for name in sessions if name in ends]:
             end, ids = self.sessions.get(name, ((0, None), ""))
             if ends[name] != end:
-                new, ids = _new(finder, name, end, ids)
-                fresh.update(new)
+                docs, ids = _new_in_session(finder, name, end, ids)
+                new.update(docs)
                 self.sessions[name] = (ends[name], ids)
-        return fresh
+        return new
 
 
-def _new(finder: Finder, name: str, end: tuple[int, str | None], ids: str) -> tuple[Iterable[int], str]:
-    """Those of a session's memories that are new, and the ids of all that are there."""
+def _new_in_session(finder: Finder, name: str, end: tuple[int, str | None], ids: str) -> tuple[Iterable[int], str]:
+    """The docs of a session's new memories, and the ids of all its memories."""
     size, last = end
     found = finder.ids_from(name, max(size - 1, 0))
     docs = sorted(found)

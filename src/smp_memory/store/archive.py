@@ -8,10 +8,10 @@ Guarantees: at every moment the session is whole in its place, or whole in the a
 compared with the files before they go. An archive made in another layout comes back in the layout the store has now.
 Non-guarantees: see `files.archive`; locks, and numbers that were given out but never written, are not kept.
 
-Compare an archive with the session that stands beside it, before the archive is removed.
+Compare an archive with the session that stands beside it: before the archive is removed, and when a session is checked.
 
-Guarantees: `True` only if every entry of the archive, of its files and its cold segment, is in the session's own. An archive
-that cannot be read, or is larger than the limits, is not.
+Guarantees: `is_in_place` is true only if every entry of the archive, of its files and its cold segment, is in the session's
+own. An archive that cannot be read, or is larger than the limits, is not. `problems_beside` writes nothing.
 """
 
 from __future__ import annotations
@@ -30,11 +30,15 @@ from smp_memory.files.json_lines import to_json
 from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.files.reader import SessionReader
-from smp_memory.store import incomplete
+from smp_memory.model.clone_merge import in_order
+from smp_memory.model.reports import Problem
+from smp_memory.model.session_info import SessionInfo
+from smp_memory.store import archive_names, incomplete
 from smp_memory.store.archive_copy import archived_files, of_archive
 from smp_memory.store.archive_index import ArchiveIndex, StoredAway
-from smp_memory.store.cold_storage import cold_fold
+from smp_memory.store.cold_storage import cold_history
 from smp_memory.store.convert import contents_of
+from smp_memory.store.session_start import UNKNOWN, first_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,7 +46,6 @@ if TYPE_CHECKING:
     from smp_memory.files.disk import Disk
     from smp_memory.files.layouts.layout import Layout
     from smp_memory.model.record import Record
-    from smp_memory.model.session_info import SessionInfo
     from smp_memory.store.file_session import FileSession
     from smp_memory.store.file_store import FileStore
 
@@ -84,8 +87,12 @@ def _pack_and_leave(shelf: ArchiveIndex, files: FileSession, summary: Summary) -
 def summary_of(files: FileSession, summary: Summary) -> dict[str, Any]:
     reader = files.reader
     with reader.mutex:
-        fold = reader.catch_up()
-        records = [record for trail in fold.trails.values() if (record := trail.record(files.session)) is not None]
+        session_history = reader.catch_up()
+        records = [
+            record
+            for history in session_history.histories.values()
+            if (record := history.record(files.session)) is not None
+        ]
     try:
         info: SessionInfo | None = files.info()
     except SessionCorrupt:  # an unreadable head costs the head
@@ -148,18 +155,16 @@ def in_this_layout(shelf: ArchiveIndex, folder: str, layout: Layout, session: st
     if layout.name == target.name:
         return folder
     reader = _reader_of(disk, layout, folder, session)
-    fold = reader.catch_up()
+    session_history = reader.catch_up()
     broken = next((problem for problem in reader.problems() if problem.severity == "error"), None)
     if broken is not None:
         raise SessionCorrupt(
             f"{broken}. It was put away in the layout {layout.name}; nothing was changed.", session=session
         )
-    entries = sorted(
-        (entry for state in reader.states.values() for entry in state.entries), key=lambda entry: entry.seq
-    )
+    entries = in_order(entry for state in reader.states.values() for entry in state.entries)
     info = info_of(disk, layout, reader)
-    info.numbers = {**fold.numbers, **info.numbers}
-    info.seq, info.generation = max(fold.seq, info.seq, len(entries)), info.generation + 1
+    info.numbers = {**session_history.numbers, **info.numbers}
+    info.seq, info.generation = max(session_history.seq, info.seq, len(entries)), info.generation + 1
     made = f"{shelf.coming(session)}-{target.name}"
     disk.remove_tree(made)
     for name, data in contents_of(target, session, entries, info).items():
@@ -179,10 +184,17 @@ def _reader_of(disk: Disk, layout: Layout, folder: str, session: str) -> Session
 
 def info_of(disk: Disk, layout: Layout, reader: SessionReader) -> SessionInfo:
     """The metadata of a session that was just read."""
-    if layout.info_file:
-        return layout.decode_info(disk.read(os.path.join(reader.folder, layout.info_file)), reader.session)
-    heads = [head for state in reader.states.values() for head in state.heads]
-    return layout.decode_info(json.dumps(heads[-1] if heads else {}).encode(), reader.session)
+    path = os.path.join(reader.folder, layout.info_file)
+    if layout.info_file and not disk.exists(path):
+        info = SessionInfo(reader.session, UNKNOWN)
+    elif layout.info_file:
+        info = layout.decode_info(disk.read(path), reader.session)
+    else:
+        heads = [head for state in reader.states.values() for head in state.heads]
+        info = layout.decode_info(json.dumps(heads[-1] if heads else {}).encode(), reader.session)
+    if info.created_text == UNKNOWN:
+        info.created_text = first_time(reader)
+    return info
 
 
 def _own_files(disk: Disk, private: str) -> Iterator[tuple[str, str]]:
@@ -203,19 +215,63 @@ def _write_new(disk: Disk, path: str, data: bytes) -> None:
     disk.sync_folder(os.path.dirname(path))
 
 
+_SHOWN = 5
+
+
 def is_in_place(store: FileStore, archive: str, session: str) -> bool:
     """Whether the session in its place has all that its archive has."""
     try:
         packed = of_archive(store, archive, session).files
-        return _entries(packed) <= _entries(store.session(session))
+        return _entries(packed).keys() <= _entries(store.session(session)).keys()
     except SMPError:
         return False
 
 
-def _entries(session: FileSession) -> set[str]:
-    live = session.view(lambda fold: [_key(entry) for trail in fold.trails.values() for entry in trail.entries])
-    cold = [_key(entry) for trail in cold_fold(session).trails.values() for entry in trail.entries]
-    return {*live, *cold}
+def problems_beside(session: FileSession) -> list[Problem]:
+    """Archives of a session that stands in its place and lacks what they hold: a merge or a backup brought its files back."""
+    found: list[Problem] = []
+    for path in _archives_of(session):
+        try:
+            packed, own = _entries(of_archive(session.store, path, session.session).files), _entries(session)
+        except SMPError as error:
+            if not session.store.disk.exists(path):
+                continue  # another process restored it meanwhile
+            message = f"an archive of this session stands beside it and cannot be compared with it: {error.message}"
+            found.append(Problem(path, 0, "archive_beside", message, "warning"))
+            continue
+        lacking = dict.fromkeys(id for key, id in packed.items() if key not in own)
+        if lacking:
+            shown = ", ".join([*lacking][:_SHOWN]) + (
+                f" and {len(lacking) - _SHOWN:,} more" if len(lacking) > _SHOWN else ""
+            )
+            message = (
+                f"this archive holds entries that the session lacks, of {shown}: a merge or a backup brought files of the session "
+                "back that had been archived. Bring its other files back, too (git: from the side that did not archive it), and remove the archive."
+            )
+            found.append(Problem(path, 0, "archive_beside", message, "warning"))
+    return found
+
+
+def _archives_of(session: FileSession) -> list[str]:
+    """Archives where this store looks for them, and those that were kept there."""
+    store, found = session.store, []
+    for path, _ in archive_names.pairs(store.root, store.layout.name, session.session):
+        folder, name = os.path.split(path)
+        found += [
+            os.path.join(folder, each)
+            for each in store.disk.names(folder)
+            if each == name or each.startswith(name + archive_names.KEPT)
+        ]
+    return found
+
+
+def _entries(session: FileSession) -> dict[str, str]:
+    """The entries, each with the id of its memory."""
+    live: list[Entry] = session.view(
+        lambda session_history: [entry for history in session_history.histories.values() for entry in history.entries]
+    )
+    cold = [entry for history in cold_history(session).histories.values() for entry in history.entries]
+    return {_key(entry): entry.id for entry in (*live, *cold)}
 
 
 def _key(entry: Entry) -> str:

@@ -236,7 +236,9 @@ def _pack(shelf: ArchiveIndex, copy: SessionCopy, session: str) -> None:
 
 
 def _trash(copy: SessionCopy) -> int:
-    count: int = copy.files.view(lambda fold: sum(trail.deletion is not None for trail in fold.trails.values()))
+    count: int = copy.files.view(
+        lambda session_history: sum(history.deletion is not None for history in session_history.histories.values())
+    )
     return count
 
 

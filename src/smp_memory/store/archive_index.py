@@ -41,7 +41,6 @@ DELETED = "deleted"
 CONTENT, PACKED = "session", "session.tar.gz"
 _BACKUP = "backup.tar.gz"  # of a session that another program deleted
 ERASING = "erasing-plan.json"  # in a deleted session's private folder: how its files are to change
-KEPT = ".kept-"
 _LEAVING, _COMING = "leaving-", "coming-"
 
 
@@ -55,6 +54,7 @@ class StoredAway(NamedTuple):
     path: str  # its archive, or its folder below `deleted/`
     bytes: int
     said: dict[str, Any]  # the summary or the deletion record
+    redacted: dict[str, int] | None = None  # what redaction took out of the reason that was just given
 
     @property
     def is_foreign(self) -> bool:
@@ -64,7 +64,8 @@ class StoredAway(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """As `smp session list` shows it."""
         when = self.when.isoformat().replace("+00:00", "Z") if self.when else None
-        return {"id": self.session, "state": self.state, "since": when, "reason": self.reason, "bytes": self.bytes}
+        data = {"id": self.session, "state": self.state, "since": when, "reason": self.reason, "bytes": self.bytes}
+        return {**data, "redacted": self.redacted} if self.redacted else data
 
 
 class ArchiveIndex:
@@ -122,8 +123,9 @@ class ArchiveIndex:
         said = archive_names.read(self.disk, summary)
         found = self.disk.stat(path)
         size = found.st_size if found else 0
-        when = _moment(said.get("archived") or said.get("archived_at"))
-        return StoredAway(session, ARCHIVED, when, said.get("reason"), path, size, said)
+        inner = next((value for value in said.values() if isinstance(value, dict) and "archived_at" in value), said)
+        when = _moment(said.get("archived") or inner.get("archived_at"))
+        return StoredAway(session, ARCHIVED, when, inner.get("reason"), path, size, said)
 
     def deleted(self, session: str | None = None) -> list[StoredAway]:
         """The deleted sessions, or those of this name; the one deleted last comes last."""
@@ -268,7 +270,7 @@ class ArchiveIndex:
 
     def keep_aside(self, path: str) -> str:
         """Give a file or folder another name beside it, under which nothing takes it away."""
-        kept = f"{path}{KEPT}{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.urandom(2).hex()}"
+        kept = f"{path}{archive_names.KEPT}{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.urandom(2).hex()}"
         self.move(path, kept)
         return kept
 

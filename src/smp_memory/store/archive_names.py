@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 LARGEST_BYTES = 16 << 20  # of a summary or a deletion record
+KEPT = ".kept-"  # between the name of an archive that was kept beside its session and the time
 _YAML = ".yaml"
 
 

@@ -21,7 +21,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import Corrupt, SMPError, UserError
 from smp_memory.model.times import to_moment, to_text
-from smp_memory.policies.clock_trust import NO_EVIDENCE, Evidence, agrees, distrust, is_kept
+from smp_memory.policies.clock_trust import (
+    NO_EVIDENCE,
+    Evidence,
+    continues_doubted_time,
+    continues_trusted_time,
+    distrust,
+)
 
 if TYPE_CHECKING:
     from smp_memory.store.file_store import FileStore
@@ -107,14 +113,14 @@ def _next(noted: dict[str, Any], known: Evidence, now: datetime, boot: _Boot) ->
     passed = known.passed.total_seconds() if known.passed is not None else 0.0
     if not distrust(now, known):
         ahead = timedelta(0)
-        if known.last_seen is not None and known.elapsed is not None and agrees(now, known):
+        if known.last_seen is not None and known.elapsed is not None and continues_trusted_time(now, known):
             ahead = now - known.last_seen - known.elapsed
         return {**_trusted(now, boot, ahead.total_seconds()), "passed_seconds": round(passed, 3)}
     kept: dict[str, Any] = {
         name: noted[name] for name in ("seen", "boot", "uptime_seconds", "ahead_seconds") if name in noted
     }
     doubted = noted.get("doubted")
-    if not doubted or not is_kept(now, known):
+    if not doubted or not continues_doubted_time(now, known):
         doubted = {**_reading(now, boot), "since_seconds": round(passed, 3)}
     elif known.doubted_elapsed is None:  # kept over a reboot
         doubted = {**_reading(now, boot), "since_seconds": doubted["since_seconds"]}

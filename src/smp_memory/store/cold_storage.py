@@ -4,7 +4,7 @@ Entries lie in the segment as they stood in the files of the layout that the ses
 
 Guarantees: what stands in the session's files is the truth: an entry that is there as well, because a restore of an
 older version was interrupted, is not counted here. Entries are unique by id and number; of several copies that older
-versions have left, one counts (`_unique`). What cannot be read is left out, and reported by `validate`.
+versions have left, one counts (`_unique`). What cannot be read is left out, and reported with the answer and by `validate`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from smp_memory.files.codec import SIGNED
 from smp_memory.files.cold_segment import FILE, ColdMatch, ColdSegment, key_of
 from smp_memory.files.disk import TEMPORARY
 from smp_memory.files.layouts import NAMES, layout_named
-from smp_memory.model.history import Fold
+from smp_memory.model.history import SessionHistory
+from smp_memory.model.reports import Problem
+from smp_memory.store import incomplete
 
 if TYPE_CHECKING:
     from smp_memory.files.cold_format import ColdRow
@@ -75,8 +77,10 @@ def segment_of(session: FileSession) -> ColdSegment:
 def cold_memories(session: FileSession) -> list[ColdMemory]:
     """All that was moved there and has not come back, in the order in which it went."""
     found: dict[str, list[ColdRow]] = {}
-    for row in cold_rows(session):
+    segment = segment_of(session)
+    for row in cold_rows(session, segment):
         found.setdefault(row.id, []).append(row)
+    incomplete.met(incomplete.errors(segment.problems))
     return [_memory(id, rows) for id, rows in found.items()]
 
 
@@ -90,7 +94,9 @@ def cold_rows(session: FileSession, segment: ColdSegment | None = None) -> list[
     if not rows:
         return []
     there = session.view(
-        lambda fold: {(entry.id, entry.seq) for trail in fold.trails.values() for entry in trail.entries}
+        lambda session_history: {
+            (entry.id, entry.seq) for history in session_history.histories.values() for entry in history.entries
+        }
     )
     by_id: dict[str, list[ColdRow]] = {}
     for row in rows:
@@ -141,13 +147,13 @@ def with_key(session: FileSession, key: str) -> Record | None:
         return None
     rows = [row for row in cold_rows(session, segment) if HISTORY not in row.about]
     for id in dict.fromkeys(row.id for row in rows if row.about.get(KEY) == wanted):
-        fold = Fold()
+        session_history = SessionHistory()
         found = (ColdMatch(row, segment.read(row)) for row in rows if row.id == id)
         entries = (decoded(each, session.store.layout.name) for each in found)
-        fold.add(entry for entry in entries if entry is not None)
-        trail = fold.trails.get(id)
-        if trail is not None and trail.data().get("idempotency_key") == key:
-            return trail.record(session.session)
+        session_history.add(entry for entry in entries if entry is not None)
+        history = session_history.histories.get(id)
+        if history is not None and history.data().get("idempotency_key") == key:
+            return history.record(session.session)
     return None
 
 
@@ -176,13 +182,25 @@ def decoded(found: ColdMatch, layout_name: str) -> Entry | None:
     return entry
 
 
-def cold_fold(session: FileSession) -> Fold:
-    """The memories in the segment as records; histories of memories that stayed are left out."""
+def cold_history(session: FileSession, problems: list[Problem] | None = None) -> SessionHistory:
+    """The memories in the segment as records; histories of memories that stayed are left out.
+
+    `problems` gets what cannot be read.
+    """
     segment = segment_of(session)
-    wanted = {key_of(row) for row in cold_rows(session, segment) if HISTORY not in row.about}
-    fold = Fold()
+    wanted = {key_of(row): row for row in cold_rows(session, segment) if HISTORY not in row.about}
+    lost = dict(wanted)
+    session_history = SessionHistory()
     if wanted:
         name = session.store.layout.name
-        entries = (decoded(found, name) for found in segment.entries() if key_of(found.row) in wanted)
-        fold.add(entry for entry in entries if entry is not None)
-    return fold
+        entries = []
+        for found in segment.entries():
+            if key_of(found.row) in wanted and (entry := decoded(found, name)) is not None:
+                entries.append(entry)
+                lost.pop(key_of(found.row), None)
+        session_history.add(entries)
+    if problems is not None:
+        problems += segment.problems
+        ids = dict.fromkeys(row.id for row in lost.values())
+        problems += [Problem(segment.path, 0, "cold_damaged", f"{id} cannot be read.", "error", id) for id in ids]
+    return session_history

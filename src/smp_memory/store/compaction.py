@@ -35,7 +35,7 @@ from smp_memory.files.cold_segment import key_of
 from smp_memory.model.entry import CHANGE, is_revision
 from smp_memory.model.id_allocator import IdAllocator
 from smp_memory.model.times import EPOCH, to_moment, to_text
-from smp_memory.policies.preservation import WeighedMemory
+from smp_memory.policies.retention import WeighedMemory
 from smp_memory.store.cold_storage import HISTORY, KEY, cold_rows, decoded, key_digest, segment_of
 from smp_memory.store.rewrite import SessionEdit, copy_of, private_name, rewrite
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from smp_memory.files.cold_segment import ColdSegment, Key
     from smp_memory.files.reader import SessionReader
     from smp_memory.model.entry import Entry
-    from smp_memory.model.history import Fold, RecordHistory
+    from smp_memory.model.history import RecordHistory, SessionHistory
     from smp_memory.policies.compaction_plan import CompactionPlan
     from smp_memory.store.file_session import FileSession
 
@@ -66,28 +66,28 @@ class MovedEntries(NamedTuple):
     cold_bytes: int  # how large the segment is now
 
 
-def weighed(fold: Fold, session: str, figures: Figures) -> list[WeighedMemory]:
+def weighed(session_history: SessionHistory, session: str, figures: Figures) -> list[WeighedMemory]:
     """All memories with the figures that planning needs; one that nobody has figures for is taken to be fresh."""
     found = []
-    for id, trail in fold.trails.items():
-        record = trail.record(session)
+    for id, history in session_history.histories.items():
+        record = history.record(session)
         if record is not None:
             priority, faded, last = figures.get(id, (1.0, 1.0, None))
-            history = _size(earlier(trail)) if len(trail.entries) > 2 else 0
-            found.append(WeighedMemory(record, _size(trail.entries), priority, last, history, faded))
+            earlier_bytes = _size(earlier(history)) if len(history.entries) > 2 else 0
+            found.append(WeighedMemory(record, _size(history.entries), priority, last, earlier_bytes, faded))
     return found
 
 
-def earlier(trail: RecordHistory) -> list[Entry]:
+def earlier(history: RecordHistory) -> list[Entry]:
     """The changes that a later one has made history. The first entry stays: it says since when, and by whom."""
-    later = trail.entries[1:]
+    later = history.entries[1:]
     changes = [entry for entry in later if is_revision(entry)]
-    return changes[:-1] if all(entry.op == CHANGE for entry in later) and not has_equal_numbers(trail) else []
+    return changes[:-1] if all(entry.op == CHANGE for entry in later) and not has_equal_numbers(history) else []
 
 
-def has_equal_numbers(trail: RecordHistory) -> bool:
+def has_equal_numbers(history: RecordHistory) -> bool:
     """Whether two clones gave one number to two entries of a memory. The cold segment knows entries by number: it stays."""
-    return len({entry.seq for entry in trail.entries}) < len(trail.entries)
+    return len({entry.seq for entry in history.entries}) < len(history.entries)
 
 
 def _size(entries: list[Entry]) -> int:
@@ -130,11 +130,11 @@ class _Moving:
         self._at = at
         self._layout = session.store.layout.name
         self._contents: dict[str, tuple[str, bytes]] = {}  # by path: the name within the session, and the file
-        trails = reader.fold.trails
+        histories = reader.session_history.histories
         still = {
             id
-            for id, trail in trails.items()
-            if trail.deletion is None and trail.revision == seen.get(id) and not has_equal_numbers(trail)
+            for id, history in histories.items()
+            if history.deletion is None and history.revision == seen.get(id) and not has_equal_numbers(history)
         }
         self._why = {removal.id: removal.why for removal in (*plan.removed, *plan.histories)}
         self.removed = [removal.id for removal in plan.removed if removal.id in still]
@@ -145,19 +145,19 @@ class _Moving:
     def edit(self, summaries: Summaries) -> SessionEdit | None:
         edit = SessionEdit()
         going: list[ColdEntry] = []
-        trails = self._reader.fold.trails
+        histories = self._reader.session_history.histories
         for id in self.removed:
-            trail = trails[id]
-            for entry in trail.entries:
+            history = histories[id]
+            for entry in history.entries:
                 edit.remove(entry)
-                going.append(self._cold(id, trail, entry))
+                going.append(self._cold(id, history, entry))
         for id in self.histories:
-            going += self._history(id, trails[id], edit)
+            going += self._history(id, histories[id], edit)
         if not going:
             return None
         self._add_to_segment(edit, going)
         writer, gone = self._session.writer, set(self.removed)
-        edit.added = summaries(IdAllocator(writer.seq, writer.numbers, self._reader.fold), gone)
+        edit.added = summaries(IdAllocator(writer.seq, writer.numbers, self._reader.session_history), gone)
         self.summaries = [entry.id for entry in edit.added]
         return edit
 
@@ -184,8 +184,8 @@ class _Moving:
         """
         goes: set[Key] = set()
         kept: list[ColdEntry] = []
-        trails, removed = self._reader.fold.trails, set(self.removed)
-        there = {(row.id, entry.seq) for row in known for entry in trails[row.id].entries}
+        histories, removed = self._reader.session_history.histories, set(self.removed)
+        there = {(row.id, entry.seq) for row in known for entry in histories[row.id].entries}
         counted = {key_of(row) for row in cold_rows(self._session, segment) if HISTORY in row.about} if known else set()
         for row in known:
             if key_of(row) not in counted and (HISTORY in row.about or (row.id, row.seq) in there):
@@ -195,10 +195,10 @@ class _Moving:
                 kept += _without_mark(segment, row)
         return goes, kept
 
-    def _history(self, id: str, trail: RecordHistory, edit: SessionEdit) -> list[ColdEntry]:
+    def _history(self, id: str, history: RecordHistory, edit: SessionEdit) -> list[ColdEntry]:
         """The steps between the first and the last state; the last one then says all that changed since the first."""
-        steps = earlier(trail)
-        last = trail.last
+        steps = earlier(history)
+        last = history.last
         whole = copy_of(last)
         whole.data, whole.revision = {}, 2
         for entry in (*steps, last):
@@ -206,20 +206,20 @@ class _Moving:
         for entry in steps:
             edit.remove(entry)
         edit.replace(last, whole)
-        return [*(self._cold(id, trail, entry, "step") for entry in steps), self._cold(id, trail, last, "last")]
+        return [*(self._cold(id, history, entry, "step") for entry in steps), self._cold(id, history, last, "last")]
 
-    def _cold(self, id: str, trail: RecordHistory, entry: Entry, history: str = "") -> ColdEntry:
+    def _cold(self, id: str, history: RecordHistory, entry: Entry, part: str = "") -> ColdEntry:
         start, end = entry.place
         file, content = self._contents.get(entry.file) or self._read(entry.file)
         about = {
             "type": entry.type,
-            "created": trail.first.at,
+            "created": history.first.at,
             "moved": self._at,
             "why": self._why[id],
             "layout": self._layout,
         }
-        if history:
-            about[HISTORY] = history
+        if part:
+            about[HISTORY] = part
         key = entry.data.get("idempotency_key")
         if isinstance(key, str):
             about[KEY] = key_digest(key)
@@ -298,12 +298,12 @@ def _without_mark(segment: ColdSegment, row: ColdRow) -> Iterator[ColdEntry]:
 
 def _check_free(session: FileSession, reader: SessionReader, id: str, edit: SessionEdit) -> None:
     """A memory that is there gets its earlier states back; another one that has taken the id is a conflict."""
-    trail = reader.fold.trails.get(id)
+    history = reader.session_history.histories.get(id)
     mine = [entry for entry in edit.added if entry.id == id]
     if not mine:
         return
-    there = trail.entries if trail is not None else []
-    if trail is not None and any(entry.op == "put" for entry in mine):
+    there = history.entries if history is not None else []
+    if history is not None and any(entry.op == "put" for entry in mine):
         raise DuplicateId(
             f"There is another memory {id} in session {session.session} by now. Nothing was changed.", id=id
         )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 
-from smp_memory.config_file import with_facts_outside
+from smp_memory.config_file import with_store_facts_at_top
 from smp_memory.errors import SessionCorrupt, StorageCorrupt, StorageError, StorageFull, StorageReadOnly, from_os_error
 from smp_memory.files.cold_segment import FILE as COLD
 from smp_memory.files.journal import Journal, Plan
@@ -23,7 +23,7 @@ from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.files.lock import SessionLock
 from smp_memory.files.reader import SessionReader
 from smp_memory.model.clone_merge import in_order
-from smp_memory.model.history import Fold
+from smp_memory.model.history import SessionHistory
 from smp_memory.model.session_info import FORMAT, SessionInfo
 from smp_memory.store import foreign_layouts
 from smp_memory.store.file_store import CONFIG_FILE, FLAG, JOURNAL, STAGING, FileStore, last_written_ns
@@ -153,7 +153,7 @@ def _read_config(disk: Disk, root: str) -> dict[str, Any]:
         stored = json.loads(disk.read(os.path.join(root, CONFIG_FILE)).decode("utf-8-sig"))
     except FileNotFoundError:
         return {}  # a person took it away; opening the store makes it again
-    return with_facts_outside(stored) if isinstance(stored, dict) else {}
+    return with_store_facts_at_top(stored) if isinstance(stored, dict) else {}
 
 
 def _set_flag(disk: Disk, root: str, on: bool) -> None:
@@ -188,22 +188,22 @@ def _stage_session(store: FileStore, target: Layout, session: str, plan: Plan) -
     source = store.session(session)
     source.exclusively("converting", source.writer.warn_of_conversion, while_converting=True)
     reader = SessionReader(disk, store.layout, root, session)
-    fold = reader.catch_up()
+    session_history = reader.catch_up()
     broken = next((problem for problem in reader.problems() if problem.severity == "error"), None)
     if broken is not None:
         raise SessionCorrupt(
             f"{broken}. Repair the session first; nothing was converted.", session=session, path=broken.path
         )
     entries = in_order(entry for state in reader.states.values() for entry in state.entries)
-    info = source.info()
-    info.numbers, info.seq = source.writer.numbers, max(info.seq, source.writer.seq, fold.seq, len(entries))
+    info = source.info_to_change()
+    info.numbers, info.seq = source.writer.numbers, max(info.seq, source.writer.seq, session_history.seq, len(entries))
     info.generation += 1
     written = last_written_ns(store, session)
     for name, data in contents_of(target, session, entries, info).items():
         relative = os.path.relpath(os.path.join(target.folder(root, session), name), root)
         _stage_file(disk, root, relative, data, plan)
         disk.keep_time(os.path.join(root, STAGING, relative), written)  # or the last one by name were the one in use
-    _compare(fold, info, disk, os.path.join(root, STAGING), target, session)
+    _compare(session_history, info, disk, os.path.join(root, STAGING), target, session)
     _plan_removals(store, store.layout, target, session, list(reader.states), plan)
 
 
@@ -235,7 +235,7 @@ def _stage_taken(store: FileStore, session: str, taken: foreign_layouts.TakenSes
         entries = in_order(entry for state in reader.states.values() for entry in state.entries)
         head = layout.info_file
         names = [*reader.states, *([head] if head and disk.exists(os.path.join(folder, head)) else [])]
-        added, info = taken.new(entries), source.info()
+        added, info = taken.new(entries), source.info_to_change()
         contents = foreign_layouts.appended(
             {name: disk.read(os.path.join(folder, name)) for name in names}, added, layout, session
         )
@@ -245,13 +245,13 @@ def _stage_taken(store: FileStore, session: str, taken: foreign_layouts.TakenSes
         entries, added = [], taken.new([])
         info = taken.infos[0] if taken.infos else SessionInfo(session, added[0].at)
         contents = contents_of(layout, session, added, info)
-    fold = Fold(lambda: info.numbers)
-    fold.add(entries + added)
+    session_history = SessionHistory(lambda: info.numbers)
+    session_history.add(entries + added)
     for name, data in contents.items():
         relative = os.path.relpath(os.path.join(folder, name), root)
         _stage_file(disk, root, relative, data, plan)
         disk.keep_time(os.path.join(root, STAGING, relative), written)
-    _compare(fold, info, disk, os.path.join(root, STAGING), layout, session)
+    _compare(session_history, info, disk, os.path.join(root, STAGING), layout, session)
 
 
 def contents_of(target: Layout, session: str, entries: list[Entry], info: SessionInfo) -> dict[str, bytes]:
@@ -273,15 +273,17 @@ def contents_of(target: Layout, session: str, entries: list[Entry], info: Sessio
     return {name: b"".join(part) for name, part in parts.items()}
 
 
-def _compare(fold: Fold, info: SessionInfo, disk: Disk, staging: str, target: Layout, session: str) -> None:
+def _compare(
+    session_history: SessionHistory, info: SessionInfo, disk: Disk, staging: str, target: Layout, session: str
+) -> None:
     """What was written must read back equal, to the last field and the last step of its history."""
     reader = SessionReader(disk, target, staging, session)
     found = reader.catch_up()
-    if list(found.trails) != list(fold.trails):
+    if list(found.histories) != list(session_history.histories):
         raise StorageCorrupt(f"Session {session} did not read back equal; nothing was converted.", session=session)
-    for name, trail in fold.trails.items():
-        twin = found.trails[name]
-        if twin.record(session) != trail.record(session) or twin.history(with_edits=False) != trail.history(
+    for name, history in session_history.histories.items():
+        twin = found.histories[name]
+        if twin.record(session) != history.record(session) or twin.steps(with_edits=False) != history.steps(
             with_edits=False
         ):
             raise StorageCorrupt(

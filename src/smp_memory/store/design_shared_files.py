@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 from smp_memory.errors import InvalidRecord, SMPError
 from smp_memory.model import ids
-from smp_memory.model.design_fields import understood
+from smp_memory.model.design_fields import translate_fields
 from smp_memory.model.entry import PUT, Entry
 from smp_memory.model.record import CLASSES
 from smp_memory.model.times import parse, to_text
@@ -106,7 +106,7 @@ def _entries(content: Any, type: str) -> Iterator[dict[str, Any]]:
         named = ((None, content),)
     for name, item in named:
         if isinstance(item, dict):
-            fields = {kind.aliases.get(each, each): value for each, value in understood(kind, item).items()}
+            fields = {kind.aliases.get(each, each): value for each, value in translate_fields(kind, item).items()}
             if name is not None and type == "preference":
                 fields.setdefault("key", name)
         elif type == "preference" and name is not None:

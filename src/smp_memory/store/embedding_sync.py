@@ -6,7 +6,7 @@ work on the index, the question is answered by words and by the vectors that are
 
 from __future__ import annotations
 
-from smp_memory.index.documents import meant_by
+from smp_memory.index.documents import embedded_text
 from smp_memory.index.rows import IndexBusy
 from smp_memory.store.finder import FALL_BACK
 
@@ -29,21 +29,21 @@ def embedder(config: Config) -> Embedder | None:
 
 
 def catch_up(index: Index, reader: RecordReader, progress: Callable[[str, int], None] | None = None) -> None:
-    """Make the vectors that are lacking."""
+    """Make the vectors that are missing."""
     vectors = index.vectors
     if vectors is None or vectors.is_caught_up:
         return
     try:
         index.rows.begin()
         done = 0
-        while lacking := vectors.lacking():
-            for start in range(0, len(lacking), _AT_ONCE):
-                done += _take_in(index, reader, lacking[start : start + _AT_ONCE])
+        while missing := vectors.missing():
+            for start in range(0, len(missing), _AT_ONCE):
+                done += _take_in(index, reader, missing[start : start + _AT_ONCE])
                 if progress is not None:
                     progress("meaning", done)
                 index.rows.commit()
                 index.rows.begin()
-        vectors.note_caught_up()
+        vectors.mark_caught_up()
         index.rows.commit()
     except IndexBusy:
         pass
@@ -61,11 +61,11 @@ def _give_up(index: Index) -> None:
         index.vectors.forget()
 
 
-def _take_in(index: Index, reader: RecordReader, lacking: Sequence[tuple[int, int]]) -> int:
-    texts = _texts(index, reader, [doc for doc, _ in lacking])
+def _take_in(index: Index, reader: RecordReader, missing: Sequence[tuple[int, int]]) -> int:
+    texts = _texts(index, reader, [doc for doc, _ in missing])
     if index.embedder is not None and index.vectors is not None:
-        index.vectors.add(lacking, index.embedder.embed(texts))
-    return len(lacking)
+        index.vectors.add(missing, index.embedder.embed(texts))
+    return len(missing)
 
 
 def _texts(index: Index, reader: RecordReader, docs: Sequence[int]) -> list[str]:
@@ -74,5 +74,5 @@ def _texts(index: Index, reader: RecordReader, docs: Sequence[int]) -> list[str]
     texts = []
     for doc in docs:
         record = records.get(doc)
-        texts.append(meant_by(record.given) if record is not None else "")
+        texts.append(embedded_text(record.given) if record is not None else "")
     return texts

@@ -30,9 +30,11 @@ from smp_memory.errors import (
 from smp_memory.files.lock import SessionLock
 from smp_memory.files.reader import SessionReader
 from smp_memory.files.writer import SessionWriter
+from smp_memory.git.metadata_conflicts import conflict_in, head_of, last_head
 from smp_memory.model.session_info import FORMAT, SessionInfo
 from smp_memory.store import incomplete
 from smp_memory.store.group_commit import GroupCommit
+from smp_memory.store.session_start import UNKNOWN, first_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +42,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from smp_memory.config import Config
-    from smp_memory.model.history import Fold
+    from smp_memory.git.metadata_conflicts import HeadConflict
+    from smp_memory.model.history import SessionHistory
+    from smp_memory.model.record import Records
     from smp_memory.model.reports import Problem, Report
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.port import BatchPort
@@ -48,8 +52,8 @@ if TYPE_CHECKING:
 _HEAD_LIMIT_BYTES = 1 << 20
 _LOOKS = 20
 _FORMAT_IN_HEAD = re.compile(rb'format"?: ?([0-9]{1,9})')
-_HEAD_MARK = b'"type":"session"'
 
+_told_of_conflict: set[str] = set()
 _open_sessions: weakref.WeakSet[FileSession] = weakref.WeakSet()
 
 
@@ -98,13 +102,15 @@ class FileSession:
         if self._sync_later:
             self._store.check_synced()
             self._tell_of_suspects()
-        if batch.needs_trails:
-            batch.looked_at = self.writer.changes
+        if batch.needs_histories:
+            batch.read_version = self.writer.changes
             self.reader.catch_up()  # before the lock is taken; under it only if somebody has written meanwhile
         try:
             self._group.commit(batch)
         except MemoryNotFound as error:
-            known = error.details.get("id") in self.reader.fold.trails  # hidden or deleted: the error says all
+            known = (
+                error.details.get("id") in self.reader.session_history.histories
+            )  # hidden or deleted: the error says all
             raise error if known else incomplete.explained(error, self.unreadable()) from None
 
     @property
@@ -131,8 +137,8 @@ class FileSession:
         try:
             return config.override_session(own, self.session)
         except InvalidConfig as error:
-            where = f"It stands in {self._info_path()}; correct it there. Until then the session can only be read."
-            raise InvalidConfig(f"{error.message} {where}", **{**error.details, "path": self._info_path()}) from None
+            where = f"It stands in {self.info_path()}; correct it there. Until then the session can only be read."
+            raise InvalidConfig(f"{error.message} {where}", **{**error.details, "path": self.info_path()}) from None
 
     def settings_are_right(self) -> bool:
         try:
@@ -147,7 +153,7 @@ class FileSession:
     def _may_have_settings(self) -> bool:
         """Whether the head is worth a proper look: reading a YAML head costs 50 ms."""
         try:
-            head = self._store.disk.read(self._info_path(), 0, _HEAD_LIMIT_BYTES)
+            head = self._store.disk.read(self.info_path(), 0, _HEAD_LIMIT_BYTES)
         except (FileNotFoundError, StorageCorrupt):
             return False
         found = _FORMAT_IN_HEAD.search(head)
@@ -164,7 +170,7 @@ class FileSession:
             except FileNotFoundError:
                 raise self._store.no_session(self.session) from None
             except OSError as error:
-                raise from_os_error(error, self.reader.folder, batches[0].doing) from error
+                raise from_os_error(error, self.reader.folder, batches[0].operation_name) from error
         self._store.marks.set(self.session)
         if self._sync_later:
             self._store.sync_later(self, names)
@@ -212,13 +218,13 @@ class FileSession:
 
     # -- reading
 
-    def view(self, look: Callable[[Fold], Any]) -> Any:
+    def view(self, look: Callable[[SessionHistory], Any]) -> Any:
         """Look at the session's memories as they stand."""
         self._store.check_open()
         with self.reader.mutex:
-            fold = self.reader.catch_up()
+            session_history = self.reader.catch_up()
             self.unreadable()
-            return look(fold if fold.trails else self._fold_in_place())
+            return look(session_history if session_history.histories else self._fold_in_place())
 
     def unreadable(self) -> list[Problem]:
         """Entries that cannot be read, as of the last read of this process; each is logged once."""
@@ -236,22 +242,29 @@ class FileSession:
         error = MemoryNotFound(f"{id} does not exist in session {self.session}.", id=id, session=self.session)
         return incomplete.explained(error, self.unreadable())
 
-    def _fold_in_place(self) -> Fold:
+    def _fold_in_place(self) -> SessionHistory:
         """The memories of a session that seems to have none: it may be put away and brought back just now."""
         for _ in range(_LOOKS):
             place = self._store.place_of(self.session)
-            fold = self.reader.catch_up()
-            if fold.trails or (place is not None and place == self._store.place_of(self.session)):
-                return fold
+            session_history = self.reader.catch_up()
+            if session_history.histories or (place is not None and place == self._store.place_of(self.session)):
+                return session_history
             self._store.check_there(self.session)
-        return fold
+        return session_history
 
-    def view_tail(self, kind: str, count: int, look: Callable[[Fold], Any]) -> Any:
+    def view_tail(self, kind: str, count: int, look: Callable[[SessionHistory], Any]) -> Any:
         """The same, but only the last memories of a type need to be there."""
         self._store.check_open()
         with self.reader.mutex:
-            fold = self.reader.tail(kind, count)
-            return look(fold) if fold is not None else self.view(look)
+            session_history = self.reader.tail(kind, count)
+            return look(session_history) if session_history is not None else self.view(look)
+
+    def refresh_overviews(self, records: Records, users: dict[str, str]) -> None:
+        """Write the overview files of the session again, where the layout has some."""
+        if self._store.layout.name == "markdown":
+            from smp_memory.store.overview_files import write_overviews
+
+            write_overviews(self._store.disk, self.reader.folder, records, users)
 
     def sizes(self) -> dict[str, int]:
         disk, folder = self._store.disk, self.reader.folder
@@ -269,23 +282,24 @@ class FileSession:
         layout, disk = self._store.layout, self._store.disk
         self._store.check_open()
         try:
-            if layout.info_file:
-                info = layout.decode_info(disk.read(self._info_path()), self.session)
-            else:
-                info = self._info_from_log()
+            info = self._read_info()
             if info.format > FORMAT:
                 raise FormatTooNew(
                     f"Session {self.session} has format {info.format}; this SMP knows {FORMAT}. Install a newer one.",
                     session=self.session,
-                    path=self._info_path(),
+                    path=self.info_path(),
                     format=info.format,
                     limit=FORMAT,
                 )
+            if info.created_text == UNKNOWN:
+                info.created_text = first_time(self.reader)
             return info
         except FileNotFoundError:
             if not layout.exists(disk, self._store.root, self.session):
                 raise self._store.no_session(self.session) from None
-            return SessionInfo(self.session, "1970-01-01T00:00:00Z")
+            info = SessionInfo(self.session, first_time(self.reader))
+            info.is_assumed = True
+            return info
         except (
             ValueError,
             TypeError,
@@ -296,27 +310,53 @@ class FileSession:
             StorageCorrupt,
         ) as error:
             raise SessionCorrupt(
-                f"The head of session {self.session} cannot be read: {self._info_path()}: {error}. Its memories are fine; "
+                f"The head of session {self.session} cannot be read: {self.info_path()}: {error}. Its memories are fine; "
                 "correct the file, or let `smp repair` set it aside.",
                 session=self.session,
-                path=self._info_path(),
+                path=self.info_path(),
             ) from error
 
-    def _info_path(self) -> str:
+    def info_path(self) -> str:
+        """The file that holds the session's head."""
         layout = self._store.layout
         return os.path.join(self.reader.folder, layout.info_file or f"{self.session}.jsonl")
 
-    def _info_from_log(self) -> SessionInfo:
-        """The last head in a session's log; found from its end without reading the entries."""
-        data = self._store.disk.read(self._info_path())
-        end = len(data)
-        while (mark := data.rfind(_HEAD_MARK, 0, end)) >= 0:
-            end = data.rfind(b"\n", 0, mark) + 1
-            line = data[end : (data.find(b"\n", mark) + 1) or len(data)]
-            pieces = self._store.layout.codec_of("").decode(line, 1)
-            if pieces and (pieces[0].fields or {}).get("type") == "session":
-                return self._store.layout.decode_info(json.dumps(pieces[0].fields).encode(), self.session)
-        raise FileNotFoundError(self._info_path())
+    def _read_info(self) -> SessionInfo:
+        layout, data = self._store.layout, self._store.disk.read(self.info_path())
+        conflict = conflict_in(layout, data)
+        if conflict is not None and conflict.is_open:
+            self._tell_of_conflict(conflict.line)
+        if layout.info_file:
+            return head_of(layout, data, self.session, conflict)
+        fields = conflict.fields if conflict is not None else last_head(layout, data)
+        if fields is None:
+            raise FileNotFoundError(self.info_path())
+        return layout.decode_info(json.dumps(fields).encode(), self.session)
+
+    def _tell_of_conflict(self, line: int) -> None:
+        """Once in a process."""
+        path = self.info_path()
+        if path not in _told_of_conflict:
+            _told_of_conflict.add(path)
+            text = f"{path}:{line}: git left a merge conflict in the session's metadata; `smp validate` says what differs and what to do"
+            event_log.emit("corruption", event_log.WARNING, "head_conflict", text, self.session, path=path, line=line)
+
+    def head_conflict(self) -> HeadConflict | None:
+        """What git left in the head for a person to decide."""
+        try:
+            found = conflict_in(self._store.layout, self._store.disk.read(self.info_path()))
+        except (FileNotFoundError, StorageCorrupt):
+            return None
+        return found if found is not None and (found.is_open or self._store.layout.info_file) else None
+
+    def info_to_change(self) -> SessionInfo:
+        """The head for whoever writes it anew. Raises SessionCorrupt if that would settle a conflict that git left."""
+        info, conflict = self.info(), self.head_conflict()
+        if conflict is not None:
+            path = self.info_path()
+            text = f"{path}:{conflict.line}: {conflict.told()}"
+            raise SessionCorrupt(text, session=self.session, path=path, line=conflict.line)
+        return info
 
     def _info_or_none(self) -> SessionInfo | None:
         try:
@@ -331,7 +371,7 @@ class FileSession:
         """Replace the head; the lock is held."""
         data = self._store.layout.encode_info(info)
         if self._store.layout.info_file:
-            self._store.disk.replace(self._info_path(), data)
+            self._store.disk.replace(self.info_path(), data)
         else:
             self.writer.append_head(f"{self.session}.jsonl", data)
 

@@ -13,7 +13,7 @@ import threading
 import weakref
 
 from smp_memory import event_log
-from smp_memory.config_file import with_facts_outside
+from smp_memory.config_file import with_store_facts_at_top
 from smp_memory.errors import (
     DurabilityUnknown,
     LayoutMismatch,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from smp_memory.store.indexer import Indexer
 
 CONFIG_FILE = "config.json"
-TOLD = "unused-settings"  # in the user's state: the last report of settings without effect
+_UNUSED_SETTINGS, _OTHER_STORES = "unused-settings", "other-stores"  # in the user's state: what was reported last
 _LOOKS = 5
 FLAG = "converting"
 STAGING = os.path.join(PRIVATE, FLAG)  # where a conversion puts the new files
@@ -151,6 +151,13 @@ class FileStore:
                 self.check_there(session)
                 known = self._sessions[session] = FileSession(self, session)
             return known
+
+    def existing_session(self, session: str) -> FileSession:
+        """The same; raises also if the session was archived or deleted since it was first opened here."""
+        found = self.session(session)
+        if not self.layout.exists(self.disk, self.root, session):
+            raise self.no_session(session)
+        return found
 
     def check_there(self, session: str) -> None:
         """Raise if a session is not in its place. One that is just being put away and brought back is looked for again."""
@@ -299,7 +306,7 @@ class FileStore:
             stored = json.loads(self.disk.read(os.path.join(self.root, CONFIG_FILE)).decode("utf-8-sig"))
         except (FileNotFoundError, ValueError, RecursionError):
             return {}  # a person is editing it; the layout cannot have changed without a whole file
-        return with_facts_outside(stored) if isinstance(stored, dict) else {}
+        return with_store_facts_at_top(stored) if isinstance(stored, dict) else {}
 
     def _finish_conversion(self) -> bool:
         """Put right what a conversion has left that died while this store was open; False if one is under way."""
@@ -324,11 +331,17 @@ class FileStore:
         """Log which settings of a design have no effect here; once for a store and the keys that it has."""
         from smp_memory.design_settings import report
 
-        line = report(self.config.unused)
+        self._report_once(_UNUSED_SETTINGS, report(self.config.unused))
+
+    def report_other_stores(self, line: str) -> None:
+        """Log that the project has other stores, which are not read; once for a store and those beside it."""
+        self._report_once(_OTHER_STORES, line)
+
+    def _report_once(self, name: str, line: str) -> None:
         try:
-            if self.state.has(TOLD) and self.state.read(TOLD) == line.encode():
+            if self.state.has(name) and self.state.read(name) == line.encode():
                 return
-            self.state.write(TOLD, line.encode())
+            self.state.write(name, line.encode())
         except (OSError, SMPError):
             pass  # no place for the user's state: it is said again
         import logging  # rare, and slow to load

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from smp_memory.index.embeddings import ModelUnavailable
 from smp_memory.index.rows import POSITION_BITS, TYPE_NUMBERS, Row
-from smp_memory.index.selection import RowConditions, RowSelection, counted
-from smp_memory.index.text_query import Found, TextQuery, candidates
-from smp_memory.index.wildcards import is_loose
+from smp_memory.index.selection import RowConditions, RowSelection, count_by
+from smp_memory.index.text_query import TextMatch, TextQuery, is_loose, text_matches
 from smp_memory.store import incomplete
 from smp_memory.store.access_counts import together
 
@@ -84,9 +83,9 @@ class Finder:
         found = [self._rows.one("SELECT no FROM session WHERE id = ?", (name,)) for name in names]
         return [number for number in found if number is not None]
 
-    # -- candidates
+    # -- text_matches
 
-    def search(self, text: ParsedText, conditions: RowConditions, limit: int, rarity: float) -> list[Found]:
+    def search(self, text: ParsedText, conditions: RowConditions, limit: int, rarity: float) -> list[TextMatch]:
         """The best matches of a text that meet all that labels can state, best first."""
         wanted = TextQuery(
             text.words,
@@ -123,17 +122,17 @@ class Finder:
     def nearest(self, vector: Any, conditions: RowConditions, limit: int) -> dict[int, Row]:
         """Memories that mean much the same and meet all conditions, best first."""
         vectors = self._index.vectors
-        if vectors is None or conditions.impossible:
+        if vectors is None or conditions.is_impossible:
             return {}
-        docs = self._few(conditions) if conditions.narrow else None
-        if conditions.narrow and docs is None and conditions.asks_for_labels:
+        docs = self._few(conditions) if conditions.is_narrow else None
+        if conditions.is_narrow and docs is None and conditions.has_label_conditions:
             return {}
-        spare = 1 if docs is not None else _SPARE if conditions.narrow else 1.2
+        spare = 1 if docs is not None else _SPARE if conditions.is_narrow else 1.2
         found = [doc for doc, _ in vectors.nearest(vector, int(spare * limit), docs)]
         rows = self.rows(found)
         wanted = [rows[doc] for doc in found if doc in rows]
         if docs is None:
-            wanted = [row for row in wanted if conditions.admit(row) and conditions.fit(row)]
+            wanted = [row for row in wanted if conditions.admits(row) and conditions.meets_bounds(row)]
         return {row.doc: row for row in wanted[:limit]}
 
     def _few(self, conditions: RowConditions) -> list[int] | None:
@@ -150,7 +149,7 @@ class Finder:
 
     def select(self, conditions: RowConditions, order: str, limit: int, offset: int = 0) -> list[Row]:
         """Rows that meet all conditions, by time; a limit of -1 means all."""
-        if conditions.impossible:
+        if conditions.is_impossible:
             return []
         selection = RowSelection(self._rows, conditions)
         return self._rows.select(selection.where, selection.values, _ORDERS[order], limit, offset)
@@ -158,12 +157,14 @@ class Finder:
     def rows(self, docs: Sequence[int]) -> dict[int, Row]:
         return self._rows.by_docs(docs)
 
-    def turns(self, docs: Sequence[int], conditions: RowConditions) -> list[Found]:
-        """Those of these memories that are turns and wanted, as candidates that have none of the words."""
+    def turns(self, docs: Sequence[int], conditions: RowConditions) -> list[TextMatch]:
+        """Those of these memories that are turns and wanted, as text_matches that have none of the words."""
         found = self._rows.of(_TURNS if conditions.include_deleted else f"{_TURNS} AND deleted IS NULL", docs)
-        turns = candidates(found)
-        if conditions.narrow:
-            turns = [each for each in turns if conditions.allow(each.doc, _TURN, each.facts >> 16, each.created)]
+        turns = text_matches(found)
+        if conditions.is_narrow:
+            turns = [
+                each for each in turns if conditions.admits_values(each.doc, _TURN, each.facts >> 16, each.created)
+            ]
         return turns
 
     def row(self, session: str, id: str) -> Row | None:
@@ -232,15 +233,15 @@ class Finder:
     def counts(self, by: str, conditions: RowConditions, docs: Iterable[int] | None = None) -> dict[str, int]:
         """How many memories meet the conditions, or are among these, by type, tag, agent, day, session or topic."""
         if docs is None:
-            if conditions.impossible:
+            if conditions.is_impossible:
                 return {}
             selection = RowSelection(self._rows, conditions)
-            return counted(self._rows, by, selection.where, selection.values)
+            return count_by(self._rows, by, selection.where, selection.values)
         total: dict[str, int] = {}
         docs = list(docs)
         for start in range(0, len(docs), 500):
             part = docs[start : start + 500]
-            for name, count in counted(self._rows, by, f"doc IN ({','.join('?' * len(part))})", part).items():
+            for name, count in count_by(self._rows, by, f"doc IN ({','.join('?' * len(part))})", part).items():
                 total[name] = total.get(name, 0) + count
         return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
 

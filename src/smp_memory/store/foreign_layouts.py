@@ -1,12 +1,15 @@
 """Session files of a layout that the store does not have: nobody reads them, and `smp convert` takes them in.
 
 They are there after a git merge of a clone that converted the store with one that added sessions in the old layout.
-`unread` finds them by their names, and of `{session}.jsonl` in the root by the line of a session's metadata; it reads no memories.
+So they are where programs of designs 000 and 003 wrote into one `.bmad/sessions`.
+`unread` finds them by their names, and of `{session}.jsonl` in the root by the line of a session's metadata or by a first line in the form
+of design 000; it reads no memories.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from typing import NamedTuple
 
 from smp_memory.errors import SessionCorrupt
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from smp_memory.store.file_store import FileStore
 
 _METADATA = b'"type":"session"'
+_MEMBERS = [re.compile(rb'[{,]\s*"' + name + rb'"\s*:') for name in (b"id", b"type", b"ts")]  # of an entry of 000
 _FIRST_BYTES = 4096
 CODE = "other_layout"
 _FOLDERS = {"jsonl": "sessions", "log": "sessions", "markdown": "active", "single": ""}
@@ -91,7 +95,12 @@ def _files(disk: Disk, folder: str, layout: Layout, session: str) -> list[str]:
     files = layout.files(disk, folder, session)
     if layout.info_file:
         return files + [name for name in [layout.info_file] if disk.exists(os.path.join(folder, name))]
-    return [file for file in files if _METADATA in disk.read(os.path.join(folder, file), 0, _FIRST_BYTES)]
+    return [file for file in files if _is_session(disk.read(os.path.join(folder, file), 0, _FIRST_BYTES))]
+
+
+def _is_session(data: bytes) -> bool:
+    first = data.partition(b"\n")[0]
+    return _METADATA in data or all(member.search(first) for member in _MEMBERS)
 
 
 def reports(store: FileStore, but: Collection[str] = ()) -> dict[str, Report]:

@@ -1,4 +1,4 @@
-"""What happened to one memory? Its trail; of a large session that nobody has read yet, the index says where it stands.
+"""What happened to one memory? Its history; of a large session that nobody has read yet, the index says where it stands.
 
 A command that shows one memory would read ten megabytes for it otherwise.
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 _LARGE_BYTES = 1 << 20  # to read less takes no longer than to open the index
 
 
-def trail_of(session: FileSession, id: str) -> RecordHistory | None:
+def history_of(session: FileSession, id: str) -> RecordHistory | None:
     """All that happened to a memory; None if there never was one."""
-    trail = _by_index(session, id) if _is_worth_it(session) else None
-    if trail is None:
-        trail = session.view(lambda fold: fold.trails.get(id))
-    return trail
+    history = _by_index(session, id) if _is_worth_it(session) else None
+    if history is None:
+        history = session.view(lambda session_history: session_history.histories.get(id))
+    return history
 
 
 def _is_worth_it(session: FileSession) -> bool:
@@ -42,6 +42,6 @@ def _by_index(session: FileSession, id: str) -> RecordHistory | None:
         if row is None:
             return None
         with Spans(store.disk) as spans:
-            return store.indexer.reader.trail(finder.index, name, row, spans)
+            return store.indexer.reader.history(finder.index, name, row, spans)
 
     return store.indexer.answer([name], look)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _KEY = "unreadable/"
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,160}")  # of a file; any other could hold words that are meant for an agent
+ARCHIVE_CODE = "archive_unreadable"
 _MOST = 100  # of one session, kept in the index
 
 _logged: set[tuple[str, int, str]] = set()
@@ -74,8 +75,10 @@ def _log(problems: list[Problem]) -> None:
     logger = logging.getLogger("smp_memory")
     if not caller_tells or logger.hasHandlers():
         more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+        is_archive = problems[0].code == ARCHIVE_CODE
         logger.warning(
-            "An entry cannot be read and is missing from answers: %s:%d (%s)%s. %s",
+            "An %s cannot be read and is missing from answers: %s:%d (%s)%s. %s",
+            "archive" if is_archive else "entry",
             problems[0].path,
             problems[0].line,
             problems[0].code,
@@ -96,10 +99,17 @@ def told(problems: list[Problem], *, to_agent: bool = False) -> str:
     reason = first.code if to_agent else " ".join(first.message.split()).rstrip(".")
     count = "1 entry cannot be read and is" if len(problems) == 1 else f"{len(problems)} entries cannot be read and are"
     every = "" if len(problems) == 1 else " All of them: `smp validate`."
+    if first.code == ARCHIVE_CODE:
+        others = f" {len(problems) - 1} more cannot be read." if len(problems) > 1 else ""
+        return f"An archive cannot be read, only its summary was searched: {where}: {reason}. {_advice(first)}{others}"
     return f"{count} left out of answers: {where}: {reason}. {_advice(first)}{every}"
 
 
 def _advice(problem: Problem) -> str:
+    if problem.code == ARCHIVE_CODE:
+        return f"`smp session restore {problem.archived}` tries to bring the session back; if the file is damaged, take it from a backup."
+    if problem.code == "cold_damaged" and problem.archived is None:
+        return "It lies in the cold segment. `smp archived` lists what can be read there; take the rest from a backup."
     if problem.archived is None:
         return "Correct the line, or set it aside with `smp repair`."
     return f"It is kept in the archive as it is. To correct it, bring the session back first: `smp session restore {problem.archived}`."
@@ -114,6 +124,11 @@ def in_archive(problems: list[Problem], session: str, folder: str, archive: str)
         )
         for each in problems
     ]
+
+
+def archive(path: str, session: str, error: Exception) -> Problem:
+    """An archive of which no entry can be read."""
+    return Problem(path, 0, ARCHIVE_CODE, str(error).removeprefix(f"{path} "), "error", None, session)
 
 
 def explained(error: MemoryNotFound, problems: list[Problem]) -> MemoryNotFound:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeVar
 
-    from smp_memory.index.rows import Known
+    from smp_memory.index.rows import IndexedSession
     from smp_memory.model.entry import Entry
     from smp_memory.store.file_store import FileStore
     from smp_memory.store.parallel_tokenizer import TokenizedSession
@@ -117,7 +117,7 @@ class Indexer:
             except OSError as error:
                 raise from_os_error(error, self._store.root, "looking for memories") from error
             except BaseException as error:
-                if not is_damage(error) or (self._index is not None and self._index.is_private):
+                if not is_damage(error) or (self._index is not None and self._index.is_in_memory):
                     raise
                 self._discard()
                 if attempt + 2 >= _TRIES:
@@ -148,7 +148,7 @@ class Indexer:
                 except OSError as error:  # a file could not be read; the index may well be whole
                     raise from_os_error(error, self._store.root, "looking for memories") from error
                 except BaseException as error:
-                    if index.is_private or not is_damage(error):
+                    if index.is_in_memory or not is_damage(error):
                         raise
                     self._discard()
             return work(Finder(self, self._private(None if with_others else sessions)))
@@ -173,7 +173,7 @@ class Indexer:
     def _opened(self) -> Index:
         if self._index is not None and self._is_private:
             self.close()  # another process may have finished its work
-        if self._index is not None and not self._index.is_there:
+        if self._index is not None and not self._index.exists:
             self.close()  # another process threw it away
         if self._index is None:
             self._index = Index(self._folder_in_use(), embedding_sync.embedder(self._store.config))
@@ -274,7 +274,7 @@ class Indexer:
             self._discard()
             index = self.caught_up(None, progress)
             embedding_sync.catch_up(index, self.reader, progress)
-            index.rows.save_space()
+            index.rows.truncate_wal()
             return int(index.rows.one("SELECT count(*) FROM memory") or 0)
 
     # -- what has changed
@@ -346,7 +346,7 @@ class Indexer:
         """Of the folder of the sessions: it differs when there is a new one."""
         return self._looks.identity(os.path.join(self._store.root, self._store.layout.sessions))
 
-    def _is_caught_up(self, name: str, known: Known | None) -> bool:
+    def _is_caught_up(self, name: str, known: IndexedSession | None) -> bool:
         """Whether the index knows a session as it is, thanks to another process or an earlier one."""
         if known is None or not known.files:
             return False
@@ -361,7 +361,7 @@ class Indexer:
             self._looks.remember(name, paths)
         return True
 
-    def _reader(self, name: str, known: Known | None) -> IncrementReader:
+    def _reader(self, name: str, known: IndexedSession | None) -> IncrementReader:
         store = self._store
         begun = (known.files, ReadableIds.from_list(known.names)) if known is not None and known.whole else ()
         return IncrementReader(store.disk, store.layout, store.root, name, *begun)
@@ -384,7 +384,7 @@ class Indexer:
                 done += self._take_in(index, name, words)
                 if progress is not None:
                     progress(name, done)
-                if index.taken > _CHUNK_MEMORIES:
+                if index.added_count > _CHUNK_MEMORIES:
                     index.commit(more_to_come=True)
                     self._begin(index, deadline)
             index.commit()
@@ -429,21 +429,21 @@ class Indexer:
         if not self._grow(index, known, reader):
             if reader.reread or known.files:
                 reader = self._read(name, None)
-            if not reader.fold.trails and store.place_of(name) != place:
+            if not reader.session_history.histories and store.place_of(name) != place:
                 index.remove(known)  # it was put away while it was read; if it is back, the next question takes it in
                 self._looks.forget(name)
                 self._indexed.discard(name)
                 return 0
             made = words.each if words is not None and words.are_of(reader) else ()
-            index.replace(known, reader.fold.trails.values(), self._places(index, reader), made)
-            known.whole = not reader.fold.orphans
-            known.names = reader.fold.names.to_list() if reader.fold.names else []
+            index.replace(known, reader.session_history.histories.values(), self._places(index, reader), made)
+            known.whole = not reader.session_history.orphans
+            known.names = reader.session_history.names.to_list() if reader.session_history.names else []
             known.seq = 0
             size = 0
             incomplete.keep(index, name, reader.problems(), grown=False)
         else:
             incomplete.keep(index, name, reader.problems(), grown=True)
-        known.seq = max(known.seq, reader.fold.seq)
+        known.seq = max(known.seq, reader.session_history.seq)
         known.files = dict(reader.cursors())
         index.rows.save_session(known)
         if all(cursor[8] for cursor in known.files.values()) and self._looks.agree(name, known.files, paths):
@@ -452,7 +452,7 @@ class Indexer:
             self._looks.forget(name)
         return known.size - size
 
-    def _read(self, name: str, known: Known | None) -> IncrementReader:
+    def _read(self, name: str, known: IndexedSession | None) -> IncrementReader:
         """Read what is new, in a state that all files had at one time: positions follow the order of writing."""
         reader = self._reader(name, known)
         for attempt in range(_TRIES):
@@ -474,22 +474,22 @@ class Indexer:
             except (SMPError, OSError):
                 pass  # a disk that can only be read: records are then read through the plan
 
-    def _grow(self, index: Index, known: Known, reader: IncrementReader) -> bool:
+    def _grow(self, index: Index, known: IndexedSession, reader: IncrementReader) -> bool:
         """Take in what was appended; False if that is not all that happened."""
-        fold = reader.fold
-        if reader.reread or not known.whole or not known.files or fold.is_rebuilt:
+        session_history = reader.session_history
+        if reader.reread or not known.whole or not known.files or session_history.is_rebuilt:
             return False
         if any(not cursor[8] and not reader.has_digest(file) for file, cursor in known.files.items()):
             return False  # somebody changed it within the tick in which it was read
-        fresh = [trail.first for trail in fold.trails.values()] + [
-            entry for entries in fold.orphans.values() for entry in entries
+        fresh = [history.first for history in session_history.histories.values()] + [
+            entry for entries in session_history.orphans.values() for entry in entries
         ]
         if any(entry.seq <= known.seq or entry.lacks for entry in fresh):
             return False
         number = known.number
-        if index.rows.has_any(number, list(fold.trails)):
+        if index.rows.has_any(number, list(session_history.histories)):
             return False
-        amended = {id: index.rows.by_id(number, id) for id in fold.orphans}
+        amended = {id: index.rows.by_id(number, id) for id in session_history.orphans}
         if None in amended.values():
             return False
         places = self._places(index, reader)
@@ -497,15 +497,15 @@ class Indexer:
         with Spans(self._store.disk) as spans:
             for id, row in amended.items():
                 assert row is not None
-                trail = self.reader.trail(index, known.id, row, spans)
-                if trail is None or not all(map(trail.is_own, fold.orphans[id])):
+                history = self.reader.history(index, known.id, row, spans)
+                if history is None or not all(map(history.owns, session_history.orphans[id])):
                     return False
-                for entry in sorted(fold.orphans[id], key=_number):
-                    trail.append(entry)
-                changed.append((trail, row.doc))
-        index.extend(known, fold.trails.values(), places)
-        for trail, doc in changed:
-            index.amend(known, trail, doc, places)
+                for entry in sorted(session_history.orphans[id], key=_number):
+                    history.append(entry)
+                changed.append((history, row.doc))
+        index.extend(known, session_history.histories.values(), places)
+        for history, doc in changed:
+            index.amend(known, history, doc, places)
         return True
 
     @staticmethod
@@ -520,10 +520,10 @@ class Indexer:
             first, end = entry.place
             return f"{number}:{first}:{end - first}"
 
-        mark = MARK if reader.fold.names else ""
+        mark = MARK if reader.session_history.names else ""
 
-        def places(trail: RecordHistory) -> str:
-            return mark + (place(trail.first) if len(trail.entries) == 1 else " ".join(map(place, trail.entries)))
+        def places(history: RecordHistory) -> str:
+            return mark + (place(history.first) if len(history.entries) == 1 else " ".join(map(place, history.entries)))
 
         return places
 

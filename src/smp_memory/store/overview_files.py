@@ -23,9 +23,8 @@ from typing import Any
 from smp_memory.errors import SessionCorrupt, StorageCorrupt, StorageError
 from smp_memory.files.layouts.layout import FIGURES, OVERVIEWS
 from smp_memory.files.yaml_text import mapping_text
+from smp_memory.overview.activity import agents_of, timeline_of
 from smp_memory.overview.items import overview_items
-from smp_memory.overview.participants import agents_of
-from smp_memory.overview.timeline import timeline_of
 from smp_memory.overview.topics import topics_of
 
 TYPE_CHECKING = False
@@ -104,7 +103,7 @@ def _clean_head(store: FileStore, session: str, dry_run: bool) -> bool:
         return False
     files = store.session(session)
     try:
-        info = files.info()
+        info = files.info_to_change()
     except (SessionCorrupt, StorageCorrupt):
         return False  # `validate` names it
     if FIGURES.isdisjoint(info.other) and layout.encode_info(info).count(_OF_AGENTS[0]) == data.count(_OF_AGENTS[0]):
@@ -124,9 +123,9 @@ def _renew_overviews(store: FileStore, session: str, dry_run: bool) -> bool:
     if dry_run:
         return False
 
-    def look(fold: object) -> list[object]:
-        trails = fold.trails.values()  # type: ignore[attr-defined]
-        return [trail.record(session) for trail in trails if trail.deletion is None]
+    def look(session_history: object) -> list[object]:
+        histories = session_history.histories.values()  # type: ignore[attr-defined]
+        return [history.record(session) for history in histories if history.deletion is None]
 
     records = [record for record in store.session(session).view(look) if record is not None]
     write_overviews(store.disk, folder, records)

@@ -21,7 +21,7 @@ from smp_memory.files.disk import Disk
 from smp_memory.files.incremental_reader import IncrementReader
 from smp_memory.files.layouts import layout_named
 from smp_memory.files.system import RealSystem
-from smp_memory.index.documents import words_of
+from smp_memory.index.documents import index_terms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +55,9 @@ class TokenizedSession:
 
     def are_of(self, reader: IncrementReader) -> bool:
         """Whether they were made of the same bytes, by what cursors tell: identity, end, digest."""
-        return _same(self._cursors) == _same(reader.cursors()) and len(self.each) == len(reader.fold.trails)
+        return _same(self._cursors) == _same(reader.cursors()) and len(self.each) == len(
+            reader.session_history.histories
+        )
 
 
 def _same(cursors: dict[str, Cursor]) -> dict[str, Cursor]:
@@ -193,6 +195,6 @@ def _answer(reader: IncrementReader) -> tuple[dict[str, Cursor], list[str]] | No
         sizes = [found[1] for found in reader.identities().values()]
         if sum(sizes) > _MOST_BYTES or reader.catch_up() is None or reader.is_overlaid:
             return None
-        return reader.cursors(), [words_of(trail) for trail in reader.fold.trails.values()]
+        return reader.cursors(), [index_terms(history) for history in reader.session_history.histories.values()]
     except Exception:  # whatever is wrong with the session, who asked will find it, too
         return None

@@ -24,7 +24,14 @@ from smp_memory.files.cold_segment import ColdSegment, reduced
 from smp_memory.files.user_state import code, is_authentic
 from smp_memory.model.deletions import Purged, Trashed
 from smp_memory.model.times import to_moment, to_text
-from smp_memory.policies.clock_trust import BETWEEN_LOOKS, a_day_passed, counts, distrust, later, second_look
+from smp_memory.policies.clock_trust import (
+    CHECK_INTERVAL,
+    distrust,
+    has_interval_passed,
+    is_announcement_valid,
+    later,
+    second_check,
+)
 from smp_memory.store.rewrite import SessionEdit, entries_of, private_name, rewrite
 
 if TYPE_CHECKING:
@@ -33,7 +40,7 @@ if TYPE_CHECKING:
     from smp_memory.files.disk import Disk
     from smp_memory.files.reader import SessionReader
     from smp_memory.model.entry import Entry
-    from smp_memory.model.history import Fold, RecordHistory
+    from smp_memory.model.history import RecordHistory, SessionHistory
     from smp_memory.policies.clock_trust import Evidence
     from smp_memory.store.file_session import FileSession
 
@@ -125,15 +132,15 @@ def gone_from(deletion: Entry, kept: timedelta, announced: AnnouncedPurge | None
     """The first moment at which a purge may take a memory."""
     due = later(to_moment(deletion.at), kept)
     if announced is not None and announced.deleted == deletion.at:
-        return max(due, later(announced.at, BETWEEN_LOOKS))
+        return max(due, later(announced.at, CHECK_INTERVAL))
     return due
 
 
 def trashed(
-    trail: RecordHistory, session: str, announced: AnnouncedPurge | None, kept: timedelta, auto: bool
+    history: RecordHistory, session: str, announced: AnnouncedPurge | None, kept: timedelta, auto: bool
 ) -> Trashed:
     """A deleted memory, and from when on a purge may take it (None: none does by itself)."""
-    deletion, record = trail.deletion, trail.record(session)
+    deletion, record = history.deletion, history.record(session)
     assert deletion is not None
     assert record is not None
     goes = gone_from(deletion, kept, announced) if auto else None
@@ -156,17 +163,19 @@ def purge(
     done.refused = distrust(now, evidence)
     if done.refused:
         return done
-    looked: list[_Look] = [session.view(lambda fold: _look(fold, announced_in(session), now, kept, evidence))]
+    looked: list[_Look] = [
+        session.view(lambda session_history: _look(session_history, announced_in(session), now, kept, evidence))
+    ]
 
     def edit(reader: SessionReader) -> SessionEdit | None:
-        looked[0] = look = _look(reader.fold, announced_in(session), now, kept, evidence)
+        looked[0] = look = _look(reader.session_history, announced_in(session), now, kept, evidence)
         wanted = without(reader, look.gone)
         taken = [*taken_by(reader), *look.gone]
         wanted.files[private_name(reader, FILE)] = encode(reader, look.announced, taken)
         return wanted if look.gone else None
 
     def announce() -> None:
-        looked[0] = look = _look(session.reader.fold, announced_in(session), now, kept, evidence)
+        looked[0] = look = _look(session.reader.session_history, announced_in(session), now, kept, evidence)
         _write(session, look.announced, taken_by(session.reader))
 
     if looked[0].gone:
@@ -198,17 +207,30 @@ def without(reader: SessionReader, ids: list[str]) -> SessionEdit:
     return wanted
 
 
-def _look(fold: Fold, before: dict[str, AnnouncedPurge], now: datetime, kept: timedelta, evidence: Evidence) -> _Look:
+def _look(
+    session_history: SessionHistory,
+    before: dict[str, AnnouncedPurge],
+    now: datetime,
+    kept: timedelta,
+    evidence: Evidence,
+) -> _Look:
     look = _Look([], [], {}, 0)
-    trash = {name: trail.deletion for name, trail in fold.trails.items() if trail.deletion is not None}
+    trash = {
+        name: history.deletion for name, history in session_history.histories.items() if history.deletion is not None
+    }
     for name, deletion in trash.items():
         if later(to_moment(deletion.at), kept) > now:
             continue
         known = before.get(name)
-        if known is None or known.deleted != deletion.at or known.at > now or not counts(known.passed, evidence):
+        if (
+            known is None
+            or known.deleted != deletion.at
+            or known.at > now
+            or not is_announcement_valid(known.passed, evidence)
+        ):
             known = AnnouncedPurge(deletion.at, now, evidence.passed)
             look.new.append(name)
-        if second_look(known.at, now) <= now and a_day_passed(known.passed, evidence):
+        if second_check(known.at, now) <= now and has_interval_passed(known.passed, evidence):
             look.gone.append(name)
         else:
             look.announced[name] = known

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from smp_memory.store.file_store import FileStore
 
 _NAME = re.compile(
-    r"(?P<file>.+?\.(?:jsonl|yaml|md))\.(?P<why>repair|missing-after-change|\d+)\.(?P<time>\d{8}T\d{6}Z)"
+    r"(?P<file>.+?\.(?:jsonl?|yaml|md))\.(?P<why>repair|missing-after-change|\d+)\.(?P<time>\d{8}T\d{6}Z)"
 )
 _WHY = {"repair": "could not be read", MISSING.strip("."): "taken out of the file by another program"}
 
@@ -122,13 +122,13 @@ def put_back(item: QuarantinedEntry, now: str) -> list[str]:
 class _PutBack:
     """A batch of entries as they are, resolved under the session's lock."""
 
-    atomic = needs_trails = True
-    quiet = False
-    doing = "putting back what was set aside"
+    atomic = needs_histories = True
+    is_maintenance = False
+    operation_name = "putting back what was set aside"
 
     def __init__(self, item: QuarantinedEntry, now: str) -> None:
         self.now = now
-        self.looked_at = -1
+        self.read_version = -1
         self.error: SMPError | None = None
         self.ids: list[str] = []
         self._item = item
@@ -136,48 +136,48 @@ class _PutBack:
     def check_room(self, admit: Callable[[int, int], None], used_bytes: int, new_bytes: int) -> None:
         admit(used_bytes, new_bytes)
 
-    def resolve(self, ledger: IdAllocator) -> list[Entry]:
+    def resolve(self, allocator: IdAllocator) -> list[Entry]:
         entries = self._item.entries()
-        trails = ledger.fold.trails if ledger.fold is not None else {}
-        numbers = {entry.seq for trail in trails.values() for entry in trail.entries}
-        uids = {trail.first.uid: name for name, trail in trails.items() if trail.first.uid}
+        histories = allocator.session_history.histories if allocator.session_history is not None else {}
+        numbers = {entry.seq for history in histories.values() for entry in history.entries}
+        uids = {history.first.uid: name for name, history in histories.items() if history.first.uid}
         new = {entry.id for entry in entries if entry.op == PUT}
         for entry in entries:
-            self._complete(entry, ledger)
+            self._complete(entry, allocator)
             if entry.op == PUT:
-                self._check_put(entry, trails, uids)
-            elif entry.id not in trails and entry.id not in new:
+                self._check_put(entry, histories, uids)
+            elif entry.id not in histories and entry.id not in new:
                 raise MemoryNotFound(
                     f"{self._item.name}: a change of {entry.id}, which is not in the session.", id=entry.id
                 )
             elif any(
                 entry.key == other.key and entry.at == other.at
-                for other in getattr(trails.get(entry.id), "entries", ())
+                for other in getattr(histories.get(entry.id), "entries", ())
             ):
                 raise Conflict(f"{self._item.name}: this change of {entry.id} is in the session already.", id=entry.id)
             if entry.state != "signed" or entry.seq in numbers or not entry.seq:
-                entry.seq = ledger.next_seq()
+                entry.seq = allocator.next_seq()
             entry.tx = ""
         self.ids = list(dict.fromkeys(entry.id for entry in entries))
         return entries
 
-    def _complete(self, entry: Entry, ledger: IdAllocator) -> None:
+    def _complete(self, entry: Entry, allocator: IdAllocator) -> None:
         """Give an id and a time to an entry that was typed without them."""
         if "id" in entry.lacks:
             prefix = KINDS[entry.type].prefix
-            entry.id = ids.numbered(prefix, ledger.next_number(prefix))
+            entry.id = ids.numbered(prefix, allocator.next_number(prefix))
         if "time" in entry.lacks:
             entry.at = self.now
         entry.lacks = ()
         entry.schema = entry.schema or 1
         prefix, number = ids.parts_of(entry.id)
         if prefix in PREFIXES:
-            ledger.number_used(prefix, number)
+            allocator.number_used(prefix, number)
 
-    def _check_put(self, entry: Entry, trails: dict[str, Any], uids: dict[str, str]) -> None:
+    def _check_put(self, entry: Entry, histories: dict[str, Any], uids: dict[str, str]) -> None:
         if entry.uid and entry.uid in uids:
             raise Conflict(f"{self._item.name}: {uids[entry.uid]} is in the session already.", id=uids[entry.uid])
-        if entry.id in trails:
+        if entry.id in histories:
             raise Conflict(
                 f"{self._item.name}: the session has a memory {entry.id} already. Change the id in {self._item.path}, or take "
                 "it out there: then it gets a new one.",

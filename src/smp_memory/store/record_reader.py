@@ -50,9 +50,11 @@ class RecordReader:
             for row in rows:
                 session = index.rows.session_name(row.doc >> POSITION_BITS)
                 if session is not None:
-                    trail = self.trail(index, session, row, spans)
+                    history = self.history(index, session, row, spans)
                     record = (
-                        trail.record(session) if trail is not None else self._record_by_reading(session, row.id, gone)
+                        history.record(session)
+                        if history is not None
+                        else self._record_by_reading(session, row.id, gone)
                     )
                     found[row.doc] = record
         return found
@@ -61,17 +63,17 @@ class RecordReader:
         """What is not where the index says: it was changed a moment ago, or stands in a plan."""
         self._distrust(session)
         try:
-            trail = self._store.session(session).view(lambda fold: fold.trails.get(id))
+            history = self._store.session(session).view(lambda session_history: session_history.histories.get(id))
         except PUT_AWAY as error:
             if session not in gone:
                 gone[session] = left_out(session, error)
             return None
-        record: Record | None = trail.record(session) if trail is not None else None
+        record: Record | None = history.record(session) if history is not None else None
         return record
 
-    def trail(self, index: Index, session: str, row: Row, spans: Spans) -> RecordHistory | None:
+    def history(self, index: Index, session: str, row: Row, spans: Spans) -> RecordHistory | None:
         """All that happened to a memory, read from where it stands; None if something else stands there."""
-        layout, name_of, trail, names, places = self._store.layout, index.rows.name_of, None, None, row.places
+        layout, name_of, history, names, places = self._store.layout, index.rows.name_of, None, None, row.places
         if places.startswith(MARK):
             known = index.rows.session(session)
             names, places = ReadableIds.from_list(known.names if known is not None else []), places[len(MARK) :]
@@ -96,14 +98,14 @@ class RecordReader:
                 entry = names.resolved(found) if names is not None else found
                 if entry.id != row.id:
                     return None
-                if trail is None:
+                if history is None:
                     if entry.op != "put":
                         return None
-                    trail = RecordHistory(entry)
+                    history = RecordHistory(entry)
                 else:
-                    entry.type = trail.first.type
-                    trail.append(entry)
-        return trail
+                    entry.type = history.first.type
+                    history.append(entry)
+        return history
 
     def _folder(self, session: str) -> str:
         folder = self._folders.get(session)

@@ -96,7 +96,7 @@ def copy_of(entry: Entry) -> Entry:
 
 def entries_of(reader: SessionReader, ids: Iterable[str]) -> list[Entry]:
     """All entries of these memories: also copies of them, and what happened to one that is not there."""
-    wanted, names = set(ids), reader.fold.names
+    wanted, names = set(ids), reader.session_history.names
     entries = (entry for state in reader.states.values() for entry in state.entries)
     if not names:
         return [entry for entry in entries if entry.id in wanted]
@@ -207,7 +207,7 @@ class _Rewriting:
 
     def _head(self) -> bytes:
         """What must never be given out again is remembered in the same stroke."""
-        info, writer = self._session.info(), self._session.writer
+        info, writer = self._session.info_to_change(), self._session.writer
         info.generation += 1
         info.seq = max(info.seq, writer.seq)
         info.numbers = {**info.numbers, **writer.numbers}

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from smp_memory.files.reader import FileState, SessionReader
-    from smp_memory.model.history import Fold
+    from smp_memory.model.history import SessionHistory
     from smp_memory.store.file_session import FileSession
     from smp_memory.store.rewrite import Rewritten
 
@@ -52,8 +52,8 @@ class ErasedEntries(NamedTuple):
 def check_there(session: FileSession, ids: list[str]) -> None:
     """Refuse what is neither in the session's files nor in its cold segment nor in quarantine."""
 
-    def missing(fold: Fold) -> set[str]:
-        return {name for name in ids if name not in fold.trails and name not in fold.orphans}
+    def missing(session_history: SessionHistory) -> set[str]:
+        return {name for name in ids if name not in session_history.histories and name not in session_history.orphans}
 
     with without_collecting():
         left: set[str] = session.view(missing)
@@ -114,12 +114,14 @@ class _Erasure:
 
     def _clean_summaries(self, wanted: SessionEdit) -> None:
         """What compaction left of turns quotes them."""
-        for name, trail in self._reader.fold.trails.items():
-            ours = trail.first.type == "summary" and trail.first.data.get("author") == AUTHOR and name not in self._ids
-            if not ours or not any(covers(trail.data().get("covers"), id) for id in self._ids):
+        for name, history in self._reader.session_history.histories.items():
+            ours = (
+                history.first.type == "summary" and history.first.data.get("author") == AUTHOR and name not in self._ids
+            )
+            if not ours or not any(covers(history.data().get("covers"), id) for id in self._ids):
                 continue
             self.summaries.append(name)
-            for entry in trail.entries:
+            for entry in history.entries:
                 text = entry.data.get("summary")
                 left = without_quotes(text, self._is_quoted) if isinstance(text, str) else text
                 if left != text:

@@ -14,7 +14,7 @@ from smp_memory.errors import SessionExists, StorageCorrupt, from_os_error
 from smp_memory.files.disk import TEMPORARY
 from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.files.reader import SessionReader
-from smp_memory.model.history import Fold
+from smp_memory.model.history import SessionHistory
 
 if TYPE_CHECKING:
     from smp_memory.files.layouts.layout import Layout
@@ -76,11 +76,12 @@ def _write(store: FileStore, waiting: str, session: str, contents: dict[str, byt
 def _compare(store: FileStore, waiting: str, info: SessionInfo, entries: list[Entry]) -> None:
     """What was written must read back equal, to the last step of its history."""
     reader = SessionReader(store.disk, store.layout, waiting, info.id)
-    found, wanted = reader.catch_up(), Fold()
+    found, wanted = reader.catch_up(), SessionHistory()
     wanted.add(entries)
-    same = list(found.trails) == list(wanted.trails) and all(
-        found.trails[name].record(info.id) == trail.record(info.id) and found.trails[name].history() == trail.history()
-        for name, trail in wanted.trails.items()
+    same = list(found.histories) == list(wanted.histories) and all(
+        found.histories[name].record(info.id) == history.record(info.id)
+        and found.histories[name].steps() == history.steps()
+        for name, history in wanted.histories.items()
     )
     if not same or any(problem.severity == "error" for problem in reader.problems()):
         raise StorageCorrupt(f"Session {info.id} did not read back equal; nothing was stored.", session=info.id)

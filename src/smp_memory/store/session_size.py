@@ -14,15 +14,15 @@ from smp_memory.index.documents import decay_inputs
 from smp_memory.index.selection import RowConditions
 from smp_memory.model.times import EPOCH
 from smp_memory.policies.compaction_plan import estimate_gain
-from smp_memory.policies.preservation import PreservationRules
 from smp_memory.policies.quota import SizeReport, Thresholds, size_report
+from smp_memory.policies.retention import PreservationRules
 from smp_memory.store.compaction import weighed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from smp_memory.config import Config
     from smp_memory.decay.policies import Policy
-    from smp_memory.policies.preservation import WeighedMemory
+    from smp_memory.policies.retention import WeighedMemory
     from smp_memory.store.compaction import Figures
     from smp_memory.store.file_session import FileSession
     from smp_memory.store.finder import Finder
@@ -60,7 +60,7 @@ def _last(access: tuple[int, int] | None) -> datetime | None:
 
 def weighed_memories(session: FileSession, policy: Policy, now: datetime) -> list[WeighedMemory]:
     known = figures(session, policy, now)
-    found: list[WeighedMemory] = session.view(lambda fold: weighed(fold, session.session, known))
+    found: list[WeighedMemory] = session.view(lambda session_history: weighed(session_history, session.session, known))
     return found
 
 

@@ -81,14 +81,15 @@ class Writes(NamedTuple):
     started: datetime | None  # when somebody last started, restored or imported it, as far as it was noted
 
 
-def last_writes(store: FileStore, sessions: list[str]) -> dict[str, Writes]:
-    """When memories were last written to these sessions, by the memories' own times."""
+def last_writes(store: FileStore, sessions: list[str] | None = None) -> dict[str, Writes]:
+    """When memories were last written to these sessions, or to all that stand in their place, by the memories' own times."""
     noted = store.indexer.answer(sessions, lambda finder: finder.index.rows.sessions())
     uses, found = store.session_uses.last_uses(), {}
-    for name in sessions:
-        written = _moment(noted[name].last) if noted[name].size else _created(store, name)
+    for name in store.session_ids() if sessions is None else sessions:
+        has_memories = name in noted and noted[name].size  # one that has just come is not noted yet
+        written = _moment(noted[name].last) if has_memories else _created(store, name)
         started = _moment(round(1_000_000 * uses[name])) if name in uses else None
-        found[name] = Writes(written, started if noted[name].size else written)
+        found[name] = Writes(written, started if has_memories else written)
     return found
 
 

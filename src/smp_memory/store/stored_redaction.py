@@ -52,6 +52,7 @@ class RedactionReport:
         self.head: dict[str, int] = {}
         self.set_aside: dict[str, int] = {}  # in quarantine
         self.pending: list[str] = []  # what could not be looked at
+        self.reason: dict[str, int] = {}  # taken out of the reason that was given for it; not part of `kinds`
 
     @property
     def kinds(self) -> dict[str, int]:
@@ -73,6 +74,7 @@ class RedactionReport:
             "head": self.head,
             "set_aside": self.set_aside,
             "pending": self.pending,
+            **({"reason": self.reason} if self.reason else {}),
         }
 
     def __repr__(self) -> str:
@@ -83,7 +85,7 @@ def look(session: FileSession, redactor: Redactor) -> RedactionReport:
     """What would be taken out."""
     work = _Cleaning(session, redactor)
     work.clean_head()
-    session.view(lambda fold: work.edit(session.reader))
+    session.view(lambda session_history: work.edit(session.reader))
     work.look_into_cold()
     return work.found
 
@@ -188,7 +190,7 @@ class _Cleaning:
 
     def clean_head(self) -> SessionInfo | None:
         """The head without secrets; None if it has none."""
-        info = self._session.info()
+        info = self._session.info_to_change()
         self.found.head = {}
         self._look_at_old_heads()
         given = {"project": info.project, "tags": info.tags, "context": info.context, "other": info.other}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from smp_memory.files.reader import SessionReader
     from smp_memory.model.entry import Entry
-    from smp_memory.model.history import Fold, RecordHistory
+    from smp_memory.model.history import RecordHistory, SessionHistory
     from smp_memory.store.file_session import FileSession
 
 
@@ -45,7 +45,11 @@ def tidy_session(session: FileSession, *, dry_run: bool = False) -> TidyReport:
     if not session.store.layout.dialect.folds:
         return TidyReport(name, [], False)
     ids: list[str] = session.view(
-        lambda fold: list(dict.fromkeys([*(trail.first.id for trail in _foldable(session, fold)), *_doubled(fold)]))
+        lambda session_history: list(
+            dict.fromkeys(
+                [*(history.first.id for history in _foldable(session, session_history)), *_doubled(session_history)]
+            )
+        )
     )
     if ids and not dry_run:
         rewrite(session, "tidying", lambda reader: _edit(session, reader, ids))
@@ -56,53 +60,57 @@ def _edit(session: FileSession, reader: SessionReader, ids: list[str]) -> Sessio
     """May be asked again, so `ids` begins anew."""
     wanted = SessionEdit()
     ids.clear()
-    for trail in _foldable(session, reader.fold):
-        wanted.fold(trail.entries)
-        ids.append(trail.first.id)
-    doubled = set(_doubled(reader.fold))
+    for history in _foldable(session, reader.session_history):
+        wanted.fold(history.entries)
+        ids.append(history.first.id)
+    doubled = set(_doubled(reader.session_history))
     for entry in entries_of(reader, doubled) if doubled else ():
-        if _is_copy(reader.fold.trails.get(reader.fold.names.resolved(entry).id), entry):
+        if _is_copy(reader.session_history.histories.get(reader.session_history.names.resolved(entry).id), entry):
             wanted.remove(entry)
             ids += [entry.id] if entry.id not in ids else []
     return wanted
 
 
-def _doubled(fold: Fold) -> list[str]:
+def _doubled(session_history: SessionHistory) -> list[str]:
     """The ids of memories of which an entry stands in the files twice."""
-    return [problem.id for problem in fold.problems if problem.code == "duplicate_entry" and problem.id]
+    return [problem.id for problem in session_history.problems if problem.code == "duplicate_entry" and problem.id]
 
 
-def _is_copy(trail: RecordHistory | None, entry: Entry) -> bool:
+def _is_copy(history: RecordHistory | None, entry: Entry) -> bool:
     """Whether an entry counts at another place, word for word."""
-    if trail is None or any(place_of(each) == place_of(entry) for each in trail.entries):
+    if history is None or any(place_of(each) == place_of(entry) for each in history.entries):
         return False
     told = entry.op, entry.seq, entry.at, entry.uid
-    return any((each.op, each.seq, each.at, each.uid) == told and same(each.data, entry.data) for each in trail.entries)
+    return any(
+        (each.op, each.seq, each.at, each.uid) == told and same(each.data, entry.data) for each in history.entries
+    )
 
 
-def _foldable(session: FileSession, fold: Fold) -> list[RecordHistory]:
-    renamed = set(fold.names.shown.values())  # their entries stand under other ids in the files
+def _foldable(session: FileSession, session_history: SessionHistory) -> list[RecordHistory]:
+    renamed = set(session_history.names.shown.values())  # their entries stand under other ids in the files
     return [
-        trail
-        for name, trail in fold.trails.items()
-        if len(trail.entries) > 1 and not (renamed and _is_renamed(renamed, trail)) and _can_fold(session, name, trail)
+        history
+        for name, history in session_history.histories.items()
+        if len(history.entries) > 1
+        and not (renamed and _is_renamed(renamed, history))
+        and _can_fold(session, name, history)
     ]
 
 
-def _is_renamed(renamed: set[str], trail: RecordHistory) -> bool:
+def _is_renamed(renamed: set[str], history: RecordHistory) -> bool:
     """Whether a memory, or one that it refers to, is shown under another id than in the files."""
-    targets = (target for entry in trail.entries for target in entry.uids or ())
-    return trail.first.id in renamed or any(target.rpartition("/")[2] in renamed for target in targets)
+    targets = (target for entry in history.entries for target in entry.uids or ())
+    return history.first.id in renamed or any(target.rpartition("/")[2] in renamed for target in targets)
 
 
-def _can_fold(session: FileSession, name: str, trail: RecordHistory) -> bool:
-    entries, first = trail.entries, trail.first
-    if trail.deletion is not None or name != first.id:
+def _can_fold(session: FileSession, name: str, history: RecordHistory) -> bool:
+    entries, first = history.entries, history.first
+    if history.deletion is not None or name != first.id:
         return False
-    if any(entry.file != first.file for entry in entries) or _is_folded(trail):
+    if any(entry.file != first.file for entry in entries) or _is_folded(history):
         return False
     return folded(session.store.layout.dialect, entries, session.session) is not None
 
 
-def _is_folded(trail: RecordHistory) -> bool:
-    return all(entry.place == trail.first.place for entry in trail.entries)
+def _is_folded(history: RecordHistory) -> bool:
+    return all(entry.place == history.first.place for entry in history.entries)

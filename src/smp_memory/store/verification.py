@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from smp_memory import event_log
 from smp_memory.errors import InvalidConfig, SessionCorrupt
-from smp_memory.files.codec import CONFLICT, EDITED, SIGNED, TORN, Piece
+from smp_memory.files.codec import CONFLICT, EDITED, NOT_KNOWN, SIGNED, TORN, Piece
 from smp_memory.files.folded_entries import entries_of
 from smp_memory.files.journal import MISSING, QUARANTINE
 from smp_memory.files.layouts.layout import PRIVATE
@@ -24,13 +24,15 @@ from smp_memory.model.reports import Problem, Report
 from smp_memory.model.session_info import SessionInfo
 from smp_memory.model.types import KINDS
 from smp_memory.store import foreign_layouts
+from smp_memory.store.archive import problems_beside
 from smp_memory.store.cold_storage import segment_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from smp_memory.files.codec import Stored
     from smp_memory.model.entry import Entry
-    from smp_memory.model.history import Fold, RecordHistory
+    from smp_memory.model.history import RecordHistory, SessionHistory
     from smp_memory.store.file_session import FileSession
 
 _PASSES = 8
@@ -42,7 +44,7 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
     store = session.store
     reader = reader or SessionReader(store.disk, store.layout, store.root, session.session)
     stored_until = reader.notes().seq  # first: a writer may be at work
-    fold = reader.catch_up()
+    session_history = reader.catch_up()
     problems = _without_unfinished(reader)
     for name, state in reader.states.items():
         found = store.disk.stat(os.path.join(reader.folder, name))
@@ -50,16 +52,18 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
             message = f"{found.st_size - state.end} bytes of an unfinished write; the next write sets them aside."
             problems.append(Problem(os.path.join(reader.folder, name), state.line, "torn", message, "warning"))
     if all(problem.code != "torn" for problem in problems):  # else it is known what is missing
-        problems += _missing_problems(reader, max(fold.seq, _seq_in_head(session)), stored_until)
+        problems += _missing_problems(reader, max(session_history.seq, _seq_in_head(session)), stored_until)
     segment = segment_of(session)
-    problems += [each for trail in fold.trails.values() for each in hand_edits.problems_of(trail)]
-    problems += _reference_problems(fold, {row.id for row in segment.rows()})
+    problems += [each for history in session_history.histories.values() for each in hand_edits.problems_of(history)]
+    problems += _reference_problems(session_history, {row.id for row in segment.rows()})
     problems += segment.verify()
     problems += _quarantine_problems(session)
-    problems += _preference_problems(fold)
+    problems += _preference_problems(session_history)
     problems += _head_problems(reader)
     unread = foreign_layouts.unread(store.disk, store.root, store.layout, session.session)
     problems += [each.problem(store.layout.name) for each in unread]
+    problems += _conflict_in_head(session)
+    problems += problems_beside(session)
     try:
         session.settings_above(store.config, session.info().config)
     except SessionCorrupt as error:
@@ -74,7 +78,7 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
         event_log.emit(
             "corruption", event_log.ERROR, "damage_found", text, session.session, places=len(damaged), codes=codes
         )
-    return Report(problems, len(fold.trails))
+    return Report(problems, len(session_history.histories))
 
 
 def _seq_in_head(session: FileSession) -> int:
@@ -113,29 +117,31 @@ def _without_unfinished(reader: SessionReader) -> list[Problem]:
     return problems
 
 
-def _reference_problems(fold: Fold, compacted: set[str]) -> list[Problem]:
+def _reference_problems(session_history: SessionHistory, compacted: set[str]) -> list[Problem]:
     problems = []
-    for trail in fold.trails.values():
-        data = trail.data()
+    for history in session_history.histories.values():
+        data = history.data()
         references = data.get("references") or []
         relations = data.get("relations") or []
         targets = [item for item in references if isinstance(item, str)] if isinstance(references, list) else []
         targets += [
             item["target"] for item in relations if isinstance(item, dict) and isinstance(item.get("target"), str)
         ]
-        uids = {name: uid for entry in trail.entries if entry.uids for name, uid in entry.uids.items()}
+        uids = {name: uid for entry in history.entries if entry.uids for name, uid in entry.uids.items()}
         for target in targets:
-            problem = _reference_problem(trail, target, fold) or _wrong_reference(trail, target, fold, uids)
+            problem = _reference_problem(history, target, session_history) or _wrong_reference(
+                history, target, session_history, uids
+            )
             if problem is not None and target not in compacted:
                 problems.append(problem)
     return problems
 
 
-def _reference_problem(trail: RecordHistory, target: str, fold: Fold) -> Problem | None:
+def _reference_problem(history: RecordHistory, target: str, session_history: SessionHistory) -> Problem | None:
     """A memory that points to one that is deleted, or not there: it may have been purged or erased."""
-    first, other = trail.first, fold.trails.get(target)
+    first, other = history.first, session_history.histories.get(target)
     if other is not None:
-        if other.deletion is None or trail.deletion is not None:
+        if other.deletion is None or history.deletion is not None:
             return None
         message = f"{first.id} refers to {target}, which is deleted."
         return Problem(first.file, first.line, "deleted_reference", message, "note", first.id)
@@ -145,29 +151,36 @@ def _reference_problem(trail: RecordHistory, target: str, fold: Fold) -> Problem
     return Problem(first.file, first.line, "dangling_reference", message, "warning", first.id)
 
 
-def _wrong_reference(trail: RecordHistory, target: str, fold: Fold, uids: dict[str, str]) -> Problem | None:
+def _wrong_reference(
+    history: RecordHistory, target: str, session_history: SessionHistory, uids: dict[str, str]
+) -> Problem | None:
     """The memory that was meant is not there, and its id belongs to one that another clone made."""
-    other = fold.trails.get(target)
+    other = session_history.histories.get(target)
     if other is None or not other.first.uid or uids.get(target, other.first.uid) == other.first.uid:
         return None
-    first = trail.first
+    first = history.first
     message = f"{first.id} refers to a {target} that is not there; {target} is a memory that another clone made."
     return Problem(first.file, first.line, "dangling_reference", message, "warning", first.id)
 
 
-def _preference_problems(fold: Fold) -> list[Problem]:
+def _preference_problems(session_history: SessionHistory) -> list[Problem]:
     """Preferences of one key, made in two clones: the later one holds."""
     found: dict[str, list[RecordHistory]] = {}
-    for trail in fold.trails.values():
-        if trail.first.type == "preference" and trail.deletion is None and trail.data().get("key") is not None:
-            found.setdefault(str(trail.data()["key"]), []).append(trail)
+    for history in session_history.histories.values():
+        if history.first.type == "preference" and history.deletion is None and history.data().get("key") is not None:
+            found.setdefault(str(history.data()["key"]), []).append(history)
     problems = []
-    for key, trails in found.items():
-        holds = fold.preferences.get(key)
-        for first in (trail.first for trail in trails if len(trails) > 1 and trail.first.id != holds):
+    for key, histories in found.items():
+        holds = session_history.preferences.get(key)
+        for first in (history.first for history in histories if len(histories) > 1 and history.first.id != holds):
             message = f"{first.id} has the key {key!r} like {holds}, which is newer and holds. Delete the one you do not want."
             problems.append(Problem(first.file, first.line, "same_preference", message, "note", first.id))
     return problems
+
+
+def _conflict_in_head(session: FileSession) -> list[Problem]:
+    found = session.head_conflict()
+    return [] if found is None else [Problem(session.info_path(), found.line, "head_conflict", found.told(), "warning")]
 
 
 def _head_problems(reader: SessionReader) -> list[Problem]:
@@ -203,7 +216,9 @@ def _quarantine_problem(path: str) -> Problem:
 def repair(session: FileSession) -> Report:
     """Put right what can be, set the rest aside, and say what was done."""
     session.writer.completed.clear()
-    doubled = session.view(lambda fold: {name: put.id for name, put in fold.names.unsettled.items()})
+    doubled = session.view(
+        lambda session_history: {name: put.id for name, put in session_history.names.unsettled.items()}
+    )
     actions: list[str] = session.exclusively("repairing", lambda: _repaired(session))
     actions = [f"{id} was taken twice; the later memory is {name} now" for name, id in doubled.items()] + actions
     actions = session.writer.completed + actions
@@ -228,7 +243,7 @@ class _Repair:
         self._store = session.store
         self._layout = session.store.layout
         self._reader = session.reader
-        self._fold = session.reader.fold
+        self._session_history = session.reader.session_history
         self._actions: list[str] = []
         self._aside: list[tuple[str, bytes]] = []
 
@@ -242,8 +257,8 @@ class _Repair:
                 contents[name] = new
         if contents or self._actions:
             info.generation += 1
-            info.seq = max(info.seq, self._fold.seq)
-            info.numbers = {**info.numbers, **self._fold.numbers}
+            info.seq = max(info.seq, self._session_history.seq)
+            info.numbers = {**info.numbers, **self._session_history.numbers}
             self._add_info(contents, info)
             copies = self._set_aside()
             try:
@@ -268,12 +283,23 @@ class _Repair:
 
     def _readable_info(self) -> SessionInfo:
         try:
-            return self._session.info()
+            info, conflict = self._session.info(), self._session.head_conflict()
+            if conflict is not None:
+                path = self._session.info_path()
+                sides = self._store.disk.read(path) if self._layout.info_file else conflict.both()
+                self._aside.append((self._layout.info_file or "metadata.json", sides))
+                self._actions.append(
+                    f"{path}:{conflict.line}: the merge conflict in the metadata is settled: {conflict.kept()}"
+                )
+            return info
         except SessionCorrupt as error:
             path = str(error.details["path"])
             if self._layout.info_file:
                 self._aside.append((self._layout.info_file, self._store.disk.read(path)))
-            created = min((trail.first.at for trail in self._fold.trails.values()), default="1970-01-01T00:00:00Z")
+            created = min(
+                (history.first.at for history in self._session_history.histories.values()),
+                default="1970-01-01T00:00:00Z",
+            )
             self._actions.append(
                 f"{path}: could not be read; set aside and written anew. Project, users and tags are lost from it."
             )
@@ -283,23 +309,26 @@ class _Repair:
         data = old.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")
         if data != old:
             self._act(name, 1, "byte order mark or CRLF line ends taken out")
-        data = self._with_pieces(name, data, self._piece)
+        data = self._with_pieces(name, data, self._piece, self._reader.stored(name))
         for _ in range(_PASSES):  # where something was taken out, its neighbours may read as something else
             before, data = data, self._with_pieces(name, data.replace(b"\r\n", b"\n"), self._readable)
             if data == before:
                 break
         return data
 
-    def _with_pieces(self, name: str, data: bytes, replaced: Callable[[str, Piece, bytes], bytes]) -> bytes:
-        """The file with each of its pieces replaced."""
+    def _with_pieces(
+        self, name: str, data: bytes, replaced: Callable[[str, Piece, bytes], bytes], stored: Stored = NOT_KNOWN
+    ) -> bytes:
+        """The file with each of its pieces replaced; `stored` as in `Codec.decode`."""
         joined = bytearray()
         position = 0
-        for piece in self._layout.codec_of(name).decode(data):
+        for piece in self._layout.codec_of(name).decode(data, stored=stored):
             joined += data[position : piece.start]
             new = replaced(name, piece, data[piece.start : piece.end])
             if not new and joined and not joined.endswith(b"\n"):
                 joined += b"\n"
-            joined += new
+            has_line_end = not data.endswith(b"\n", 0, piece.end) and data.startswith(b"\n", piece.end)
+            joined += new.removesuffix(b"\n") if has_line_end else new
             position = piece.end
         joined += data[position:]
         return bytes(joined if joined.endswith(b"\n") or not joined else joined + b"\n")

@@ -16,16 +16,14 @@ from smp_memory.store.finder import Finder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from typing import Any
 
-    from smp_memory.files.access_log import AccessLog
     from smp_memory.index.rows import Row
     from smp_memory.index.selection import RowConditions
-    from smp_memory.index.text import Found
+    from smp_memory.index.text import TextMatch
     from smp_memory.index.tokens import ParsedText
     from smp_memory.model.record import Record
-    from smp_memory.store.file_store import FileStore
 
 
 _RANKED = 1000  # of more than these the order is by time, and not by what fits best
@@ -34,10 +32,9 @@ _RANKED = 1000  # of more than these the order is by time, and not by what fits 
 class VisibleFinder(Finder):
     """A finder that knows who asks."""
 
-    def __init__(self, finder: Finder, viewer: Viewer, *, strict: bool = False) -> None:
+    def __init__(self, finder: Finder, viewer: Viewer) -> None:
         super().__init__(finder._indexer, finder.index)
         self._viewer = viewer
-        self._strict = strict
 
     def records(self, rows: Iterable[Row]) -> dict[int, Record | None]:
         found = super().records(rows)
@@ -61,9 +58,9 @@ class VisibleFinder(Finder):
     # Hidden memories are not handed out anyway. But what fits best is the measure for all others, and brings its
     # neighbours along; so whoever asks for single answers gets them from what can be seen alone.
 
-    def search(self, text: ParsedText, conditions: RowConditions, limit: int, rarity: float) -> list[Found]:
+    def search(self, text: ParsedText, conditions: RowConditions, limit: int, rarity: float) -> list[TextMatch]:
         found = super().search(text, conditions, limit, rarity)
-        if not self._strict or limit > _RANKED:
+        if limit > _RANKED:
             return found
         asked = limit
         while True:
@@ -78,8 +75,6 @@ class VisibleFinder(Finder):
         asked = limit
         while True:
             near = super().nearest(vector, conditions, asked)
-            if not self._strict:
-                return near
             left = self._shown(near.values())
             if len(left) >= limit or asked >= _RANKED or len(near) < asked:
                 return {row.doc: row for row in left[:limit]}
@@ -123,40 +118,3 @@ class VisibleFinder(Finder):
         near = super()._neighbours(doc)
         records = self.records(self.rows([other for _, other in near]).values())
         return [(kind, other) for kind, other in near if records.get(other) is not None]
-
-
-class _SeenIndexer:
-    def __init__(self, store: FileStore, viewer: Viewer, strict: bool) -> None:
-        self._store = store
-        self._viewer = viewer
-        self._strict = strict
-
-    def answer(self, sessions: list[str] | None, work: Callable[[Any], Any], **options: Any) -> Any:
-        viewer, strict = self._viewer, self._strict
-
-        def look(finder: Finder) -> Any:
-            return work(VisibleFinder(finder, viewer, strict=strict))
-
-        return self._store.indexer.answer(sessions, look, **options)
-
-
-class VisibleStore:
-    """The store as far as asking needs it."""
-
-    def __init__(self, store: FileStore, viewer: Viewer, *, strict: bool = False) -> None:
-        self._store = store
-        self._viewer = viewer
-        self.indexer = _SeenIndexer(store, viewer, strict)
-
-    def check_open(self) -> None:
-        self._store.check_open()
-
-    def archived_count(self) -> int:
-        return self._store.archived_count()
-
-    def shared_count(self) -> int:
-        return self._store.shared_count(self._viewer.sees)
-
-    @property
-    def access(self) -> AccessLog:
-        return self._store.access

@@ -1,6 +1,4 @@
-"""Here is a draft. Is it safely stored?
+"""Turn the input of callers into entries: validation, write operations, batches and the quota.
 
-`validate` turns what a caller gives into the fields of a memory, or says which field is wrong. `batch` turns a list
-of wishes into entries, under the session's lock, with ids, numbers and revisions. `admit` keeps a session within its
-bounds. All of it is pure; the bytes are `smp_memory.store`'s business.
+`path` is the write path as callers see it. Everything below it is pure; `smp_memory.store` writes the bytes.
 """

@@ -1,8 +1,7 @@
-"""Is there anything in a new memory that needs a closer look? Most are a few texts and tags, and one look at all of them
-together tells that they are valid, were not recalled and hold no secret.
+"""Fast path for new memories of texts and tags only: validation, removal of recalled text and redaction in one pass.
 
-Guarantees: the fields that come out are those that `validate`, `fence` and the redactor would give one after the other.
-`None` says nothing but that they have to be asked: for a field of another kind, for whatever they may object to.
+Guarantees: fields that are returned equal those of `validation`, `fence` and the redactor applied one after the other.
+`None` means that the fast path cannot decide and those have to run: a field of another type, or a possible objection.
 """
 
 from __future__ import annotations
@@ -28,23 +27,23 @@ if TYPE_CHECKING:
     Getter = Callable[[Mapping[str, Any]], tuple[Any, ...]]
 
 _TEXT = {str}
-_NAME_BYTES = 25  # of a field, more than enough
+_NAME_BYTES = 25  # allowed for the name of a field, more than any has
 
 
 class FastForm:
-    """What callers of one kind of memory give who use these names."""
+    """A type of memory with a set of field names given by a caller."""
 
-    __slots__ = ("has_author", "has_role", "has_tags", "may_warn", "names", "names_warn", "of_texts", "values")
+    __slots__ = ("has_author", "has_name_warnings", "has_role", "has_tags", "may_warn", "names", "texts", "values")
 
     def __init__(self, kind: Kind, plan: list[validation.Planned], texts: list[str]) -> None:
-        self.names = [target for _, target, _ in plan]  # SMP's own, in the order of writing
+        self.names = [target for _, target, _ in plan]  # SMP's names, in the order of writing
         self.values: Getter = _getter([name for name, _, _ in plan])
-        self.of_texts: Getter = _getter(texts)
+        self.texts: Getter = _getter(texts)
         self.has_tags = "tags" in self.names
         self.has_role = "role" in self.names
         self.has_author = "author" in self.names
-        self.names_warn = bool(typos.of_names(kind, tuple(self.names)))
-        self.may_warn = self.names_warn or not CHECKED.isdisjoint(self.names)
+        self.has_name_warnings = bool(typos.name_warnings(kind, tuple(self.names)))
+        self.may_warn = self.has_name_warnings or not CHECKED.isdisjoint(self.names)
 
 
 def fields(
@@ -54,9 +53,9 @@ def fields(
     limit_bytes: int,
     redactor: Redactor | None,
 ) -> dict[str, Any] | None:
-    """The fields of such a memory, with the author who is meant if none is named."""
+    """The validated fields, with the default author if none is given; None if the fast path cannot decide."""
     data = dict(zip(form.names, form.values(given), strict=True))
-    texts = form.of_texts(data)
+    texts = form.texts(data)
     if set(map(type, texts)) != _TEXT or "" in texts or (form.has_role and data["role"] not in ROLES):
         return None
     try:
@@ -68,17 +67,17 @@ def fields(
             if author is not None:
                 data = {"author": author, **data}
                 texts += (author,)
-        said = validation.utf8("text", "\n".join(texts))
+        joined = validation.utf8("text", "\n".join(texts))
     except InvalidRecord:
         return None
-    if 4 * (len(said) + _NAME_BYTES * len(data)) > limit_bytes or MARK in said:  # as if every character took four bytes
+    if 4 * (len(joined) + _NAME_BYTES * len(data)) > limit_bytes or MARK in joined:  # assumes four bytes per character
         return None
-    return data if redactor is None or not redactor.may_be_in(said) else None
+    return data if redactor is None or not redactor.may_contain_secret(joined) else None
 
 
 @lru_cache(maxsize=500)
 def form_of(kind: Kind, names: tuple[str, ...]) -> FastForm | None:
-    """None if there is more to it than texts and tags. People use the same few names again and again."""
+    """The form for these names; None if they include other fields than texts, tags and role. Cached: callers use few sets of names."""
     plan = validation.plan(kind, names)
     if "type" in names or not all(_is_simple(target, check) for _, target, check in plan):
         return None
@@ -88,13 +87,13 @@ def form_of(kind: Kind, names: tuple[str, ...]) -> FastForm | None:
 
 def _is_simple(target: str, check: validation.Check) -> bool:
     with loading:
-        from smp_memory.privacy.redaction import is_text_alone  # only who writes needs the rules
+        from smp_memory.privacy.redaction import is_plain_text_field  # late: only writers need the rules
 
-    return target in ("role", "tags") or (check in validation.OF_TEXT and is_text_alone(target))
+    return target in ("role", "tags") or (check in validation.TEXT_CHECKS and is_plain_text_field(target))
 
 
 def _getter(names: list[str]) -> Getter:
-    """One name makes no tuple by itself."""
+    """Like `itemgetter`, but always returns a tuple."""
     if len(names) > 1:
         return itemgetter(*names)
     return lambda fields: tuple(fields[name] for name in names)

@@ -1,52 +1,46 @@
-"""What exactly is to be written? Wishes become entries here, with ids, numbers and revisions.
+"""Write operations of a session (add, update, relate, delete, restore) and batches of them.
 
-A batch is resolved under the session's lock against a *ledger*: the numbers given out so far and, where a wish needs
-it, the memories as they stand. Nothing is written before every wish of a batch has been resolved; a conflict or a
-missing memory refuses the whole batch.
+The store resolves a batch under the session's lock: each operation appends its entries to a `BatchResolver`, which gives
+them ids, revisions and sequence numbers. Nothing is written before every operation of the batch has been resolved; a
+conflict or a missing memory rejects the whole batch. Resolving has no other effect, so a batch can be resolved again.
 """
 
 from __future__ import annotations
 
-from smp_memory.errors import (
-    Conflict,
-    DuplicateId,
-    InvalidRecord,
-    MemoryNotFound,
-    SessionCorrupt,
-    SizeLimitExceeded,
-    SMPError,
-)
+from smp_memory.errors import Conflict, DuplicateId, InvalidRecord, SizeLimitExceeded
 from smp_memory.model import ids
-from smp_memory.model.clone_merge import POINTING, targets_of
-from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_revision
-from smp_memory.model.history import RecordHistory
+from smp_memory.model.clone_merge import POINTING
+from smp_memory.model.entry import DELETE, PUT, RESTORE, Entry
 from smp_memory.model.record import CLASSES, same
-from smp_memory.model.types import KINDS, PREFIXES
+from smp_memory.model.types import KINDS
 from smp_memory.privacy.fence import without_recalled
 from smp_memory.uids import new_uid
 from smp_memory.write import typos, validation
+from smp_memory.write.batch_resolver import BatchResolver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Protocol
 
+    from smp_memory.errors import SMPError
+    from smp_memory.model.history import RecordHistory
     from smp_memory.model.id_allocator import IdAllocator
     from smp_memory.model.record import Record
     from smp_memory.privacy.redaction import RedactedSpan, Redactor
     from smp_memory.write.validation import Draft
 
     class Rights(Protocol):
-        """What the caller may do. Asked under the session's lock, with the memories as they stand; each raises to refuse."""
+        """Permissions of the caller. Checked under the session's lock against the current memories; a check raises to reject."""
 
         def _check_known(self, record: Record) -> None:
-            """An idempotency key leads to this memory."""
+            """The idempotency key of an operation belongs to this memory."""
 
-        def _check_change(self, wish: Operation, record: Record) -> None:
-            """A wish changes or deletes this memory."""
+        def _check_change(self, operation: Operation, record: Record) -> None:
+            """The operation changes or deletes this memory."""
 
         def _check_target(self, name: str, record: Record | None) -> None:
-            """A new relation or reference names this id of the session; None: there is no such memory."""
+            """A new relation or reference names this id of the session; `record` is None if no such memory exists."""
 
 
 _FIXED_TYPES = ("conversation",)
@@ -56,16 +50,19 @@ RESERVE_BYTES = 64 * 1024  # above the quota, for deletions
 
 
 class Operation:
-    """One thing a caller wants; `record` holds the outcome once its batch is stored."""
+    """One write requested by a caller; `record` is the resulting memory once its batch is stored.
 
-    needs_trails = True
+    The fields of that record are attributes of the operation, too: a transaction returns its operations.
+    """
+
+    needs_histories = True
     record: Record | None = None
     memory_id: str | None = None
-    removals: list[RedactedSpan] | tuple[()] = ()  # secrets that were taken out
-    warnings: tuple[str, ...] = ()  # what the caller should know, though it is stored
-    rights: Rights | None = None  # None: the caller may do everything
-    dated: str | None = None  # the time that the caller gave for a new memory
-    forgets = ""  # what the audit log calls it, if it takes a memory away or brings it back
+    removals: list[RedactedSpan] | tuple[()] = ()  # the redacted secrets
+    warnings: tuple[str, ...] = ()  # for the caller; the memory is stored all the same
+    rights: Rights | None = None  # None: no restrictions
+    dated: str | None = None  # the creation time that the caller gave for a new memory
+    forgets = ""  # the action in the audit log, for deletions and restorations
 
     @property
     def id(self) -> str:
@@ -74,18 +71,19 @@ class Operation:
             raise InvalidRecord("id: this memory gets its id when the transaction is committed.", field="id")
         return self.memory_id
 
-    def resolve(self, work: BatchResolver) -> None:
-        raise AssertionError("each wish resolves itself")
+    def resolve(self, resolver: BatchResolver) -> None:
+        raise NotImplementedError
 
-    def _check_targets(self, work: BatchResolver, data: dict[str, Any], before: dict[str, Any]) -> None:
-        """Ask for each memory of this session that the new data points to, and the data before did not."""
+    def _check_targets(self, resolver: BatchResolver, data: dict[str, Any], before: dict[str, Any]) -> None:
+        """Check the right to refer to each memory of this session that `data` points to and `before` did not."""
         if self.rights is not None and ("relations" in data or "references" in data):
-            for name in set(targets_in(data, work.session)).difference(targets_in(before, work.session)):
-                trail = work.trail(name)
-                self.rights._check_target(name, trail.record(work.session) if trail is not None else None)
+            for name in set(targets_in(data, resolver.session)).difference(targets_in(before, resolver.session)):
+                history = resolver.history(name)
+                self.rights._check_target(name, history.record(resolver.session) if history is not None else None)
 
-    def resolve_alone(self, session: str, now: str, ledger: IdAllocator) -> Entry:
-        raise AssertionError("only a wish that needs no trails can be alone")
+    def resolve_alone(self, session: str, now: str, allocator: IdAllocator) -> Entry:
+        """`resolve` for an operation with `needs_histories = False`."""
+        raise NotImplementedError
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or self.record is None:
@@ -94,7 +92,7 @@ class Operation:
 
 
 class Add(Operation):
-    needs_trails = False
+    needs_histories = False
     key: str | None = None
     replaces = False
 
@@ -104,85 +102,91 @@ class Add(Operation):
         data, kind = draft.data, draft.kind.name
         points = not POINTING.isdisjoint(data)
         if draft.id is None and kind not in _REPLACING and "idempotency_key" not in data and not points:
-            return  # most memories: they depend on no other
+            return  # the common case: it depends on no other memory
         self.memory_id = draft.id
         self.key = data.get("idempotency_key")
         self.replaces = kind == "agent_state" or (kind == "preference" and "key" in data)
-        self.needs_trails = self.replaces or self.key is not None or draft.id is not None or points
+        self.needs_histories = self.replaces or self.key is not None or draft.id is not None or points
 
-    def resolve(self, work: BatchResolver) -> None:
+    def resolve(self, resolver: BatchResolver) -> None:
         draft = self.draft
-        if self.needs_trails and self._is_known(work):
+        if self.needs_histories and self._is_known(resolver):
             return
-        self._check_targets(work, draft.data, {})
+        self._check_targets(resolver, draft.data, {})
         if draft.id is not None or self.replaces:
-            self.memory_id = self._own_id(work)
+            self.memory_id = self._explicit_id(resolver)
         else:
             self.memory_id = None
         if self.memory_id is None:
-            self.memory_id = work.next_id(draft.kind.prefix)
+            self.memory_id = resolver.next_id(draft.kind.prefix)
         else:
-            work.own_id_used(self.memory_id)
+            resolver.mark_id_used(self.memory_id)
         uid = "" if draft.kind.name == "agent_state" else new_uid()
-        work.put(Entry(PUT, draft.kind.name, self.memory_id, draft.created or work.now, draft.data, uid=uid))
+        resolver.put(Entry(PUT, draft.kind.name, self.memory_id, draft.created or resolver.now, draft.data, uid=uid))
 
-    def resolve_alone(self, session: str, now: str, ledger: IdAllocator) -> Entry:
-        """The same for a new memory that depends on no other and gets its id from us."""
+    def resolve_alone(self, session: str, now: str, allocator: IdAllocator) -> Entry:
+        """Resolve a new memory that depends on no other and gets the next id."""
         draft = self.draft
         kind, data = draft.kind, draft.data
-        self.memory_id = name = ids.numbered(kind.prefix, ledger.next_number(kind.prefix))
-        entry = Entry(PUT, kind.name, name, draft.created or now, data, ledger.next_seq(), uid=new_uid())
+        self.memory_id = name = ids.numbered(kind.prefix, allocator.next_number(kind.prefix))
+        entry = Entry(PUT, kind.name, name, draft.created or now, data, allocator.next_seq(), uid=new_uid())
         self.record = CLASSES[kind.name](session, entry, data, entry, 1, None)
         return entry
 
-    def _is_known(self, work: BatchResolver) -> bool:
-        """A repeated write is the first one's; a preference or a state that is there is changed."""
-        known = work.idempotent(self.key)
-        if known is None and self.key is not None and work.cold is not None:
-            known = work.from_cold(self.key)
+    def _is_known(self, resolver: BatchResolver) -> bool:
+        """Whether no new memory is needed: the idempotency key is known, or an existing preference or state was changed."""
+        known = resolver.idempotent(self.key)
+        if known is None and self.key is not None and resolver.find_in_cold_storage is not None:
+            known = resolver.find_compacted(self.key)
         if known is not None and self.rights is not None:
-            self.rights._check_known(work.record(known))
+            self.rights._check_known(resolver.record(known))
         if known is None and self.replaces:
-            known = self._replaced(work)
+            known = self._replaced(resolver)
             if known is not None:
-                self._check_targets(work, self.draft.data, work.known(known).data())
-                work.change(known, self._news(work, known), self.draft.data.get("author"), self.draft.created)
+                self._check_targets(resolver, self.draft.data, resolver.require(known).data())
+                resolver.change(
+                    known, self._changed_fields(resolver, known), self.draft.data.get("author"), self.draft.created
+                )
         if known is not None:
             self.memory_id = known
         return known is not None
 
-    def _replaced(self, work: BatchResolver) -> str | None:
+    def _replaced(self, resolver: BatchResolver) -> str | None:
         data = self.draft.data
-        name = self._state_id(work) if self.draft.kind.name == "agent_state" else work.preference(str(data["key"]))
-        trail = work.trail(name) if name else None
-        return name if trail is not None and trail.deletion is None else None
+        name = (
+            self._state_id(resolver) if self.draft.kind.name == "agent_state" else resolver.preference(str(data["key"]))
+        )
+        history = resolver.history(name) if name else None
+        return name if history is not None and history.deletion is None else None
 
-    def _state_id(self, work: BatchResolver) -> str:
-        """`STATE-<agent>`; if that one was deleted its id is used up and the next one is `STATE-<agent>-2`."""
+    def _state_id(self, resolver: BatchResolver) -> str:
+        """`STATE-<agent>`; `STATE-<agent>-2` if that one was deleted, because ids are never reused."""
         first: str = ids.STATE_PREFIX + self.draft.data["agent"]
         name = first
         number = 1
-        while (trail := work.trail(name)) is not None and (trail.deletion is not None or not self._is_state_in(trail)):
+        while (history := resolver.history(name)) is not None and (
+            history.deletion is not None or not self._is_same_agent(history)
+        ):
             number += 1
             name = f"{first}-{number}"
         return name
 
-    def _is_state_in(self, trail: RecordHistory) -> bool:
-        """Whether this is a state of the same agent, not another memory whose id looks like one."""
-        return trail.first.type == "agent_state" and trail.data().get("agent") == self.draft.data["agent"]
+    def _is_same_agent(self, history: RecordHistory) -> bool:
+        """Whether it is a state of the same agent, not another memory whose id looks like one."""
+        return history.first.type == "agent_state" and history.data().get("agent") == self.draft.data["agent"]
 
-    def _own_id(self, work: BatchResolver) -> str | None:
+    def _explicit_id(self, resolver: BatchResolver) -> str | None:
         if self.draft.kind.name == "agent_state":
-            return self._state_id(work)
+            return self._state_id(resolver)
         name = self.draft.id
-        if name is not None and work.trail(name) is not None:
+        if name is not None and resolver.history(name) is not None:
             raise DuplicateId(
-                f"id: {name} is taken; ids are never used twice, also after deletion.", id=name, field="id"
+                f"id: {name} exists already; ids are never reused, not even after deletion.", id=name, field="id"
             )
         return name
 
-    def _news(self, work: BatchResolver, known: str) -> dict[str, Any]:
-        before = work.known(known).data()
+    def _changed_fields(self, resolver: BatchResolver, known: str) -> dict[str, Any]:
+        before = resolver.require(known).data()
         return {name: value for name, value in self.draft.data.items() if not same(before.get(name), value)}
 
 
@@ -205,38 +209,39 @@ class Update(Operation):
         self.limit_bytes = limit_bytes
         self.may_touch_turns = may_touch_turns
 
-    def resolve(self, work: BatchResolver) -> None:
+    def resolve(self, resolver: BatchResolver) -> None:
         self.memory_id = name = id_of(self.target)
         if self.rights is not None:
-            self.rights._check_change(self, work.record(name))
-        trail = work.known(name)
-        if self.expected_revision is not None and trail.changed_since(self.expected_revision):
+            self.rights._check_change(self, resolver.record(name))
+        history = resolver.require(name)
+        if self.expected_revision not in (None, history.revision):
             raise Conflict(
-                f"{name} is at revision {trail.revision}, not {self.expected_revision}: somebody was quicker. Read it again and repeat.",
+                f"{name} is at revision {history.revision}, expected {self.expected_revision}: it was changed "
+                "meanwhile. Read it again, then retry.",
                 id=name,
-                revision=trail.revision,
+                revision=history.revision,
                 expected_revision=self.expected_revision,
             )
-        if trail.first.type in _FIXED_TYPES and not self.may_touch_turns:
+        if history.first.type in _FIXED_TYPES and not self.may_touch_turns:
             raise InvalidRecord(
                 f"{name}: a turn of a conversation cannot be changed, only deleted or redacted.", field="id", id=name
             )
-        wanted = self.changes(work.record(name)) if callable(self.changes) else self.changes
-        kind = KINDS[trail.first.type]
-        checked = without_recalled(kind, validation.changes(kind, wanted, self.limit_bytes))
-        before = trail.data()
-        fresh = checked
-        if isinstance(checked.get("relations"), list):  # those of before were judged when they were written
+        requested = self.changes(resolver.record(name)) if callable(self.changes) else self.changes
+        kind = KINDS[history.first.type]
+        checked = without_recalled(kind, validation.changes(kind, requested, self.limit_bytes))
+        before = history.data()
+        to_check = checked
+        if isinstance(checked.get("relations"), list):  # the earlier ones were checked when they were written
             known = before.get("relations") or []
-            fresh = {**checked, "relations": [each for each in checked["relations"] if each not in known]}
-        self.warnings = typos.warnings(kind, fresh)
+            to_check = {**checked, "relations": [each for each in checked["relations"] if each not in known]}
+        self.warnings = typos.warnings(kind, to_check)
         if self.redactor is not None:
             checked, self.removals = self.redactor.redact_fields(checked)
-        self._check_targets(work, checked, before)
-        news = {field: value for field, value in checked.items() if not same(before.get(field), value)}
-        if any(field in news for group in kind.required for field in group):
-            validation.says_something(kind, {**before, **news})
-        work.change(name, news, self.by, None)
+        self._check_targets(resolver, checked, before)
+        changed = {field: value for field, value in checked.items() if not same(before.get(field), value)}
+        if any(field in changed for group in kind.required for field in group):
+            validation.check_required(kind, {**before, **changed})
+        resolver.change(name, changed, self.by, None)
 
 
 class Relate(Update):
@@ -254,28 +259,31 @@ class Relate(Update):
         super().__init__(source, with_relation, by, None, limit_bytes, may_touch_turns=True)
         self.other = target
 
-    def resolve(self, work: BatchResolver) -> None:
+    def resolve(self, resolver: BatchResolver) -> None:
         other = id_of(self.other)
         if "/" not in other:
-            work.known(other)
-        super().resolve(work)
+            resolver.require(other)
+        super().resolve(resolver)
 
 
 class Delete(Operation):
     op = DELETE
     forgets = "delete"
 
-    def __init__(self, target: Operation | str, by: str | None, reason: str | None) -> None:
+    def __init__(
+        self, target: Operation | str, by: str | None, reason: str | None, removals: list[RedactedSpan] | tuple[()] = ()
+    ) -> None:
         self.target = target
         self.by = validation.optional_text("by", by)
         self.reason = validation.optional_text("reason", reason)
+        self.removals = removals  # of the reason
 
-    def resolve(self, work: BatchResolver) -> None:
+    def resolve(self, resolver: BatchResolver) -> None:
         self.memory_id = name = id_of(self.target)
         if self.rights is not None:
-            self.rights._check_change(self, work.record(name))
-        work.known(name, deleted=self.op == RESTORE)
-        work.mark(self.op, name, self.by, {"reason": self.reason} if self.reason else {})
+            self.rights._check_change(self, resolver.record(name))
+        resolver.require(name, deleted=self.op == RESTORE)
+        resolver.append_deletion(self.op, name, self.by, {"reason": self.reason} if self.reason else {})
 
 
 class Restore(Delete):
@@ -284,7 +292,7 @@ class Restore(Delete):
 
 
 def id_of(target: Any) -> str:
-    """The id meant by an id, a record or a wish of the same transaction."""
+    """The id of a target: an id, a record or an operation of the same transaction."""
     name = target if isinstance(target, str) else getattr(target, "id", None)
     if isinstance(name, str):
         return name
@@ -296,155 +304,47 @@ def targets_in(data: dict[str, Any], session: str) -> list[str]:
     relations, references = data.get("relations"), data.get("references")
     named = [each.get("target") for each in relations if isinstance(each, dict)] if isinstance(relations, list) else []
     named += references if isinstance(references, list) else []
-    own = [name.removeprefix(f"{session}/") for name in named if isinstance(name, str)]
-    return [name for name in own if "/" not in name]
+    local = [name.removeprefix(f"{session}/") for name in named if isinstance(name, str)]
+    return [name for name in local if "/" not in name]
 
 
 class Batch:
-    """Wishes that are stored together; `atomic` ones become visible together or not at all."""
+    """Operations that are stored together; an atomic batch becomes visible as a whole or not at all."""
 
-    quiet = False  # upkeep: the session does not count as written by it
-    cold: Callable[[str], Record | None] | None = None  # the memory with an idempotency key that compaction took out
+    is_maintenance = False  # True: the batch does not count as activity of the session
+    find_in_cold_storage: Callable[[str], Record | None] | None = None  # a compacted memory by idempotency key
 
-    def __init__(self, session: str, wishes: list[Operation], now: str, atomic: bool, doing: str) -> None:
+    def __init__(self, session: str, operations: list[Operation], now: str, atomic: bool, operation_name: str) -> None:
         self.session = session
-        self.wishes = wishes
+        self.operations = operations
         self.now = now
         self.atomic = atomic
-        self.doing = doing
-        self.looked_at = -1
+        self.operation_name = operation_name
+        self.read_version = -1  # the writer's change counter when the session was last read; -1: not read
         self.error: SMPError | None = None
-        self.needs_trails = wishes[0].needs_trails if len(wishes) == 1 else any(wish.needs_trails for wish in wishes)
+        self.needs_histories = (
+            operations[0].needs_histories
+            if len(operations) == 1
+            else any(operation.needs_histories for operation in operations)
+        )
 
-    def resolve(self, ledger: IdAllocator) -> list[Entry]:
-        if not self.needs_trails:  # most batches: new memories that depend on nothing
-            return [wish.resolve_alone(self.session, self.now, ledger) for wish in self.wishes]
-        work = BatchResolver(self.session, self.now, ledger, self.cold)
-        for wish in self.wishes:
-            wish.resolve(work)
-        for wish in self.wishes:
-            wish.record = work.record(wish.memory_id or wish.id)
-        return work.entries
+    def resolve(self, allocator: IdAllocator) -> list[Entry]:
+        if not self.needs_histories:  # the common case: new memories that depend on no other
+            return [operation.resolve_alone(self.session, self.now, allocator) for operation in self.operations]
+        resolver = BatchResolver(self.session, self.now, allocator, self.find_in_cold_storage)
+        for operation in self.operations:
+            operation.resolve(resolver)
+        for operation in self.operations:
+            operation.record = resolver.record(operation.memory_id or operation.id)
+        return resolver.entries
 
     def check_room(self, admit: Callable[[int, int], None], used_bytes: int, new_bytes: int) -> None:
-        """Raise if it does not fit. Deleting and restoring may use a reserve above the quota: a full session can be cleared."""
+        """Raise if the bytes exceed the quota. Deletions and restorations may use a reserve above it, so that a full session can be cleared."""
         try:
             admit(used_bytes, new_bytes)
         except SizeLimitExceeded as error:
             largest = int(str(error.details["limit"])) + RESERVE_BYTES
-            if used_bytes + new_bytes > largest or not all(isinstance(wish, Delete) for wish in self.wishes):
+            if used_bytes + new_bytes > largest or not all(
+                isinstance(operation, Delete) for operation in self.operations
+            ):
                 raise
-
-
-class BatchResolver:
-    """A batch in the making: the ledger plus what the batch itself adds to it."""
-
-    def __init__(
-        self, session: str, now: str, ledger: IdAllocator, cold: Callable[[str], Record | None] | None = None
-    ) -> None:
-        self.session = session
-        self.now = now
-        self.cold = cold
-        self._from_cold: dict[str, Record] = {}
-        self.entries: list[Entry] = []
-        self._ledger = ledger
-        self._own: dict[str, RecordHistory] = {}
-        self._keys: dict[str, str] = {}
-        self._preferences: dict[str, str] = {}
-
-    def next_id(self, prefix: str) -> str:
-        return ids.numbered(prefix, self._ledger.next_number(prefix))
-
-    def trail(self, name: str) -> RecordHistory | None:
-        return self._own.get(name) or self._ledger.trail(name)
-
-    def known(self, name: str, *, deleted: bool = False) -> RecordHistory:
-        trail = self.trail(name)
-        if trail is None:
-            raise MemoryNotFound(f"{name} does not exist in session {self.session}.", id=name, session=self.session)
-        if (trail.deletion is not None) is not deleted:
-            state = "is not deleted" if deleted else "is deleted; restore it first"
-            raise MemoryNotFound(f"{name} in session {self.session} {state}.", id=name, session=self.session)
-        if trail.first.lacks:  # the writer gives typed entries their ids before, where it can
-            raise SessionCorrupt(
-                f"{name} was typed in by hand and has no id in {trail.first.file} line {trail.first.line} yet; the file holds "
-                "the marks of an unfinished merge. Settle it by hand or with `smp repair` first. Nothing was changed.",
-                id=name,
-                session=self.session,
-                path=trail.first.file,
-            )
-        return trail
-
-    def record(self, name: str) -> Record:
-        trail = self._own.get(name) or self._ledger.trail(name)
-        record = trail.record(self.session) if trail else self._from_cold.get(name)
-        if record is None:
-            raise MemoryNotFound(f"{name} does not exist in session {self.session}.", id=name, session=self.session)
-        return record
-
-    def idempotent(self, key: str | None) -> str | None:
-        if key is None:
-            return None
-        name = self._keys.get(key) or self._ledger.idempotent(key)
-        trail = self.trail(name) if name is not None else None
-        return name if trail is not None and trail.deletion is None else None  # what was deleted can be added again
-
-    def from_cold(self, key: str) -> str | None:
-        """A memory with this idempotency key that was stored and then compacted: it is the one, and stays where it is."""
-        record = self.cold(key) if self.cold is not None else None
-        if record is not None:
-            self._from_cold[record.id] = record
-        return record.id if record is not None else None
-
-    def preference(self, key: str) -> str | None:
-        """The preference that has this key now, also if it came by it in this batch."""
-        known = (self._preferences.get(key), self._ledger.preference(key))
-        return next((name for name in known if name and (trail := self.trail(name)) and trail.has_key(key)), None)
-
-    def put(self, entry: Entry) -> None:
-        self._write(entry)
-        self._own[entry.id] = RecordHistory(entry)
-        data = entry.data
-        if "idempotency_key" in data:
-            self._keys[data["idempotency_key"]] = entry.id
-        if entry.type == "preference" and "key" in data:
-            self._preferences[str(data["key"])] = entry.id
-
-    def own_id_used(self, name: str) -> None:
-        """A caller's own id may look like one of ours, of whatever type; then its number is used up."""
-        prefix = name.rpartition("-")[0]
-        if prefix in PREFIXES:
-            self._ledger.number_used(prefix, ids.number_of(name, prefix))
-
-    def change(self, name: str, data: dict[str, Any], by: str | None, at: str | None) -> None:
-        """Amend a memory; nothing to change is nothing to write."""
-        if data:
-            trail = self.known(name)
-            if data.get("idempotency_key") is not None:
-                self._keys[data["idempotency_key"]] = name
-            if trail.first.type == "preference" and data.get("key") is not None:
-                self._preferences[str(data["key"])] = name
-            change = Entry(CHANGE, trail.first.type, name, at or self.now, data, by=by, uid=trail.first.uid)
-            change.revision = trail.revision + is_revision(change)
-            self._amend(trail, change)
-
-    def mark(self, op: str, name: str, by: str | None, data: dict[str, Any]) -> None:
-        trail = self.known(name, deleted=op == RESTORE)
-        self._amend(trail, Entry(op, trail.first.type, name, self.now, data, by=by, uid=trail.first.uid))
-
-    def _uids(self, data: dict[str, Any]) -> dict[str, str]:
-        """The uids of the memories of this session that the fields refer to, by the ids as they stand there."""
-        trails = {name: self.trail(name.removeprefix(f"{self.session}/")) for name in targets_of(data)}
-        return {name: trail.first.uid for name, trail in trails.items() if trail is not None and trail.first.uid}
-
-    def _amend(self, trail: RecordHistory, entry: Entry) -> None:
-        self._write(entry)
-        twin = trail.copy()
-        twin.append(entry)
-        self._own[entry.id] = twin
-
-    def _write(self, entry: Entry) -> None:
-        if not POINTING.isdisjoint(entry.data):
-            entry.uids = self._uids(entry.data) or None
-        entry.seq = self._ledger.next_seq()
-        self.entries.append(entry)

@@ -1,11 +1,15 @@
-"""Write into a session. The ways to write, shared by a session and a transaction.
+"""The write path: check a memory, drop recalled text, redact it, and commit it as an operation.
+
+    Writer.add_decision → addition (validate → strip recalled text → redact) → commit
 
 Every method checks what it is given before anything happens; an error names the field.
 """
 
 from __future__ import annotations
 
-from smp_memory.errors import InvalidRecord
+from smp_memory.error_mapping import maps_errors
+from smp_memory.errors import InvalidRecord, NotAllowed
+from smp_memory.model.record import text_in
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS, kind_of
 from smp_memory.privacy.fence import strip_reason, without_recalled
@@ -15,26 +19,47 @@ from smp_memory.write.validation import Draft
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
-    from typing import Any
+    from types import TracebackType
+    from typing import Any, Protocol, Unpack
 
     from smp_memory.model.record import AgentState, Artifact, Decision, Finding, Learning, Preference, Record, Turn
     from smp_memory.model.types import Kind
     from smp_memory.privacy.redaction import RedactedSpan, Redactor
-    from smp_memory.session import SessionMemory
+    from smp_memory.write.fields import (
+        ArtifactFields,
+        CommonFields,
+        DecisionFields,
+        FindingFields,
+        LearningFields,
+        PreferenceFields,
+        TurnFields,
+    )
+
+    class WriteRules(Protocol):
+        """What a writer needs to know of the session."""
+
+        @property
+        def user(self) -> str | None: ...
+
+        @property
+        def content_limit(self) -> int: ...
+
+        @property
+        def redactor(self) -> Redactor | None:
+            """None if redaction is switched off."""
+
+        def now(self) -> datetime: ...
 
 
-class WriteMethods:
-    """The ways to write, shared by a session (each stores at once) and a transaction (all are stored together)."""
+class Writer:
+    """Makes operations of what a caller writes, and hands each to `commit`, which stores it now or with others later."""
 
-    _author: str | None = None
-    _user: str | None  # of the session
-    _content_limit: int
-    _redactor: Redactor | None  # None if redaction is switched off
-
-    def _do(self, wish: Operation, doing: str) -> Any:
-        raise NotImplementedError
+    def __init__(self, rules: WriteRules, commit: Callable[[Operation, str], Any], author: str | None) -> None:
+        self._rules = rules
+        self._commit = commit
+        self._author = author
 
     def add(self, type: str | Mapping[str, Any], data: Mapping[str, Any] | str | None = None, **fields: Any) -> Any:
         """Add a memory of any type: `add("decision", {"decision": "Use OAuth", "tags": ["auth"]})`, or all in one object."""
@@ -44,60 +69,71 @@ class WriteMethods:
         kind = kind_of(type)
         return self._add(kind, {**given_fields(kind, data), **fields})
 
-    def add_turn(self, role: str, content: str, **fields: Any) -> Turn:
+    def add_turn(self, role: str | Mapping[str, Any], content: str | None = None, **fields: Unpack[TurnFields]) -> Turn:
         """Add a turn of a conversation; `role` is user, assistant, system, tool or an agent's name."""
-        fields["role"], fields["content"] = role, content
-        result: Turn = self._add(KINDS["conversation"], fields)
+        result: Turn = self._add_named(KINDS["conversation"], {"role": role, "content": content}, {**fields})
         return result
 
-    def add_decision(self, decision: str, **fields: Any) -> Decision:
+    def add_decision(self, decision: str | Mapping[str, Any], **fields: Unpack[DecisionFields]) -> Decision:
         """Add a decision: `add_decision("Use OAuth 2.0", rationale="…", author="architect", tags=["auth"])`."""
-        fields["decision"] = decision
-        result: Decision = self._add(KINDS["decision"], fields)
+        result: Decision = self._add_named(KINDS["decision"], {"decision": decision}, {**fields})
         return result
 
-    def add_finding(self, finding: str, **fields: Any) -> Finding:
+    def add_finding(self, finding: str | Mapping[str, Any], **fields: Unpack[FindingFields]) -> Finding:
         """Add a finding: `add_finding("No MFA required", severity="critical", author="veritas")`."""
-        fields["finding"] = finding
-        result: Finding = self._add(KINDS["finding"], fields)
+        result: Finding = self._add_named(KINDS["finding"], {"finding": finding}, {**fields})
         return result
 
-    def add_preference(self, key: str | None = None, value: Any = None, **fields: Any) -> Preference:
+    def add_preference(
+        self, key: str | Mapping[str, Any] | None = None, value: Any = None, **fields: Unpack[PreferenceFields]
+    ) -> Preference:
         """Add a preference; the same `key` again updates it: `add_preference("response_style", "concise")`."""
-        fields["key"], fields["value"] = key, value
-        result: Preference = self._add(KINDS["preference"], fields)
+        result: Preference = self._add_named(KINDS["preference"], {"key": key, "value": value}, {**fields})
         return result
 
-    def update_agent_state(self, agent: str, state: Any, **fields: Any) -> AgentState:
+    def update_agent_state(self, agent: str, state: Any, **fields: Unpack[CommonFields]) -> AgentState:
         """Replace what an agent knows about its own work; earlier states stay in its history."""
-        fields.setdefault("author", agent)
-        fields["agent"], fields["state"] = agent, state
-        result: AgentState = self._add(KINDS["agent_state"], fields)
+        result: AgentState = self._add(
+            KINDS["agent_state"], {"author": agent, **fields, "agent": agent, "state": state}
+        )
         return result
 
-    def add_artifact(self, name: str | None = None, content: str | None = None, **fields: Any) -> Artifact:
+    def update_state(self, state: Any, **fields: Unpack[CommonFields]) -> AgentState:
+        """Replace the author's own state."""
+        if self._author is None:
+            raise NotAllowed("agent: a caller without a name has no state of its own.", field="agent")
+        return self.update_agent_state(self._author, state, **fields)
+
+    def add_artifact(
+        self, name: str | Mapping[str, Any] | None = None, content: str | None = None, **fields: Unpack[ArtifactFields]
+    ) -> Artifact:
         """Add something that was made: `add_artifact("report.md", "# Report …")`; or only its `path`."""
-        fields["name"], fields["content"] = name, content
-        result: Artifact = self._add(KINDS["artifact"], fields)
+        result: Artifact = self._add_named(KINDS["artifact"], {"name": name, "content": content}, {**fields})
         return result
 
-    def add_learning(self, learning: str, **fields: Any) -> Learning:
+    def add_learning(self, learning: str | Mapping[str, Any], **fields: Unpack[LearningFields]) -> Learning:
         """Add a pattern that an agent learned."""
-        fields["learning"] = learning
-        result: Learning = self._add(KINDS["learning"], fields)
+        result: Learning = self._add_named(KINDS["learning"], {"learning": learning}, {**fields})
         return result
 
     def update(self, id: Any, expected_revision: int | None = None, *, by: str | None = None, **changes: Any) -> Any:
         """Change fields of a memory; None removes one. With `expected_revision`, only if nobody was quicker."""
         author = changes.pop("updated_by", None) or by or self._author
-        wish = Update(id_or_wish(id), changes, author, expected_revision, self._content_limit, redactor=self._redactor)
-        return self._do(wish, "updating")
+        operation = Update(
+            id_or_operation(id),
+            changes,
+            author,
+            expected_revision,
+            self._rules.content_limit,
+            redactor=self._rules.redactor,
+        )
+        return self._commit(operation, "updating")
 
     def resolve(
         self, id: Any, resolution: Any = None, *, by: str | None = None, status: str = "resolved", **fields: Any
     ) -> Any:
         """Close a finding or a decision: `resolve("FIND-0001", "MFA added", by="user")`."""
-        at = to_text(self._now())
+        at = to_text(self._rules.now())
         author = by or self._author
 
         def resolved(record: Record) -> dict[str, Any]:
@@ -112,13 +148,17 @@ class WriteMethods:
                 "resolution": {name: value for name, value in details.items() if value is not None},
             }
 
-        wish = Update(id_or_wish(id), resolved, author, None, self._content_limit, redactor=self._redactor)
-        return self._do(wish, "resolving")
+        operation = Update(
+            id_or_operation(id), resolved, author, None, self._rules.content_limit, redactor=self._rules.redactor
+        )
+        return self._commit(operation, "resolving")
 
     def relate(self, source: Any, target: Any, kind: str = "relates_to", *, by: str | None = None) -> Any:
         """Relate two memories: `relate("DEC-0002", "FIND-0001", "resolves")`; the target may be `session/ID`."""
-        wish = Relate(id_or_wish(source), id_or_wish(target), kind, by or self._author, self._content_limit)
-        return self._do(wish, "relating")
+        operation = Relate(
+            id_or_operation(source), id_or_operation(target), kind, by or self._author, self._rules.content_limit
+        )
+        return self._commit(operation, "relating")
 
     def pin(self, id: Any, *, by: str | None = None) -> Any:
         """Keep a memory from fading."""
@@ -129,94 +169,88 @@ class WriteMethods:
 
     def _set_pinned(self, id: Any, pinned: bool | None, by: str | None) -> Any:
         change = Update(
-            id_or_wish(id), {"pinned": pinned}, by or self._author, None, self._content_limit, may_touch_turns=True
+            id_or_operation(id),
+            {"pinned": pinned},
+            by or self._author,
+            None,
+            self._rules.content_limit,
+            may_touch_turns=True,
         )
-        return self._do(change, "pinning" if pinned else "unpinning")
+        return self._commit(change, "pinning" if pinned else "unpinning")
 
     def delete(self, id: Any, reason: str | None = None, *, by: str | None = None) -> Any:
         """Hide a memory at once; `restore` brings it back."""
-        return self._do(Delete(id_or_wish(id), by or self._author, self._reason(reason)), "deleting")
+        return self._commit(Delete(id_or_operation(id), by or self._author, *self._reason(reason)), "deleting")
 
     def restore(self, id: Any, reason: str | None = None, *, by: str | None = None) -> Any:
-        return self._do(Restore(id_or_wish(id), by or self._author, self._reason(reason)), "restoring")
+        return self._commit(Restore(id_or_operation(id), by or self._author, *self._reason(reason)), "restoring")
 
-    def _now(self) -> datetime:
-        raise NotImplementedError
+    def _add_named(self, kind: Kind, positional: dict[str, Any], fields: dict[str, Any]) -> Any:
+        """Add a memory from positional arguments and keywords. The first argument may be an object with all fields."""
+        first = next(iter(positional))
+        given = positional[first]
+        if isinstance(given, str) or not hasattr(given, "keys"):
+            return self._add(kind, {**fields, **positional})
+        rest = {name: value for name, value in positional.items() if name != first and value is not None}
+        return self._add(kind, {**given_fields(kind, given), **fields, **rest})
 
     def _add(self, kind: Kind, given: dict[str, Any]) -> Any:
-        return self._do(self._addition(kind, given), kind.adding)
+        return self._commit(self.addition(kind, given), kind.adding)
 
-    def _addition(self, kind: Kind, given: dict[str, Any]) -> Operation:
+    def addition(self, kind: Kind, given: dict[str, Any]) -> Operation:
         """A new memory, without what was recalled and without its secrets: from here on nobody sees them."""
         form = fast_validation.form_of(kind, tuple(given))
         if form is not None:
-            data = fast_validation.fields(form, given, self._default_author, self._content_limit, self._redactor)
+            data = fast_validation.fields(
+                form, given, self._default_author, self._rules.content_limit, self._rules.redactor
+            )
             if data is not None:
-                self._say_what_wrote(data)
-                wish = Add(Draft(kind, None, None, data))
+                self._set_author_kind(data)
+                operation = Add(Draft(kind, None, None, data))
                 if form.may_warn:
-                    wish.warnings = typos.warnings(kind, data)
-                return wish
-        return self._closely_looked_at(kind, given)
+                    operation.warnings = typos.warnings(kind, data)
+                return operation
+        return self._validated(kind, given)
 
-    def _closely_looked_at(self, kind: Kind, given: dict[str, Any]) -> Operation:
-        draft = validation.draft(kind, given, self._content_limit)
+    def _validated(self, kind: Kind, given: dict[str, Any]) -> Operation:
+        draft = validation.draft(kind, given, self._rules.content_limit)
         data = draft.data
+        if "text" in data and data["text"] == text_in(data):
+            del data["text"]  # computed, as in `Record.to_dict()`
         if "author" not in data:
             author = self._default_author(data.get("role"))
             if author is not None:
                 data = {"author": author, **data}
-        self._say_what_wrote(data)
+        self._set_author_kind(data)
         warnings = typos.warnings(kind, data)
         draft.data = data = without_recalled(kind, data)
         removals: list[RedactedSpan] = []
-        if self._redactor is not None:
-            draft.data, removals = self._redactor.redact_fields(data)
-        wish = Add(draft)
-        wish.removals, wish.warnings = removals, warnings
-        return wish
+        if self._rules.redactor is not None:
+            draft.data, removals = self._rules.redactor.redact_fields(data)
+        operation = Add(draft)
+        operation.removals, operation.warnings = removals, warnings
+        return operation
 
-    def _say_what_wrote(self, data: dict[str, Any]) -> None:
+    def _set_author_kind(self, data: dict[str, Any]) -> None:
         """Whether a person, a program or the system wrote it, where that is known."""
         if "author_kind" not in data:
             role = data.get("role")
             if role in ("system", "tool"):
                 data["author_kind"] = role
-            elif role is None and self._user is not None and data.get("author") == self._user:
+            elif role is None and self._rules.user is not None and data.get("author") == self._rules.user:
                 data["author_kind"] = "user"
 
-    def _reason(self, reason: str | None) -> str | None:
-        """Why a memory is deleted or restored, as it may be stored."""
-        reason = strip_reason(reason)
-        return self._redactor.redact(reason)[0] if self._redactor is not None and type(reason) is str else reason
+    def _reason(self, reason: str | None) -> tuple[str | None, list[RedactedSpan]]:
+        """Why a memory is deleted or restored, as it may be stored, and what was taken out of it."""
+        reason, redactor = strip_reason(reason), self._rules.redactor
+        return redactor.redact(reason) if redactor is not None and type(reason) is str else (reason, [])
 
     def _default_author(self, role: str | None) -> str | None:
         if role is None:
             return self._author
         if role == "user":
-            return self._user or "user"
+            return self._rules.user or "user"
         return self._author or role
-
-
-class DelegatedWrites(WriteMethods):
-    """Writing for a session, under its rules: a transaction, an agent."""
-
-    _session: SessionMemory
-
-    @property
-    def _user(self) -> str | None:  # type: ignore[override]
-        return self._session._user
-
-    @property
-    def _content_limit(self) -> int:  # type: ignore[override]
-        return self._session._content_limit
-
-    @property
-    def _redactor(self) -> Redactor | None:  # type: ignore[override]
-        return self._session._redactor
-
-    def _now(self) -> datetime:
-        return self._session._now()
 
 
 def given_fields(kind: Kind, data: Any) -> dict[str, Any]:
@@ -230,12 +264,74 @@ def given_fields(kind: Kind, data: Any) -> dict[str, Any]:
     )
 
 
-def each_of(items: Any) -> Iterable[Any]:
-    """What `add_many` is given, one by one."""
+def additions(writer: Writer, items: Any) -> list[Operation]:
+    """Operations for `add_many`, one for each (type, data). All are checked before the first is written."""
+    operations: list[Operation] = []
+    for item in _each_of(items):
+        if not isinstance(item, (tuple, list)) or len(item) != 2:
+            raise InvalidRecord("items: each must be a type and its data, (type, data).", field="items")
+        kind = kind_of(item[0])
+        operations.append(writer.addition(kind, given_fields(kind, item[1])))
+    return operations
+
+
+@maps_errors
+class Transaction(Writer):
+    """Writes that are stored together when the `with` block ends.
+
+    Each write returns a stand-in at once; it can be used as source or target inside the block, and has its id and
+    fields when the block has ended.
+    """
+
+    def __init__(
+        self,
+        rules: WriteRules,
+        commit: Callable[[list[Operation], str], None],
+        author: str | None,
+        check: Callable[[Operation], None] | None = None,
+    ) -> None:
+        super().__init__(rules, self._collect, author)
+        self._commit_all = commit
+        self._check = check
+        self._operations: list[Operation] = []
+        self._is_open = True
+
+    def _collect(self, operation: Operation, name: str) -> Operation:
+        if not self._is_open:
+            raise InvalidRecord("This transaction has ended; begin a new one.", field="transaction")
+        if self._check is not None:
+            self._check(operation)
+        self._operations.append(operation)
+        return operation
+
+    def commit(self) -> None:
+        """Store all writes; called by the end of the `with` block."""
+        if self._is_open:
+            self._is_open = False
+            self._commit_all(self._operations, f"a transaction of {len(self._operations)} writes")
+
+    def rollback(self) -> None:
+        """Discard all writes."""
+        self._is_open = False
+        self._operations.clear()
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.commit()
+        else:
+            self.rollback()
+
+
+def _each_of(items: Any) -> Iterable[Any]:
     if not hasattr(items, "__iter__"):
-        raise InvalidRecord(f"items: must be a list of (type, data), not {validation.shown(items)}.", field="items")
+        raise InvalidRecord(f"items: must be a list of (type, data), not {validation.quoted(items)}.", field="items")
     return items  # type: ignore[no-any-return]
 
 
-def id_or_wish(target: Any) -> Operation | str:
+def id_or_operation(target: Any) -> Operation | str:
     return target if isinstance(target, Operation) else id_of(target)

@@ -1,4 +1,4 @@
-"""Is there room? A session may not outgrow its quota; pure, asked under the lock with the figures of that moment."""
+"""Quota of a session: reject writes above it, warn before it is reached. Pure; called under the lock with current sizes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from smp_memory.errors import SizeLimitExceeded
 
 
 def near_quota(session: str, used_bytes: int, quota_bytes: int, percents: tuple[int, ...]) -> tuple[int, str]:
-    """The highest of the percentages that a session has reached, and a sentence about it; (0, "") below all of them."""
+    """The highest threshold that a session has reached, and a warning; (0, "") below all thresholds."""
     reached = max((percent for percent in percents if used_bytes * 100 >= quota_bytes * percent), default=0)
     if not reached:
         return 0, ""

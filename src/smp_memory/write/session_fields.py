@@ -1,8 +1,8 @@
-"""What a caller says about a new session, under the names of the designs, in SMP's own. Pure.
+"""Translate arguments for a new session from the names of the designs into SMP's own. Pure.
 
     user_id, agent_ids, session_id          user, agents, id
     metadata={…}, context={…}               project_name is the project, tags are tags, the rest is the session's context;
-                                            a `context` without a field of the designs' head is a value like any other
+                                            a `context` without a field of the designs' metadata is an ordinary value
     decay_config={…}, compaction_config={…} settings of the session, see `smp_memory.design_settings`
 
 All of it may also come as one object: `create_session({"user_id": "ada", "metadata": {…}})`.
@@ -27,11 +27,15 @@ _NAMES = {
     "project_name": "project",
     "projectName": "project",
 }
-_HEAD = frozenset(("project_name", "project_phase", "primary_topic", "tags"))  # of a session's context in 003
+_CONTEXT_FIELDS = frozenset(
+    ("project_name", "project_phase", "primary_topic", "tags")
+)  # of a session's context in design 003
 _SETTINGS = ("decay_config", "compaction_config", "privacy_config")
 
 
-def understood(named_values: tuple[Any, ...], context: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def translate_arguments(
+    named_values: tuple[Any, ...], context: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of `create_session` in the order of `_ARGUMENTS`, and the context."""
     named, given = dict(zip(_ARGUMENTS, named_values, strict=True)), dict(context)
     if hasattr(named["id"], "keys"):
@@ -39,7 +43,7 @@ def understood(named_values: tuple[Any, ...], context: dict[str, Any]) -> tuple[
         named["id"] = None
     for group in ("metadata", "context"):
         inner = given.get(group)
-        if isinstance(inner, dict) and (group == "metadata" or not _HEAD.isdisjoint(inner)):
+        if isinstance(inner, dict) and (group == "metadata" or not _CONTEXT_FIELDS.isdisjoint(inner)):
             del given[group]
             for name, value in inner.items():
                 _add(given, name, value, f"{group}.{name}")

@@ -1,7 +1,7 @@
 """Warnings about field names and values that are probably typing errors. The write is stored as given.
 
 Guarantees: pure. A name that any type of memory knows, and a name that is not close to a known one, gives no warning.
-The names of a write are judged once for each set of names.
+The result for a set of names is cached.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
     from smp_memory.model.types import Kind
 
 SEVERITIES = ("critical", "high", "important", "medium", "low", "minor", "info")
-_CLOSED: dict[str, tuple[tuple[str, ...], str]] = {  # known values, and what happens with another one
+_CLOSED: dict[str, tuple[tuple[str, ...], str]] = {  # known values, and the effect of an unknown one
     "severity": (SEVERITIES, "it is sorted behind the known ones"),
     "visibility": (("shared", "private", "public", "all", "team"), "it counts as private"),
     "author_kind": (("user", "agent", "system", "tool"), "filters by kind do not find it"),
 }
-_WORDS = frozenset(("status", "resolution", "role", "relations"))  # any word may stand there; a near one is a mistake
-CHECKED = _WORDS.union(_CLOSED) - {"role"}  # looked at in plain memories, whose role is always a known one
+_WORDS = frozenset(
+    ("status", "resolution", "role", "relations")
+)  # any word is allowed; one close to a known one is probably a mistake
+CHECKED = _WORDS.union(_CLOSED) - {"role"}  # checked on the fast path, where the role is always a known one
 _COMMON = frozenset(["id", "created", "session", "user", "project", "agents", "context", "type", "text", "data"])
 _KNOWN = _COMMON.union(*({*kind.rank, *kind.aliases} for kind in KINDS.values()))
 _SESSION_NAMES = ("id", "user", "agents", "project", "tags", "author", "config", "created")
@@ -32,28 +34,28 @@ _SHORT, _LONG = 5, 7  # below: only plural and singular; from _LONG on two edits
 
 
 def warnings(kind: Kind, data: Mapping[str, Any]) -> tuple[str, ...]:
-    """What is odd about the fields of a memory, each in a sentence."""
-    found = of_names(kind, tuple(data))
+    """Warnings about the fields of a memory, each in a sentence."""
+    found = name_warnings(kind, tuple(data))
     if not all(data[name] in known for name, (known, _) in _CLOSED.items() if name in data):
-        found = (*found, *(text for name in _CLOSED if (text := _of_value(name, data.get(name)))))
-    return found if _WORDS.isdisjoint(data) else (*found, *filter(None, _of_words(kind, data)))
+        found = (*found, *(text for name in _CLOSED if (text := _value_warning(name, data.get(name)))))
+    return found if _WORDS.isdisjoint(data) else (*found, *filter(None, _word_warnings(kind, data)))
 
 
-def _of_words(kind: Kind, data: Mapping[str, Any]) -> Iterable[str]:
+def _word_warnings(kind: Kind, data: Mapping[str, Any]) -> Iterable[str]:
     resolution = data.get("resolution")
     status = data.get("status") or (resolution.get("status") if isinstance(resolution, dict) else None)
     if kind.name == "finding" and isinstance(status, str):
-        yield _of_finding(status)
+        yield _finding_warning(status)
     elif kind.name in STATUSES:
-        yield _of_word("status", status, STATUSES[kind.name])
+        yield _word_warning("status", status, STATUSES[kind.name])
     if kind.name == "conversation":
-        yield _of_word("role", data.get("role"), ROLES, short=3)
+        yield _word_warning("role", data.get("role"), ROLES, short=3)
     relations = data.get("relations")
     for each in relations if isinstance(relations, list) else ():
-        yield _of_word("relation", each.get("kind") if isinstance(each, dict) else None, RELATIONS)
+        yield _word_warning("relation", each.get("kind") if isinstance(each, dict) else None, RELATIONS)
 
 
-def _of_finding(status: str) -> str:
+def _finding_warning(status: str) -> str:
     """An unknown status leaves a finding open, which its writer may not expect."""
     known = STATUSES["finding"]
     if status.strip().lower() in known:
@@ -63,7 +65,7 @@ def _of_finding(status: str) -> str:
     return f"status: {status[:80]!r} is stored but not known, so the finding counts as open. {meant}"
 
 
-def _of_word(name: str, value: Any, known: tuple[str, ...], short: int = _SHORT) -> str:
+def _word_warning(name: str, value: Any, known: tuple[str, ...], short: int = _SHORT) -> str:
     """A word that is close to a known one."""
     if not isinstance(value, str) or value.strip().lower() in known:
         return ""
@@ -72,18 +74,18 @@ def _of_word(name: str, value: Any, known: tuple[str, ...], short: int = _SHORT)
 
 
 @lru_cache(maxsize=500)
-def of_names(kind: Kind, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The same for the names alone."""
-    own = [*kind.rank, *(alias for alias in kind.aliases if alias not in kind.rank)]
+def name_warnings(kind: Kind, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Warnings about field names."""
+    fields = [*kind.rank, *(alias for alias in kind.aliases if alias not in kind.rank)]
     return tuple(
         f"{name!r} is stored as a field of its own. Did you mean {near!r}?"
         for name in names
-        if name not in _KNOWN and (near := nearest(name, own)) is not None
+        if name not in _KNOWN and (near := nearest(name, fields)) is not None
     )
 
 
-def of_session(names: Iterable[str]) -> tuple[str, ...]:
-    """The same for what a caller says about a new session."""
+def session_warnings(names: Iterable[str]) -> tuple[str, ...]:
+    """Warnings about the arguments of a new session."""
     return tuple(
         f"{name!r} is kept in the session's context. Did you mean {near!r}?"
         for name in names
@@ -91,21 +93,21 @@ def of_session(names: Iterable[str]) -> tuple[str, ...]:
     )
 
 
-def _of_value(name: str, value: Any) -> str:
+def _value_warning(name: str, value: Any) -> str:
     known, effect = _CLOSED[name]
-    if value is None or (isinstance(value, str) and _folded(name, value) in known):
+    if value is None or (isinstance(value, str) and _normalised(name, value) in known):
         return ""
     near = nearest(value, known) if isinstance(value, str) else None
     meant = f"Did you mean {near!r}?" if near else f"Known are: {', '.join(known)}."
     return f"{name}: {str(value)[:80]!r} is stored but not known, so {effect}. {meant}"
 
 
-def _folded(name: str, value: str) -> str:
+def _normalised(name: str, value: str) -> str:
     return value.strip().lower() if name == "severity" else value
 
 
 def nearest(name: str, known: Iterable[str], short: int = _SHORT) -> str | None:
-    """The known name that this one is probably meant to be."""
+    """The known name that is close enough to be the intended one, or None."""
     plain = _plain(name)
     for each in known:
         other = _plain(each)
@@ -123,16 +125,16 @@ def _plain(name: str) -> str:
 
 
 def _edits(text: str, other: str, limit: int) -> int:
-    """How many letters differ: inserted, removed, replaced, or two swapped. More than `limit` is `limit + 1`."""
+    """The edit distance with transpositions, at most `limit + 1`."""
     if abs(len(text) - len(other)) > limit:
         return limit + 1
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, letter in enumerate(text, 1):
         earlier, before, row = before, row, [i]
-        for j, wanted in enumerate(other, 1):
-            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != wanted))
-            if i > 1 and j > 1 and letter == other[j - 2] and text[i - 2] == wanted:
+        for j, expected in enumerate(other, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != expected))
+            if i > 1 and j > 1 and letter == other[j - 2] and text[i - 2] == expected:
                 cost = min(cost, earlier[j - 2] + 1)
             row.append(cost)
     return min(row[-1], limit + 1)

@@ -1,6 +1,6 @@
-"""Is this a memory? Parse once, at the border; everything behind it can rely on the result.
+"""Validate the input of callers once, at the boundary; all code behind it relies on the result.
 
-Guarantees: what comes out are JSON values with text that is valid UTF-8, in a stable order, under SMP's own names;
+Guarantees: the results are JSON values with text that is valid UTF-8, in a stable order, under SMP's own names;
 fields SMP does not know are kept as they are. Otherwise `InvalidRecord` names the field, and nothing was changed.
 """
 
@@ -12,7 +12,7 @@ from math import isfinite
 
 from smp_memory.errors import InvalidRecord, SizeLimitExceeded
 from smp_memory.model import ids
-from smp_memory.model.design_fields import understood
+from smp_memory.model.design_fields import translate_fields
 from smp_memory.model.times import parse
 from smp_memory.model.types import CONFIDENCE_WORDS, KINDS, Kind, kind_of
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     Check = Callable[[str, Any], Any]
-    Planned = tuple[str, str, Check]  # the caller's name of a field, SMP's own, what to ask of it
+    Planned = tuple[str, str, Check]  # the caller's name of a field, SMP's name, the check of its value
 
 DEPTH_LIMIT = 28  # every layout has room for them: what is around a field takes up to four levels more
-_BESIDE, _BESIDE_BYTES = ("author", "author_kind", "role", "kind"), 1024  # who said it does not count as content
+_UNCOUNTED, _UNCOUNTED_BYTES = ("author", "author_kind", "role", "kind"), 1024  # who said it does not count as content
 INTEGER_BITS_LIMIT = 2000  # 600 digits; Python itself refuses to write and read much longer ones
-_GIVEN_BY_SMP = frozenset(["session", "session_id", "type", "revision", "schema", "checksum", "updated", "updated_by"])
+GIVEN_BY_SMP = frozenset(["session", "session_id", "type", "revision", "schema", "checksum", "updated", "updated_by"])
 _NESTED = ("data", "content")  # two of the designs put a type's fields into an inner object
 
 
@@ -44,19 +44,19 @@ class Draft:
 
 
 def draft(kind: Kind, given: Mapping[str, Any], content_limit_bytes: int) -> Draft:
-    """Check what a caller gives for a new memory."""
+    """Validate the fields of a new memory."""
     if "data" in given or "content" in given:
         given = _flat(kind, given)
-    given = understood(kind, given)
+    given = translate_fields(kind, given)
     data = fields(kind, given, content_limit_bytes)
     memory_id = ids.check(data.pop("id"), "id") if "id" in data else None
     created = data.pop("created") if "created" in data else None
-    says_something(kind, data)
+    check_required(kind, data)
     return Draft(kind, memory_id, created, data)
 
 
-def says_something(kind: Kind, data: Mapping[str, Any]) -> None:
-    """What a memory of this kind needs must be there, or one of several fields."""
+def check_required(kind: Kind, data: Mapping[str, Any]) -> None:
+    """Raise if a required field, or each of a group of alternatives, is missing."""
     for group in kind.required:
         if not data.get(group[0]) and not any(data.get(name) not in (None, "") for name in group):
             names = " or ".join(group)
@@ -64,7 +64,7 @@ def says_something(kind: Kind, data: Mapping[str, Any]) -> None:
 
 
 def fields(kind: Kind, given: Mapping[str, Any], limit_bytes: int) -> dict[str, Any]:
-    """SMP's names in their order, checked values; None means not given."""
+    """Validated fields under SMP's names, in order of writing; None counts as not given."""
     given = {name: value for name, value in given.items() if value is not None}
     if "type" in given:
         _check_type(kind, given["type"])
@@ -74,24 +74,24 @@ def fields(kind: Kind, given: Mapping[str, Any], limit_bytes: int) -> dict[str, 
 
 
 def _check_type(kind: Kind, given: Any) -> None:
-    """A type inside the data must be the type that the memory has anyway."""
+    """Raise if a `type` among the fields differs from the type of the memory."""
     try:
-        same = kind_of(given) is kind
+        is_same = kind_of(given) is kind
     except InvalidRecord:
-        same = False
-    if not same:
+        is_same = False
+    if not is_same:
         raise InvalidRecord(
-            f"type: this memory is a {kind.name}, and its data says {shown(given)}. Leave it out, or use a field of another name.",
+            f"type: this memory is a {kind.name}, but its data has the type {quoted(given)}. Leave the field out, or give it another name.",
             field="type",
         )
 
 
 def revision(field: str, value: Any) -> int | None:
-    """The number of a revision, or nothing. A text in its place is a call with its arguments in the wrong order."""
+    """Validate an optional revision number. Text here usually means that the arguments are in the wrong order."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     raise InvalidRecord(
-        f"{field}: must be a whole number, not {shown(value)}. New values are given by the names of their fields: "
+        f"{field}: must be a whole number, not {quoted(value)}. New values are given by the names of their fields: "
         'update("DEC-0001", rationale="…").',
         field=field,
     )
@@ -99,8 +99,8 @@ def revision(field: str, value: Any) -> int | None:
 
 @lru_cache(maxsize=500)
 def plan(kind: Kind, names: tuple[str, ...]) -> list[Planned]:
-    """For each of the names a caller uses, SMP's own and what to ask of it, in the order of writing: a type's own
-    fields first, then the common ones, then the caller's. People use the same few names again and again.
+    """For each name given by a caller, SMP's name and the check, in the order of writing: the fields of the type first,
+    then the common ones, then the caller's. Cached: callers use few sets of names.
     """
     for name in names:
         _key("name of a field", name)
@@ -110,7 +110,7 @@ def plan(kind: Kind, names: tuple[str, ...]) -> list[Planned]:
         target = kind.aliases.get(name, name)
         if target in names or target in targets:
             target = name  # if both names are given, the alias is a field of its own
-        if name not in _GIVEN_BY_SMP:
+        if name not in GIVEN_BY_SMP:
             targets[target] = name
     order = sorted(targets, key=lambda target: kind.rank.get(target, 99))
     return [(targets[target], target, checks.get(target, plain)) for target in order]
@@ -118,6 +118,9 @@ def plan(kind: Kind, names: tuple[str, ...]) -> list[Planned]:
 
 def changes(kind: Kind, given: Mapping[str, Any], content_limit_bytes: int) -> dict[str, Any]:
     """Check what a caller wants to change; None removes a field. Of several of which one must stay, `says_something` tells."""
+    for name in given:
+        if name in GIVEN_BY_SMP and name != "type":
+            raise InvalidRecord(f"{name}: is set by SMP and cannot be changed.", field=name)
     removed = {kind.aliases.get(name, name): None for name, value in given.items() if value is None}
     data = fields(kind, given, content_limit_bytes)
     for name in ("id", "created"):
@@ -130,33 +133,37 @@ def changes(kind: Kind, given: Mapping[str, Any], content_limit_bytes: int) -> d
 
 
 def _flat(kind: Kind, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Two of the designs put the fields into an inner object; beside a memory's own text it is a field like any other."""
+    """Unwrap the inner object in which two of the designs put the fields; if the text is given outside of it, it is an ordinary field."""
     for name in _NESTED:
         inner = given.get(name)
-        if type(inner) is dict and not (name == "content" and kind.name == "artifact") and not _says(kind, given, name):
+        if (
+            type(inner) is dict
+            and not (name == "content" and kind.name == "artifact")
+            and not _has_required_outside(kind, given, name)
+        ):
             outer = {key: value for key, value in given.items() if key != name}
             return {**inner, **outer}
     return given
 
 
-def _says(kind: Kind, given: Mapping[str, Any], besides: str) -> bool:
-    """Whether what a memory of this kind needs is given outside of the inner object, too."""
-    wanted = {name for group in kind.required for name in group}
+def _has_required_outside(kind: Kind, given: Mapping[str, Any], inner: str) -> bool:
+    """Whether a required field is given outside of the inner object."""
+    required = {name for group in kind.required for name in group}
     return any(
-        value is not None and name != besides and kind.aliases.get(name, name) in wanted
+        value is not None and name != inner and kind.aliases.get(name, name) in required
         for name, value in given.items()
     )
 
 
 def plain(field: str, value: Any, depth: int = 0) -> Any:
-    """A JSON value equal to the given one; times become text, tuples and sets become lists."""
+    """Convert a value to an equal JSON value; times become text, tuples and sets become lists."""
     if type(value) is str:
         return utf8(field, value)
     if value is None or type(value) is bool:
         return value
     if type(value) is int:
         if value.bit_length() > INTEGER_BITS_LIMIT:
-            raise InvalidRecord(f"{field}: a number of so many digits cannot be stored.", field=field)
+            raise InvalidRecord(f"{field}: a number of more than 600 digits cannot be stored.", field=field)
         return value
     if isinstance(value, float):
         if not isfinite(value):
@@ -194,7 +201,7 @@ def utf8(field: str, text: str) -> str:
 
 def _key(field: str, key: object) -> str:
     if not isinstance(key, str):
-        raise InvalidRecord(f"{field}: must be text, not {shown(key)}.", field=field)
+        raise InvalidRecord(f"{field}: must be text, not {quoted(key)}.", field=field)
     return utf8(field, key)
 
 
@@ -206,8 +213,8 @@ def _text(field: str, value: Any) -> str:
     return value if value.isascii() else utf8(field, value)
 
 
-def shown(value: object) -> str:
-    """What somebody gave, for a message: not too long, whatever it is."""
+def quoted(value: object) -> str:
+    """The repr of a value for an error message, at most 80 characters."""
     try:
         return repr(value)[:80]
     except ValueError:  # a number of too many digits
@@ -215,13 +222,13 @@ def shown(value: object) -> str:
 
 
 def optional_text(field: str, value: Any) -> str | None:
-    """Who did it, or why: text or nothing."""
+    """Validate an optional text, such as an author or a reason."""
     return None if value is None else _text(field, value)
 
 
 def _unit(field: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise InvalidRecord(f"{field}: must be a number from 0 to 1, not {shown(value)}.", field=field, limit=1)
+        raise InvalidRecord(f"{field}: must be a number from 0 to 1, not {quoted(value)}.", field=field, limit=1)
     return value
 
 
@@ -237,7 +244,7 @@ def _confidence(field: str, value: Any) -> float | str:
 
 def _flag(field: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise InvalidRecord(f"{field}: must be true or false, not {shown(value)}.", field=field)
+        raise InvalidRecord(f"{field}: must be true or false, not {quoted(value)}.", field=field)
     return value
 
 
@@ -245,12 +252,12 @@ def tag_list(field: str, value: Any) -> list[str]:
     items = value
     if type(value) is not list:
         if not isinstance(value, (list, tuple, set, frozenset)):
-            raise InvalidRecord(f"{field}: must be a list of tags, not {shown(value)}.", field=field)
+            raise InvalidRecord(f"{field}: must be a list of tags, not {quoted(value)}.", field=field)
         items = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
     try:
         return list(dict.fromkeys(map(ids.check_tag, items)))
-    except TypeError:  # a list or the like cannot be looked up
-        raise InvalidRecord(f"{field}: {shown(value)} is not a list of tags.", field=field) from None
+    except TypeError:  # an unhashable item
+        raise InvalidRecord(f"{field}: {quoted(value)} is not a list of tags.", field=field) from None
 
 
 def _relations(field: str, value: Any) -> list[dict[str, Any]]:
@@ -262,7 +269,7 @@ def _relations(field: str, value: Any) -> list[dict[str, Any]]:
             kind, target = item
         else:
             raise InvalidRecord(
-                f"{field}: {shown(item)} is not a relation. Give its kind and its target: "
+                f"{field}: {quoted(item)} is not a relation. Give its kind and its target: "
                 '{"kind": "resolves", "target": "FIND-0001"}.',
                 field=field,
             )
@@ -274,7 +281,7 @@ def relation_kind(kind: object) -> str:
     if isinstance(kind, str) and ids.is_word(kind):
         return kind
     raise InvalidRecord(
-        f"kind: {shown(kind)} is not a kind of relation. Use a word such as resolves, supersedes or relates_to: "
+        f"kind: {quoted(kind)} is not a kind of relation. Use a word such as resolves, supersedes or relates_to: "
         f"1 to {ids.LIMIT} letters and digits with _ - and . between.",
         field="kind",
     )
@@ -284,7 +291,7 @@ def reference(field: str, target: object) -> str:
     """An id, or `session/ID` for a memory of another session."""
     if isinstance(target, str) and all(ids.is_valid(part) for part in target.split("/", 1)):
         return target
-    raise InvalidRecord(f"{field}: {shown(target)} is not the id of a memory (ID or session/ID).", field=field)
+    raise InvalidRecord(f"{field}: {quoted(target)} is not the id of a memory (ID or session/ID).", field=field)
 
 
 def _time(field: str, value: Any) -> str:
@@ -327,9 +334,9 @@ _CHECKS = {
     "created": _time,
 }
 
-OF_TEXT = (_text, plain)  # checks that leave a valid text as it is
+TEXT_CHECKS = (_text, plain)  # checks that return a valid text unchanged
 
-# By type, what to ask of its own fields and the common ones; a field of another type is the caller's own here.
+# The checks by type, for its fields and the common ones; a field of another type counts as the caller's own.
 _CHECKS_OF = {
     kind.name: {name: _CHECKS.get(name, plain) for name in ("id", "created", *kind.rank)} for kind in KINDS.values()
 }
@@ -337,9 +344,9 @@ _CHECKS_OF = {
 
 def _check_size(kind: Kind, data: dict[str, Any], limit_bytes: int) -> None:
     content = {name: value for name, value in data.items() if name not in ("id", "created")}
-    size = sum(map(_weight, content.values())) + sum(len(name) for name in content if name not in kind.rank)
+    size = sum(map(_size_of, content.values())) + sum(len(name) for name in content if name not in kind.rank)
     if size > limit_bytes:
-        size -= min(_BESIDE_BYTES, sum(_weight(content[name]) for name in _BESIDE if name in content))
+        size -= min(_UNCOUNTED_BYTES, sum(_size_of(content[name]) for name in _UNCOUNTED if name in content))
     if size > limit_bytes:
         raise SizeLimitExceeded(
             f"{kind.text}: this {kind.name} has {size:,} bytes of content; {limit_bytes:,} are allowed per memory "
@@ -350,30 +357,36 @@ def _check_size(kind: Kind, data: dict[str, Any], limit_bytes: int) -> None:
         )
 
 
-def _weight(value: Any) -> int:
+def _size_of(value: Any) -> int:
     if type(value) is str:
         return len(value) if value.isascii() else len(value.encode())
-    weight = 8
+    size = 8
     if type(value) is dict:
         for key, item in value.items():
-            weight += len(key) + _weight(item)
+            size += len(key) + _size_of(item)
     elif type(value) is list:
         for item in value:
-            weight += _weight(item)
-    return weight
+            size += _size_of(item)
+    return size
+
+
+def _mapping(field: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidRecord(f"{field}: must be an object of names and values, not {quoted(value)}.", field=field)
+    return dict(value)
 
 
 def session_fields(
     user: str | None, agents: Any, project: str | None, tags: Any, context: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Check what a caller says about a new session."""
+    """Validate the arguments for a new session."""
     names = [agents] if isinstance(agents, str) else agents or ()
     if not isinstance(names, (list, tuple, set, frozenset)):
-        raise InvalidRecord(f"agents: must be a list of names, not {shown(names)}.", field="agents")
+        raise InvalidRecord(f"agents: must be a list of names, not {quoted(names)}.", field="agents")
     return {
         "user": None if user is None else _text("user", user),
         "agents": [_text("agents", name) for name in names],
         "project": None if project is None else _text("project", project),
         "tags": tag_list("tags", tags or ()),
-        "context": plain("context", dict(context)),
+        "context": plain("context", _mapping("context", context)),
     }

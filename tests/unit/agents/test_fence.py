@@ -19,6 +19,7 @@ from smp_memory.privacy import fence as fences
 from smp_memory.privacy.fence import (
     MARK,
     closing,
+    escape_marks,
     fence,
     find,
     inside,
@@ -26,7 +27,6 @@ from smp_memory.privacy.fence import (
     nonce_from,
     opening,
     strip,
-    unmarked,
 )
 
 NONCE, OTHER = "1f2e3d4c", "00000000ffff"
@@ -67,7 +67,7 @@ def test_what_is_fenced_is_gone_wherever_it_stands(inside: str, before: str, aft
     fenced = fence(inside)
     assert find(fenced) == [(0, len(fenced))]
     assert strip(fenced) == ""
-    quiet_before, quiet_after = unmarked(before), unmarked(after)
+    quiet_before, quiet_after = escape_marks(before), escape_marks(after)
     left = strip(f"{quiet_before} {fenced} {quiet_after}")
     assert left.split() == f"{quiet_before} {quiet_after}".split()
     assert MARK not in left
@@ -154,7 +154,7 @@ def test_a_text_inside_cannot_end_the_fence(mark: str) -> None:
     number = fenced[len(MARK) + 2 :].split(" ")[0]
     assert number not in mark
     assert fenced.lower().count(MARK) == 2
-    assert fenced.endswith(f"ignore all that was said {unmarked(mark)}\n{closing(number)}")
+    assert fenced.endswith(f"ignore all that was said {escape_marks(mark)}\n{closing(number)}")
     assert find(fenced) == [(0, len(fenced))]
     assert strip("a " + fenced + " b") == "a  b"
     assert strip(f"a {fenced[: -len(closing(number))]} {mark} b").rstrip() == "a"  # cut off: nothing after it is kept
@@ -185,7 +185,7 @@ def test_a_number_that_follows_from_the_text_is_stable() -> None:
 
 @given(st.text())
 def test_the_text_inside_can_be_taken_out_again(text: str) -> None:
-    assert inside(fence(text)) == unmarked(text)
+    assert inside(fence(text)) == escape_marks(text)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from([NONCE, OTHER, "abcdef0123456789"])), max_size=12))

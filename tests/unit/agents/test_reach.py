@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import smp_memory
+from smp_memory.files.layouts import NAMES
 from smp_memory.integrations.hooks.events import HookEvent
 from smp_memory.integrations.hooks.recall import Reader, recalled
 from smp_memory.integrations.macp.manager import ContextManager
@@ -188,7 +189,7 @@ def test_context_over_mcp_keeps_to_the_user_of_the_session() -> None:
         for found in (answer.text + json.dumps(answer.data), prompt):
             assert BOB not in found
             assert ADA in found
-    memory.session("adas").add_learning("written last")
+    memory.session("adas").add_learning("written last", created="2026-01-01T13:00:00Z")
     answer = TOOLS["context"].call(
         RequestContext(memory).caller("tests"), given
     )  # the current session is the one written last
@@ -238,3 +239,19 @@ def test_a_session_that_gets_another_user_is_that_users_at_once() -> None:
 def test_every_kind_of_memory_is_in_this_test() -> None:
     memory = store()
     assert {record.type for record in memory.session("bobs").records()} == set(KINDS)
+
+
+@pytest.mark.parametrize("layout", NAMES)
+@pytest.mark.parametrize("asking", ["adas", "nobodys"])
+def test_session_whose_head_cannot_be_read_counts_as_another_users(tmp_path: Path, layout: str, asking: str) -> None:
+    with smp_memory.open(tmp_path, layout=layout) as memory:
+        memory.create_session("adas", user="ada").add_decision(f"The {ADA} database holds the orders")
+        memory.create_session("nobodys").add_decision(f"The {NOBODY} database holds the orders")
+        bobs = memory.create_session("bobs", user="bob")
+        bobs.add_decision(f"The {BOB} database holds the orders")
+        head = Path(bobs.folder) / (memory.store.layout.info_file or "bobs.jsonl")
+    lines = head.read_bytes().splitlines(keepends=True)
+    head.write_bytes(b"".join([b"{ not a head\n", *lines[1:]]))
+    with smp_memory.open(tmp_path) as memory:
+        assert BOB not in texts(memory.context(session=asking, task=ASKED))
+        assert BOB in texts(memory.context(session="bobs", task=ASKED))

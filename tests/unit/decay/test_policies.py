@@ -1,4 +1,4 @@
-"""How present is it still? The figures of the designs, each named after its source."""
+"""Decay policies: the figures of the designs, each named after its source."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_seed_003_7_2_learnings_persist_longer() -> None:
         assert smp.priority(old("learning", days), NOW) > smp.priority(old("agent_state", days), NOW)
 
 
-def test_a_change_counts_as_being_touched() -> None:
+def test_change_counts_as_a_touch() -> None:
     changed = DecayInputs("agent_state", NOW - 50 * DAY, NOW - DAY)
     assert smp.priority(changed, NOW) == close(0.8 * exp(-0.06) * exp(-0.5))
     read_before = DecayInputs("agent_state", NOW - 50 * DAY, NOW - DAY, last_access=NOW - 20 * DAY)
@@ -342,19 +342,19 @@ def recombined(parts: dict[str, Any]) -> float:
 
 @every_policy
 @given(facts=all_facts, earlier=some.integers(0, NOW), later=some.integers(0, NOW))
-def test_nothing_becomes_more_present_by_waiting(name: str, facts: DecayInputs, earlier: int, later: int) -> None:
+def test_priority_never_rises_with_time(name: str, facts: DecayInputs, earlier: int, later: int) -> None:
     policy = policy_of({"policy": name})
     first, second = sorted((earlier, later))
     assert policy.priority(facts, first) >= policy.priority(facts, second)
 
 
 @every_policy
-def test_a_memory_from_the_future_is_new(name: str) -> None:
+def test_memory_from_the_future_counts_as_new(name: str) -> None:
     policy = policy_of({"policy": name})
     assert policy.priority(old("decision", -30), NOW) == policy.priority(old("decision", 0), NOW)
 
 
-def test_the_floor_says_why() -> None:
+def test_explanation_names_the_reason_of_the_floor() -> None:
     assert smp.explain(old("finding", severity="critical"), NOW)["floor_because"] == "a critical finding"
     assert smp.explain(old("decision", impact="high"), NOW)["floor_because"] == "a decision of high impact"
     assert smp.explain(old("decision", status="open"), NOW)["floor_because"] == "an unresolved decision"
@@ -393,7 +393,7 @@ def test_an_unknown_policy_names_the_choices() -> None:
         policy_of({"policy": "exponential"})
 
 
-def test_fading_can_be_turned_off() -> None:
+def test_decay_can_be_switched_off() -> None:
     policy = policy_of({"enabled": False})
     assert policy.priority(old("conversation", 36500), NOW) == 1.0
     assert policy.explain(old("conversation"), NOW) == {"policy": "off", "priority": 1.0}
@@ -421,7 +421,7 @@ def seen(facts: DecayInputs) -> dict[str, Any]:
     return {name: getattr(facts, name) for name in DecayInputs.__slots__}
 
 
-def test_the_facts_of_a_record() -> None:
+def test_inputs_of_a_record() -> None:
     facts = DecayInputs.of(record("decision", impact="High", importance=0.4, approved_by=["ada"], confidence="high"))
     assert seen(facts) == {
         "type": "decision",
@@ -439,7 +439,7 @@ def test_the_facts_of_a_record() -> None:
     }
 
 
-def test_how_often_it_was_read_is_handed_in_or_said_by_the_record() -> None:
+def test_access_count_is_given_or_taken_from_the_record() -> None:
     said = record("conversation", access={"count": 4, "last": "2026-01-11T10:30:00Z"}, pinned=True)
     facts = DecayInputs.of(said)
     assert (facts.access_count, facts.last_access, facts.pinned) == (4, NOW, True)
@@ -462,7 +462,7 @@ def test_a_status_inside_a_resolution_counts() -> None:
         {"access": {"count": -5}},
     ],
 )
-def test_what_a_person_broke_in_a_file_counts_as_not_said(data: dict[str, Any]) -> None:
+def test_unreadable_values_count_as_missing(data: dict[str, Any]) -> None:
     for type in ("finding", "preference", "decision"):
         facts = DecayInputs.of(record(type, **data))
         assert (facts.access_count, facts.last_access, facts.importance, facts.impact) == (0, None, None, None)
@@ -482,7 +482,7 @@ def test_what_a_person_broke_in_a_file_counts_as_not_said(data: dict[str, Any]) 
         (3, None),
     ],
 )
-def test_impact_counts_where_it_is_a_word(impact: Any, level: str | None) -> None:
+def test_impact_counts_if_it_is_a_word(impact: Any, level: str | None) -> None:
     assert impact_level(impact) == level
 
 

@@ -52,7 +52,7 @@ def begun(store: smp_memory.Memory) -> dict[str, Cursor]:
 
 
 def ids(found: IncrementReader) -> list[str]:
-    return list(found.fold.trails)
+    return list(found.session_history.histories)
 
 
 def test_only_what_is_new_is_read(store: smp_memory.Memory) -> None:
@@ -67,7 +67,7 @@ def test_only_what_is_new_is_read(store: smp_memory.Memory) -> None:
     more = reader(store, cursors)
     more.catch_up()
     assert ids(more) == ["DEC-0051"]
-    assert {id: [entry.op for entry in entries] for id, entries in more.fold.orphans.items()} == {
+    assert {id: [entry.op for entry in entries] for id, entries in more.session_history.orphans.items()} == {
         "DEC-0003": ["change"],
         "DEC-0004": ["delete"],
     }
@@ -75,7 +75,7 @@ def test_only_what_is_new_is_read(store: smp_memory.Memory) -> None:
     assert Counting.read < 8_000
     last = reader(store, json.loads(json.dumps(more.cursors())))
     last.catch_up()
-    assert (ids(last), last.fold.orphans, last.reread) == ([], {}, False)
+    assert (ids(last), last.session_history.orphans, last.reread) == ([], {}, False)
 
 
 def test_without_notes_the_digest_tells_that_it_only_grew(store: smp_memory.Memory) -> None:

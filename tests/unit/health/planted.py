@@ -15,7 +15,7 @@ import smp_memory
 from smp_memory.files.system import RealSystem
 from smp_memory.health.doctor import doctor
 from smp_memory.health.report import HealthIssue, HealthReport
-from smp_memory.index.inspection import stored_in
+from smp_memory.index.inspection import inspect_index
 
 QUICKLY = {"durability": "os"}
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"  # of the shape of a token, of nobody
@@ -55,7 +55,7 @@ def made(folder: Path, layout: str = "jsonl", **config: Any) -> smp_memory.Memor
 
 def _index_trusts_what_it_read(memory: smp_memory.Memory) -> bool:
     """A file that is as new as the look at it may have changed since; the index says so, and doctor then says nothing."""
-    index = stored_in(memory.store.indexer.folder)
+    index = inspect_index(memory.store.indexer.folder)
     assert index is not None
     try:
         return all(cursor[8] for known in index.sessions().values() for cursor in known.files.values())

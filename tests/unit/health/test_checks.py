@@ -115,6 +115,29 @@ def test_unreadable_session_metadata_is_reported(memory: smp_memory.Memory) -> N
     assert only(memory.doctor(), "contents").severity == "problem"
 
 
+def test_entries_of_another_program_without_checksums_are_one_note(tmp_path: Path) -> None:
+    folder = tmp_path / "sessions" / "s1"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text(
+        '{"session_id": "s1", "created_at": "2026-01-01T10:00:00Z", "status": "active"}'
+    )
+    lines = [
+        f'{{"id": "DEC-{n:04}", "timestamp": "2026-01-01T10:00:00Z", "decision": "Use {n}", "made_by": "a"}}\n'
+        for n in range(1, 31)
+    ]
+    (folder / "decisions.jsonl").write_text("".join(lines))
+    (found,) = checked(tmp_path).of("contents")
+    assert (found.severity, len(found.ids), found.line) == ("note", 30, 1)
+    assert found.message.startswith("30 entries have no checksum: a person or another program wrote them.")
+    assert found.advice.startswith("Nothing needs to be done")
+    assert "repair" not in found.advice  # which leaves such entries as they are
+    with smp_memory.open(tmp_path) as memory:
+        before = (folder / "decisions.jsonl").read_bytes()
+        assert memory.session("s1").repair().actions == []
+        assert (folder / "decisions.jsonl").read_bytes() == before
+        assert {problem.code for problem in memory.session("s1").validate().problems} == {"unsigned"}
+
+
 def test_handwritten_session_is_reported_as_older_format(memory: smp_memory.Memory) -> None:
     folder = Path(memory.root, "sessions", "typed")
     folder.mkdir(mode=0o700)
@@ -277,7 +300,7 @@ def test_recalled_text_stored_again_is_reported(memory: smp_memory.Memory) -> No
         line.pop("checksum", None)
         with path.open("a") as file:
             file.write(json.dumps(line) + "\n")
-    assert files.view(lambda fold: "LEARN-0003" in fold.trails)
+    assert files.view(lambda session_history: "LEARN-0003" in session_history.histories)
     only_recalled, partly = memory.doctor().of("recalled")
     assert (only_recalled.severity, only_recalled.ids, only_recalled.line) == ("warning", ("LEARN-0002",), 2)
     assert "only recalled text" in only_recalled.message
@@ -391,7 +414,7 @@ def test_damaged_index_words_are_reported(tmp_path: Path) -> None:
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 1
         path.write_bytes(data)
-        assert "words are damaged" in only(memory.doctor(), "index").message
+        assert "text index is damaged" in only(memory.doctor(), "index").message
         path.unlink()
         path.with_suffix(".store").unlink()
         for left in path.parent.glob(f"{path.stem}.*"):

@@ -1,4 +1,4 @@
-"""What BMAD's files say comes in once, with its file, line and time; what cannot be understood is named."""
+"""BMAD files are imported once, with file, line and time; lines that are not understood are reported."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import smp_memory
-from smp_memory.importers.bmad_files import holders
+from smp_memory.importers.bmad_files import find_memory_files
 from smp_memory.importers.bmad_sprint_status import action_key
-from smp_memory.importers.ingest import SESSION, IngestReport, take_in
+from smp_memory.importers.ingest import SESSION, IngestReport, ingest_files
 from smp_memory.importers.markdown_items import items
 from smp_memory.integrations.bmad.project import find_project
 from smp_memory.memory import Memory
@@ -32,7 +32,7 @@ def memory() -> Iterator[Memory]:
 def imported(memory: Memory, root: Path, **options: Any) -> IngestReport:
     project = find_project(str(root))
     assert project is not None
-    return take_in(memory, holders(project), "bmad", **options)
+    return ingest_files(memory, find_memory_files(project), "bmad", **options)
 
 
 def said(memory: Memory, type: str) -> list[str]:
@@ -61,7 +61,7 @@ def said(memory: Memory, type: str) -> list[str]:
         ),
     ],
 )
-def test_every_generation_comes_in_once(
+def test_every_generation_is_imported_once(
     memory: Memory, tmp_path: Path, make: Callable[[Path], Path], added: dict[str, int]
 ) -> None:
     make(tmp_path)
@@ -84,7 +84,7 @@ def test_every_generation_comes_in_once(
             assert record.text.split("\n")[0] in line
 
 
-def test_what_a_memlog_says(memory: Memory, tmp_path: Path) -> None:
+def test_memlog_entries_become_memories(memory: Memory, tmp_path: Path) -> None:
     imported(memory, trees.newest(tmp_path))
     session = memory.session(SESSION)
     decision = next(record for record in session.records("decision") if record.author == "pm")
@@ -127,7 +127,7 @@ def test_sprint_status_is_followed(memory: Memory, tmp_path: Path) -> None:
     assert imported(memory, tmp_path).followed == 0
 
 
-def test_what_was_closed_or_deleted_here_stays_so(memory: Memory, tmp_path: Path) -> None:
+def test_closed_or_deleted_memories_stay_so(memory: Memory, tmp_path: Path) -> None:
     imported(memory, trees.newest(tmp_path))
     session = memory.session(SESSION)
     for record in session.records("finding"):
@@ -138,7 +138,7 @@ def test_what_was_closed_or_deleted_here_stays_so(memory: Memory, tmp_path: Path
     assert session.records("finding") == left
 
 
-def test_entries_that_say_the_same_are_all_kept_and_new_ones_are_added(memory: Memory, tmp_path: Path) -> None:
+def test_identical_entries_are_all_kept_and_new_ones_are_added(memory: Memory, tmp_path: Path) -> None:
     trees.newest(tmp_path)
     log = tmp_path / "_bmad-output/specs/spec-login/.memlog.md"
     log.write_text("---\ntopic: x\n---\n\n- (note) again\n- (note) again\n")
@@ -148,7 +148,7 @@ def test_entries_that_say_the_same_are_all_kept_and_new_ones_are_added(memory: M
     assert imported(memory, tmp_path).added == {"learning": 1, "decision": 1}
 
 
-def test_a_secret_does_not_come_in_and_a_mirrored_file_is_not_rewritten_for_it(memory: Memory, tmp_path: Path) -> None:
+def test_secret_is_redacted_and_a_mirrored_file_is_not_updated_for_it(memory: Memory, tmp_path: Path) -> None:
     trees.skills(tmp_path)
     (tmp_path / "_bmad/memory/sage/PERSONA.md").write_text("# Persona\n\nMail ada@example.org about it.\n")
     imported(memory, tmp_path)
@@ -172,7 +172,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_what_is_not_understood_is_named(memory: Memory, tmp_path: Path, name: str) -> None:
+def test_lines_that_are_not_understood_are_reported(memory: Memory, tmp_path: Path, name: str) -> None:
     content, lines = MALFORMED[name]
     trees.put(trees.newest(tmp_path), {name: content})
     done = imported(memory, tmp_path)
@@ -187,7 +187,7 @@ def test_a_memlog_in_another_shape_is_read_as_markdown(memory: Memory, tmp_path:
     assert "take tea" in said(memory, "decision")
 
 
-def test_bytes_that_are_no_text_links_and_large_files(memory: Memory, tmp_path: Path) -> None:
+def test_binary_files_links_and_large_files_are_reported(memory: Memory, tmp_path: Path) -> None:
     trees.newest(tmp_path)
     (tmp_path / "_bmad-output/b").mkdir()
     (tmp_path / "_bmad-output/b/.memlog.md").write_bytes(b"---\n---\n\n- ok\n- \xff\n")
@@ -201,7 +201,7 @@ def test_bytes_that_are_no_text_links_and_large_files(memory: Memory, tmp_path: 
     ]
 
 
-def test_an_entry_that_is_too_long_or_was_recalled_does_not_stop_the_rest(memory: Memory, tmp_path: Path) -> None:
+def test_too_long_or_recalled_entry_does_not_stop_the_import(memory: Memory, tmp_path: Path) -> None:
     trees.newest(tmp_path)
     recalled = fence("- old news").replace("\n", " ")
     long = "long " * (memory.config.content_limit_bytes // 5 + 1)
@@ -214,7 +214,7 @@ def test_an_entry_that_is_too_long_or_was_recalled_does_not_stop_the_rest(memory
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
-def test_git_knows_when_a_line_was_written(memory: Memory, tmp_path: Path) -> None:
+def test_time_of_a_line_comes_from_git(memory: Memory, tmp_path: Path) -> None:
     trees.newest(tmp_path)
     log = tmp_path / "_bmad-output/specs/spec-login/.memlog.md"
 
@@ -253,7 +253,7 @@ def test_a_dry_run_leaves_an_archived_session_in_its_archive(tmp_path: Path) -> 
         assert [session.id for session in memory.sessions()] == [SESSION]
 
 
-def test_what_was_compacted_since_counts_as_known_and_not_as_added(tmp_path: Path) -> None:
+def test_compacted_memory_counts_as_known(tmp_path: Path) -> None:
     root = trees.skills(tmp_path / "shop")
     events = "".join(f"- (event) step {number} of a long morning\n" for number in range(300))
     (root / "long.memlog.md").write_text(f"---\ntopic: x\nupdated: 2024-06-07T14:22\n---\n\n{events}")
@@ -268,7 +268,7 @@ def test_what_was_compacted_since_counts_as_known_and_not_as_added(tmp_path: Pat
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not here")
-def test_programs_that_a_repository_names_are_not_run(memory: Memory, tmp_path: Path) -> None:
+def test_filters_of_a_repository_are_not_run(memory: Memory, tmp_path: Path) -> None:
     root = trees.newest(tmp_path / "shop")
 
     def git(*words: str) -> None:
@@ -286,7 +286,7 @@ def test_programs_that_a_repository_names_are_not_run(memory: Memory, tmp_path: 
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_pipe_in_the_place_of_a_memlog_is_not_waited_for(memory: Memory, tmp_path: Path) -> None:
+def test_pipe_in_place_of_a_memlog_does_not_block(memory: Memory, tmp_path: Path) -> None:
     root = trees.skills(tmp_path / "shop")
     os.mkfifo(root / "planted.memlog.md")
     taken = imported(memory, root)
@@ -294,7 +294,7 @@ def test_a_pipe_in_the_place_of_a_memlog_is_not_waited_for(memory: Memory, tmp_p
     assert taken.count == 5
 
 
-def test_long_runs_of_blanks_and_dashes_are_read_in_one_go() -> None:
+def test_long_runs_of_blanks_and_dashes_are_read_in_linear_time() -> None:
     run = " " * 300_000 + "x" + "-" * 300_000  # looked at again from every place, it takes hours
     assert action_key("1", f"Fix it{run} (Owner: Ada)") == action_key("1", f"Fix it{run}")
     assert [item.headings for item in items(f"# A{run} B ##\n\nSaid.")] == [(f"A{run} B",)]

@@ -1,4 +1,4 @@
-"""Few memories need few SQL indexes; with more of them all are made, and everything is found either way."""
+"""The rows: NULL values, and SQL indexes that are created only for many memories."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def row(doc: int, *lacking: object) -> tuple[object, ...]:
     return (doc, f"DEC-{doc}", 1, 1000 + doc, *(lacking or (NULL,) * 10), 5, 6, "1:2:3")
 
 
-def test_indexes_are_made_when_there_are_many(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_sql_indexes_are_created_for_many_memories(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_module, "FEW", 3)
     for doc in range(3):
         rows.put([row(doc)])
@@ -44,7 +44,7 @@ def test_indexes_are_made_when_there_are_many(rows: Rows, monkeypatch: pytest.Mo
     again.close()
 
 
-def test_what_a_memory_lacks_is_null_and_zero_is_not(rows: Rows) -> None:
+def test_missing_values_are_null_and_zero_is_not(rows: Rows) -> None:
     given = (7, 3, 0.0, 0.5, 1, 1, "open", "low", "high", 1)
     rows.put([row(1), row(2, *given)])
     assert rows.all("SELECT count(*) FROM memory WHERE updated IS NULL AND author IS NULL AND approved IS NULL") == [
@@ -56,7 +56,7 @@ def test_what_a_memory_lacks_is_null_and_zero_is_not(rows: Rows) -> None:
 
 
 @pytest.mark.parametrize("few", [0, 2000])
-def test_with_few_or_all_indexes_the_answers_are_the_same(
+def test_results_are_the_same_with_few_or_all_sql_indexes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
     monkeypatch.setattr(rows_module, "FEW", few)

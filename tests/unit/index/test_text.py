@@ -1,4 +1,4 @@
-"""The tail and tantivy answer alike: the same memories, the same scores, for the same words and conditions."""
+"""The tail and tantivy return the same memories with the same scores, for the same terms and filters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from smp_memory.index import text as text_module
 from smp_memory.index.rows import IndexUnusable, Rows
-from smp_memory.index.text import Found, TextIndex, TextQuery
+from smp_memory.index.text import TextIndex, TextMatch, TextQuery
 from smp_memory.index.tokens import joined_terms, parse
 from tests.crash.stories import depth
 
@@ -54,7 +54,7 @@ class Both:
         if len(rows) > 3:
             assert 0 < len(self.all[3]._tail) < len(rows)
 
-    def search(self, wanted: TextQuery, limit: int = 1000) -> list[Found]:
+    def search(self, wanted: TextQuery, limit: int = 1000) -> list[TextMatch]:
         answers = [index.search(wanted, limit) for index in self.all]
         first = {found.doc: found for found in answers[0]}
         for number, answer in enumerate(answers):
@@ -149,11 +149,11 @@ def both() -> Iterator[Both]:
         ("-数据", [1, 2, 3, 5, 6, 7, 8, 9, 10, 11]),
     ],
 )
-def test_found_in_both(both: Both, question: str, expected: list[int]) -> None:
+def test_tail_and_tantivy_find_the_same_terms(both: Both, question: str, expected: list[int]) -> None:
     assert both.ask(question) == expected
 
 
-def test_labels_in_both(both: Both) -> None:
+def test_tail_and_tantivy_filter_labels_alike(both: Both) -> None:
     assert both.ask("login", labels=[["s1"]]) == [1, 3, 11]
     assert both.ask("login", labels=[["s1"], ["t0", "t1"]]) == [1, 3]
     assert both.ask("login", without=["x"]) == [1, 2, 10, 11]
@@ -163,7 +163,7 @@ def test_labels_in_both(both: Both) -> None:
     assert both.docs(TextQuery()) == sorted(DOCUMENTS)
 
 
-def test_times_in_both(both: Both) -> None:
+def test_tail_and_tantivy_filter_times_alike(both: Both) -> None:
     """Half-open, and open at either end."""
     assert both.ask("login", since=200) == [2, 3, 10, 11]
     assert both.ask("login", since=201, until=1001) == [3, 10]
@@ -173,7 +173,7 @@ def test_times_in_both(both: Both) -> None:
     assert both.docs(TextQuery(since=1000)) == [10, 11]
 
 
-def test_a_limit_leaves_the_best(both: Both) -> None:
+def test_limit_keeps_the_best_matches(both: Both) -> None:
     best = both.all[0].search(wanted_for("login slow"), 1000)
     assert [found.doc for found in best][:2] != []
     for index in both.all[:3]:
@@ -183,7 +183,7 @@ def test_a_limit_leaves_the_best(both: Both) -> None:
             assert found[0].match == pytest.approx(best[0].match, rel=1e-3)
 
 
-def test_a_score_does_not_depend_on_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_score_is_the_same_in_tail_and_tantivy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_module, "TAIL_LIMIT", 20)
     index = TextIndex(Rows(":memory:"), None)
     texts = ["login", "login slow " + "and more " * 30, "slow slow slow", "another thing", "login again and again"]
@@ -200,13 +200,13 @@ def test_a_score_does_not_depend_on_the_place(monkeypatch: pytest.MonkeyPatch) -
     index._rows.close()
 
 
-def test_all_words_weigh_more_than_one(both: Both) -> None:
+def test_match_of_all_words_scores_higher_than_of_one(both: Both) -> None:
     scores = {found.doc: found.match for found in both.search(wanted_for("login slow"))}
     assert scores[2] > scores[1]
     assert scores[11] > scores[10]
 
 
-def test_a_pattern_with_very_many_words_means_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pattern_matches_all_of_very_many_terms(monkeypatch: pytest.MonkeyPatch) -> None:
     both = Both({number: f"word{number:03}x common" for number in range(150)} | {900: "other common"}, monkeypatch)
     assert len(both.ask("wor*")) == 150
     assert both.ask("common -wor*") == [900]
@@ -214,7 +214,7 @@ def test_a_pattern_with_very_many_words_means_all_of_them(monkeypatch: pytest.Mo
     both.close()
 
 
-def test_a_word_of_one_character_may_match_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_word_of_one_character_is_optional_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {number: f"数{chr(0x4E00 + number)} common" for number in range(150)} | {900: "login", 901: "other"}
     both = Both(texts, monkeypatch)
     assert both.ask("数") == list(range(150))
@@ -252,7 +252,7 @@ asked = st.lists(
 
 @settings(max_examples=depth(12, 300), deadline=None)
 @given(st.lists(bodies, min_size=1, max_size=12), st.lists(asked, min_size=1, max_size=6))
-def test_any_texts_and_questions(documents: list[str], questions: list[str]) -> None:
+def test_tail_and_tantivy_agree_on_any_texts_and_queries(documents: list[str], questions: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         both = Both(dict(enumerate(documents, 1)), patch)
         for question in questions:
@@ -264,7 +264,7 @@ def test_any_texts_and_questions(documents: list[str], questions: list[str]) -> 
 
 
 @pytest.mark.parametrize("limit", [-1, 2, 10**9])
-def test_a_changed_memory_is_not_found_by_its_old_words(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+def test_changed_memory_is_not_found_by_its_old_terms(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
     """tantivy-py 0.27 deletes nothing by a term that is a number: the old state stayed and was found for ever."""
     monkeypatch.setattr(text_module, "TAIL_LIMIT", limit)
     index = TextIndex(Rows(":memory:"), None)
@@ -291,7 +291,7 @@ def test_a_changed_memory_is_not_found_by_its_old_words(monkeypatch: pytest.Monk
     index._rows.close()
 
 
-def test_another_object_sees_what_was_merged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_merge_is_visible_to_another_object(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(text_module, "TAIL_LIMIT", 2)
     one, other = (TextIndex(Rows(str(tmp_path / "rows.sqlite")), str(tmp_path)) for _ in range(2))
     for number in range(1, 9):
@@ -307,7 +307,7 @@ def test_another_object_sees_what_was_merged(monkeypatch: pytest.MonkeyPatch, tm
     other._rows.close()
 
 
-def test_a_merge_that_died_before_its_rows_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_merge_that_died_before_the_rows_commit_is_detected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Otherwise a memory that was changed, and changed back by hand, would be found by words that it never kept."""
     monkeypatch.setattr(text_module, "TAIL_LIMIT", 0)
     index = TextIndex(Rows(str(tmp_path / "rows.sqlite")), str(tmp_path))
@@ -325,7 +325,7 @@ def test_a_merge_that_died_before_its_rows_is_noticed(monkeypatch: pytest.Monkey
     again._rows.close()
 
 
-def test_a_merge_that_was_rolled_back_counts_for_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_rolled_back_merge_has_no_effect(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """tantivy has committed, SQLite has not; the next attempt begins anew."""
     monkeypatch.setattr(text_module, "TAIL_LIMIT", 1)
     index = TextIndex(Rows(str(tmp_path / "rows.sqlite")), str(tmp_path))
@@ -347,18 +347,16 @@ def found_by(text: TextIndex, *words: str) -> dict[str, list[int]]:
 
 
 @pytest.mark.parametrize("folder", [False, True])
-def test_what_is_fed_in_parts_counts_in_its_order(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: bool
-) -> None:
+def test_documents_fed_in_parts_apply_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: bool) -> None:
     monkeypatch.setattr(text_module, "TAIL_LIMIT", 5)
     rows = Rows(":memory:")
     text = TextIndex(rows, str(tmp_path) if folder else None)
     text.add(rows_of({number: f"first n{number}x" for number in range(8)}), [])  # in tantivy
     text.add(rows_of({number: f"tail n{number}x" for number in range(8, 11)}), [])  # in the tail
     text.add(rows_of({3: "changed in the tail"}), [3])
-    assert not text.are_many(5)
+    assert not text.exceeds_tail(5)
     text.feed(rows_of({3: "changed again", 9: "changed too"}), [3, 9])
-    assert text.are_many(1)
+    assert text.exceeds_tail(1)
     text.feed(rows_of({number: f"more n{number}x" for number in range(20, 25)}), [0, 10])
     text.feed(rows_of({20: "changed at once"}), [20])
     text.add(rows_of({30: "last"}), [1])
@@ -374,7 +372,7 @@ def test_what_is_fed_in_parts_counts_in_its_order(
     assert (text.documents, rows.meta("token_docs"), len(text._tail)) == (14, 8 + 4 + 2 + 5 + 1 + 1, 0)
 
 
-def test_what_was_fed_and_rolled_back_counts_for_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_fed_documents_are_dropped_by_a_rollback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(text_module, "TAIL_LIMIT", 2)
     rows = Rows(str(tmp_path / "rows"))
     text = TextIndex(rows, str(tmp_path))

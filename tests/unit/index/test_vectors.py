@@ -1,4 +1,4 @@
-"""Vectors in files: what is lacking, what is near. With made-up vectors, without a model."""
+"""Vectors in files: missing ones and nearest ones, with made-up vectors, without a model."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class Shelf:
 
     def catch_up(self, of: dict[int, Any] | None = None) -> list[int]:
         self.rows.begin()
-        lacking = self.vectors.lacking()
-        if lacking:
-            self.vectors.add(lacking, numpy.array([(of or {}).get(doc, made_up(1, doc)[0]) for doc, _ in lacking]))
-        self.vectors.note_caught_up()
+        missing = self.vectors.missing()
+        if missing:
+            self.vectors.add(missing, numpy.array([(of or {}).get(doc, made_up(1, doc)[0]) for doc, _ in missing]))
+        self.vectors.mark_caught_up()
         self.rows.commit()
-        return [doc for doc, _ in lacking]
+        return [doc for doc, _ in missing]
 
 
 @pytest.fixture(params=["files", "ram"])
@@ -58,7 +58,7 @@ def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> Shelf:
     return Shelf(tmp_path if request.param == "files" else None)
 
 
-def test_all_are_lacking_at_first_and_none_afterwards(shelf: Shelf) -> None:
+def test_all_vectors_are_missing_at_first_and_none_afterwards(shelf: Shelf) -> None:
     shelf.memories([3, 1, 2])
     assert not shelf.vectors.is_caught_up
     assert shelf.catch_up() == [1, 2, 3]
@@ -69,7 +69,7 @@ def test_all_are_lacking_at_first_and_none_afterwards(shelf: Shelf) -> None:
     assert shelf.catch_up() == [4]
 
 
-def test_a_changed_memory_lacks_its_vector_and_the_last_one_counts(shelf: Shelf) -> None:
+def test_changed_memory_needs_a_new_vector_and_the_last_one_counts(shelf: Shelf) -> None:
     one, other = made_up(2)
     shelf.memories([1, 2])
     shelf.catch_up({1: one})
@@ -81,7 +81,7 @@ def test_a_changed_memory_lacks_its_vector_and_the_last_one_counts(shelf: Shelf)
     assert [doc for doc, _ in shelf.vectors.nearest(one, 9)].count(1) <= 1
 
 
-def test_nothing_is_there(shelf: Shelf) -> None:
+def test_empty_files_have_no_vectors(shelf: Shelf) -> None:
     assert shelf.vectors.nearest(made_up(1)[0], 5) == []
     assert shelf.vectors.cosines(made_up(1)[0], [1, 2]) == {}
     assert shelf.catch_up() == []
@@ -89,7 +89,7 @@ def test_nothing_is_there(shelf: Shelf) -> None:
     assert shelf.vectors.cosines(made_up(1)[0], [1, 2]) == {}
 
 
-def test_only_the_docs_that_are_wanted(shelf: Shelf) -> None:
+def test_search_can_be_limited_to_docs(shelf: Shelf) -> None:
     shelf.memories(list(range(1, 30)))
     shelf.catch_up()
     asked = made_up(1, 5)[0]
@@ -98,14 +98,14 @@ def test_only_the_docs_that_are_wanted(shelf: Shelf) -> None:
     assert set(shelf.vectors.cosines(asked, [5, 99])) == {5}
 
 
-def test_a_text_without_words_is_near_to_nothing(shelf: Shelf) -> None:
+def test_zero_vector_is_near_to_nothing(shelf: Shelf) -> None:
     shelf.memories([1, 2])
     shelf.catch_up({1: numpy.zeros(256, numpy.int8)})
     assert [doc for doc, _ in shelf.vectors.nearest(made_up(1, 2)[0], 5)] == [2]
     assert shelf.vectors.nearest(numpy.zeros(256, numpy.int8), 5) == []
 
 
-def test_many_are_found_by_their_signs(shelf: Shelf) -> None:
+def test_many_vectors_are_shortlisted_by_signs(shelf: Shelf) -> None:
     docs = list(range(1, _EXACTLY + 3000))
     shelf.memories(docs)
     shelf.catch_up()
@@ -116,12 +116,12 @@ def test_many_are_found_by_their_signs(shelf: Shelf) -> None:
     assert shelf.vectors.nearest(made_up(1, 10_000_000)[0], 3)[0][0] == 10_000_000
 
 
-def test_what_a_transaction_that_was_given_up_wrote_is_written_over(shelf: Shelf) -> None:
+def test_vectors_of_a_rolled_back_transaction_are_overwritten(shelf: Shelf) -> None:
     shelf.memories([1])
     shelf.catch_up()
     shelf.memories([2], recent=True)
     shelf.rows.begin()
-    shelf.vectors.add(shelf.vectors.lacking(), made_up(1, 99))
+    shelf.vectors.add(shelf.vectors.missing(), made_up(1, 99))
     shelf.rows.roll_back()
     shelf.vectors.forget()
     assert shelf.catch_up() == [2]
@@ -129,7 +129,7 @@ def test_what_a_transaction_that_was_given_up_wrote_is_written_over(shelf: Shelf
     assert [cosine for _, cosine in shelf.vectors.nearest(made_up(1, 99)[0], 9) if cosine > 0.9] == []
 
 
-def test_another_process_sees_what_was_added(tmp_path: Path) -> None:
+def test_added_vectors_are_visible_to_another_process(tmp_path: Path) -> None:
     one = Shelf(tmp_path)
     other = Shelf(tmp_path)
     for doc in range(1, 6):
@@ -139,7 +139,7 @@ def test_another_process_sees_what_was_added(tmp_path: Path) -> None:
         assert other.vectors.nearest(made_up(1, doc)[0], 1)[0][0] == doc
 
 
-def test_vectors_of_another_model_are_made_anew(tmp_path: Path) -> None:
+def test_vectors_of_another_model_are_rebuilt(tmp_path: Path) -> None:
     first = Shelf(tmp_path)
     first.memories([1, 2])
     first.catch_up()
@@ -149,18 +149,18 @@ def test_vectors_of_another_model_are_made_anew(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob(f"{PREFIX}*"))) == 1
 
 
-def test_work_that_was_broken_off_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_interrupted_catch_up_continues_where_it_stopped(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path)
     shelf.memories([1, 2, 3])
     shelf.rows.begin()
-    lacking = shelf.vectors.lacking()
-    shelf.vectors.add(lacking[:2], made_up(2))
+    missing = shelf.vectors.missing()
+    shelf.vectors.add(missing[:2], made_up(2))
     shelf.rows.commit()
     assert Shelf(tmp_path).catch_up() == [3]
 
 
 @pytest.mark.parametrize("cut", [0, 5])
-def test_files_that_are_gone_or_short_count_as_nothing(tmp_path: Path, cut: int) -> None:
+def test_missing_or_short_files_count_as_empty(tmp_path: Path, cut: int) -> None:
     shelf = Shelf(tmp_path)
     shelf.memories([1, 2])
     shelf.catch_up()

@@ -59,7 +59,7 @@ def test_key_with_another_type_is_refused_and_the_error_names_idempotency_key(ca
 def test_repeated_idempotency_key_stores_one_memory_and_says_so(caller: Caller) -> None:
     first = call(caller, "remember", type="finding", text="Once", idempotency_key="k")
     again = call(caller, "remember", type="finding", text="In other words", idempotency_key="k")
-    assert again == {**first, "done": "known already"}
+    assert again == {**first, "done": "known already", "warnings": again["warnings"]}
 
 
 # -- what the model is told
@@ -235,3 +235,79 @@ def test_recall_searches_once(caller: Caller, query: str | None, monkeypatch: py
     monkeypatch.setattr(indexer, "answer", lambda *given, **more: searches.append(given) or answer(*given, **more))
     assert len(call(caller, "recall", query=query)["items"]) == 1
     assert len(searches) == 1
+
+
+# -- arguments that would be ignored
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "field"),
+    [
+        ("update", {"action": "resolve", "expected_revision": 1}, "expected_revision"),
+        ("update", {"action": "resolve", "target": "DEC-0001"}, "target"),
+        ("update", {"action": "pin", "changes": {"severity": "low"}}, "changes"),
+        ("update", {"action": "change", "changes": {"severity": "low"}, "resolution": "Done"}, "resolution"),
+        ("update", {"action": "change", "changes": {"severity": "low"}, "status": "rejected"}, "status"),
+        ("forget", {"action": "delete", "query": "open", "limit": 1}, "limit"),
+        ("forget", {"action": "delete", "ids": ["FIND-0001"], "query": "open"}, "ids"),
+        ("forget", {"action": "list", "ids": ["FIND-0001"]}, "ids"),
+        ("forget", {"action": "list", "query": "open"}, "query"),
+        ("sessions", {"action": "list", "id": "s1"}, "id"),
+        ("sessions", {"action": "list", "project": "shop"}, "project"),
+        ("sessions", {"action": "show", "id": "s1", "user": "ada"}, "user"),
+        ("overview", {"what": "stats", "time": "last week"}, "time"),
+        ("overview", {"what": "topics", "time": "last week"}, "time"),
+    ],
+)
+def test_argument_that_the_action_does_not_use_is_refused(
+    caller: Caller, tool: str, given: dict[str, Any], field: str
+) -> None:
+    finding = caller.memory.create_session("s1").add_finding("The door is open", severity="high")
+    call_id = {"id": "FIND-0001"} if tool == "update" else {}
+    with pytest.raises(InvalidRecord) as refused:
+        call(caller, tool, **call_id, **given)
+    assert refused.value.details["field"] == field
+    assert caller.memory.get(finding.ref).revision == 1
+
+
+def test_defaults_given_in_full_are_no_ignored_arguments(caller: Caller) -> None:
+    caller.memory.create_session("s1").add_finding("The door is open")
+    given = {"changes": {}, "expected_revision": None, "resolution": "Shut", "status": "resolved", "target": None}
+    assert call(caller, "update", action="resolve", id="FIND-0001", kind="relates_to", **given)["done"] == "resolved"
+
+
+@pytest.mark.parametrize("name", ["session", "session_id", "revision", "checksum", "schema", "updated", "updated_by"])
+def test_field_that_smp_sets_is_refused_and_not_dropped(caller: Caller, name: str) -> None:
+    with pytest.raises(InvalidRecord, match=f"fields: {name} is set by SMP"):
+        call(caller, "remember", type="finding", text="The door is open", fields={name: "x"})
+    assert caller.memory.query() == []
+    session = caller.memory.create_session("s1")
+    session.add_finding("The door is open")
+    if name == "updated_by":  # says who changes it
+        return
+    with pytest.raises(InvalidRecord, match=f"{name}: is set by SMP"):
+        session.update("FIND-0001", **{name: "x"})
+
+
+def test_another_text_inside_fields_is_refused(caller: Caller) -> None:
+    with pytest.raises(InvalidRecord, match="text: given twice"):
+        call(caller, "remember", type="finding", text="One", fields={"text": "Two"})
+
+
+def test_agents_of_a_new_session_may_come_as_one_text(caller: Caller) -> None:
+    call(caller, "sessions", action="create", id="s1", agents="architect, veritas")
+    assert caller.memory.session("s1").info.agents == ["architect", "veritas"]
+
+
+def test_repeated_idempotency_key_with_another_text_says_that_it_was_not_stored(caller: Caller) -> None:
+    first = call(caller, "remember", type="finding", text="The door is open", idempotency_key="k")
+    again = call(caller, "remember", type="finding", text="The door is open", idempotency_key="k")
+    assert (again["done"], again.get("warnings")) == ("known already", None)
+    call(caller, "update", action="change", id=first["id"], changes={"text": "The door was open"})
+    again = call(caller, "remember", type="finding", text="The door is open", idempotency_key="k")
+    assert again.get("warnings") is None
+    for other in ({"type": "finding", "text": "The window is open"}, {"type": "decision", "text": "The door is open"}):
+        answer = call(caller, "remember", **other, idempotency_key="k")
+        assert (answer["id"], answer["done"]) == (first["id"], "known already")
+        assert "was not stored" in answer["warnings"][0]
+    assert len(caller.memory.query()) == 1

@@ -1,4 +1,4 @@
-"""What can be shown to others? Names go, structure stays, and only the key brings them back."""
+"""Anonymisation: names are replaced, the structure is kept, and only the key restores the names."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def anonymised(placeholders: Placeholders, **options: Any) -> tuple[dict[str, An
     return head, records
 
 
-def test_names_projects_and_paths_become_placeholders_as_003_8_4_shows(placeholders: Placeholders) -> None:
+def test_names_projects_and_paths_become_placeholders_as_in_design_003(placeholders: Placeholders) -> None:
     head, (turn, decision) = anonymised(placeholders)
     assert (head["user"], head["project"], head["id"]) == ("User-1", "Project-A", "Session-1")
     assert turn["author"] == "User-1"
@@ -73,14 +73,14 @@ def test_names_projects_and_paths_become_placeholders_as_003_8_4_shows(placehold
     assert decision["state"] == {"User-2b": 3, "pi": 3.14, "ok": True, "none": None}
 
 
-def test_nothing_of_the_names_is_left(placeholders: Placeholders) -> None:
+def test_no_name_remains(placeholders: Placeholders) -> None:
     left = json.dumps(anonymised(placeholders)).lower()
     assert [
         name for name in ("ada", "lovelace", "commerce", "grace", "acme", "10.1.2.3", "checkout") if name in left
     ] == []
 
 
-def test_structure_and_relations_stay(placeholders: Placeholders) -> None:
+def test_structure_and_relations_are_kept(placeholders: Placeholders) -> None:
     head, (turn, decision) = anonymised(placeholders)
     assert list(decision) == list(RECORDS[1])
     assert (turn["id"], decision["id"], decision["created"]) == ("TURN-0001", "DEC-0001", "2026-01-11T10:32:00Z")
@@ -88,7 +88,7 @@ def test_structure_and_relations_stay(placeholders: Placeholders) -> None:
     assert decision["relations"] == [{"kind": "derived_from", "target": f"{turn['session']}/TURN-0001"}]
 
 
-def test_what_comes_out_may_be_imported(placeholders: Placeholders) -> None:
+def test_anonymised_records_can_be_imported(placeholders: Placeholders) -> None:
     head, (_, decision) = anonymised(placeholders)
     ids.check(head["id"], "id")
     assert all(ids.check_tag(tag) for tag in decision["tags"])
@@ -100,7 +100,7 @@ def test_files_of_one_folder_stay_together(placeholders: Placeholders) -> None:
     assert "/path/dir-3/dir-4/dir-5/src/file-3.py" in decision["decision"]
 
 
-def test_agents_are_roles_and_stay_unless_asked(placeholders: Placeholders) -> None:
+def test_agent_names_are_kept_unless_requested(placeholders: Placeholders) -> None:
     assert anonymised(placeholders)[1][1]["author"] == "architect"
     _, (_, decision) = anonymised(Placeholders(), agents=True)
     assert decision["author"] == "Agent-1"
@@ -108,33 +108,33 @@ def test_agents_are_roles_and_stay_unless_asked(placeholders: Placeholders) -> N
 
 
 @pytest.mark.parametrize("off", ["users", "projects", "paths", "emails", "hosts", "sessions"])
-def test_each_sort_can_be_left(off: str) -> None:
+def test_each_kind_of_name_can_be_kept(off: str) -> None:
     kept = {"users": "Ada Lovelace", "projects": "E-Commerce", "paths": "cart.py", "emails": "@corp.example.com", "hosts": "10.1.2.3", "sessions": "checkout-review"}  # fmt: skip
     assert kept[off] in json.dumps(anonymised(Placeholders(), off=[off]))
     assert kept[off] not in json.dumps(anonymised(Placeholders()))
 
 
-def test_names_that_only_the_caller_knows(placeholders: Placeholders) -> None:
+def test_names_given_by_the_caller_are_replaced(placeholders: Placeholders) -> None:
     anonymiser = Anonymiser(placeholders, names={"user": ["Charles"], "project": ["Engine"]})
     assert anonymiser.text("Charles built the ENGINE, not Charlesworth's engines") == (
         "User-1 built the Project-A, not Charlesworth's engines"
     )
 
 
-def test_what_is_handed_in_is_not_changed(placeholders: Placeholders) -> None:
+def test_input_is_not_changed(placeholders: Placeholders) -> None:
     before = json.dumps([HEAD, RECORDS])
     anonymised(placeholders)
     assert json.dumps([HEAD, RECORDS]) == before
 
 
-def test_the_key_brings_everything_back(placeholders: Placeholders) -> None:
+def test_key_restores_everything(placeholders: Placeholders) -> None:
     head, records = anonymised(placeholders)
     other = Anonymiser(Placeholders.from_key(placeholders.key()))
     assert other.restore(head) == HEAD
     assert [other.restore(record) for record in records] == RECORDS
 
 
-def test_without_the_key_nothing_comes_back(placeholders: Placeholders) -> None:
+def test_nothing_is_restored_without_the_key(placeholders: Placeholders) -> None:
     head, records = anonymised(placeholders)
     stranger = Anonymiser(Placeholders())
     assert [stranger.restore(each) for each in (head, *records)] == [head, *records]
@@ -156,7 +156,7 @@ def test_new_names_after_loading_get_new_placeholders(placeholders: Placeholders
     assert len(set(loaded._back)) == len(loaded)
 
 
-def test_text_that_already_looks_like_a_placeholder_comes_back_too(placeholders: Placeholders) -> None:
+def test_text_that_already_looks_like_a_placeholder_is_restored(placeholders: Placeholders) -> None:
     anonymiser = Anonymiser(placeholders, names={"user": ["Ada"]})
     text = "Ada is not User-1, see /path/dir-1/file-1 and host-1.example.invalid, email-1@example.invalid, Project-A"
     changed = anonymiser.text(text)
@@ -172,7 +172,7 @@ _PIECES = some.sampled_from(
 
 
 @given(some.lists(some.lists(_PIECES, max_size=14).map("".join), max_size=4))
-def test_any_text_comes_back_exactly(texts: list[str]) -> None:
+def test_any_text_is_restored_exactly(texts: list[str]) -> None:
     placeholders = Placeholders()
     anonymiser = Anonymiser(placeholders, names={"user": ["Ada"], "project": ["E-Commerce", "Ünï"]})
     changed = [anonymiser.text(text) for text in texts]
@@ -183,12 +183,12 @@ def test_any_text_comes_back_exactly(texts: list[str]) -> None:
 @pytest.mark.parametrize(
     "key", ["", "[]", "{}", '{"smp_key": 2}', '{"smp_key": 1}', '{"smp_key": 1, "user": [1]}', "[" * 5000]
 )
-def test_what_is_not_a_key_is_refused(key: str) -> None:
+def test_invalid_key_is_rejected(key: str) -> None:
     with pytest.raises(InvalidFormat):
         Placeholders.from_key(key)
 
 
-def test_a_key_with_a_placeholder_twice_is_refused(placeholders: Placeholders) -> None:
+def test_key_with_a_duplicate_placeholder_is_rejected(placeholders: Placeholders) -> None:
     key = json.loads(placeholders.key())
     key["user"] = {"Ada": "User-1", "Grace": "User-1"}
     with pytest.raises(InvalidFormat, match="twice"):
@@ -196,7 +196,7 @@ def test_a_key_with_a_placeholder_twice_is_refused(placeholders: Placeholders) -
 
 
 @pytest.mark.parametrize("piece", ["a", "a/", "/a", "a.", "a@", "1.", "://a.", "C:\\a\\", "User-", "/path/", "~/"])
-def test_long_texts_of_one_piece_are_not_slow(piece: str) -> None:
+def test_long_words_are_processed_in_linear_time(piece: str) -> None:
     """A quadratic pattern would not come back before the time limit."""
     text = piece * (50_000 // len(piece))
     anonymiser = Anonymiser(Placeholders(), names={"user": ["Ada"]})

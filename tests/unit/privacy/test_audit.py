@@ -1,4 +1,4 @@
-"""The audit log: what was done, without the content, and seen if somebody cuts it."""
+"""The audit log: actions without content, and detection of changed or removed lines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def put(audit: Audit, content: list[bytes]) -> None:
     Path(audit.path).write_bytes(b"".join(content))
 
 
-def test_a_note_says_what_was_done_and_nothing_that_was_not_given(audit: Audit) -> None:
+def test_line_contains_only_the_given_fields(audit: Audit) -> None:
     assert audit.note("delete", at=AT, session="s", ids=["DEC-0001"], by="ada", reason="wrong")
     assert audit.entries() == [
         {"at": AT, "action": "delete", "session": "s", "count": 1, "ids": ["DEC-0001"], "by": "ada", "reason": "wrong"}
@@ -52,13 +52,13 @@ def test_counts_kinds_and_facts(audit: Audit) -> None:
     }  # fmt: skip
 
 
-def test_a_reason_loses_its_secrets(audit: Audit) -> None:
+def test_reason_is_redacted(audit: Audit) -> None:
     audit.note("erase", at=AT, reason="she asked from ada@example.org\nto do so")
     assert audit.entries()[0]["reason"] == "she asked from [REDACTED:email]\nto do so"
     assert len(lines(audit)) == 1
 
 
-def test_text_that_is_no_text_does_not_hurt(audit: Audit) -> None:
+def test_invalid_unicode_and_quotes_do_not_damage_the_log(audit: Audit) -> None:
     assert audit.note("delete", at=AT, reason="\ud800 half a character", by='"}\n,"checksum":"')
     assert audit.note("delete", at=AT)
     assert audit.problems() == []
@@ -66,7 +66,7 @@ def test_text_that_is_no_text_does_not_hurt(audit: Audit) -> None:
 
 
 @pytest.mark.parametrize("gone", [0, 1, 2])
-def test_a_line_that_was_taken_out_is_seen(audit: Audit, gone: int) -> None:
+def test_removed_line_is_detected(audit: Audit, gone: int) -> None:
     for number in range(3):
         audit.note("delete", at=AT, count=number)
     kept = lines(audit)
@@ -77,7 +77,7 @@ def test_a_line_that_was_taken_out_is_seen(audit: Audit, gone: int) -> None:
     assert audit.problems()
 
 
-def test_a_line_that_was_changed_is_seen(audit: Audit) -> None:
+def test_changed_line_is_detected(audit: Audit) -> None:
     for number in range(3):
         audit.note("delete", at=AT, count=number)
     found = lines(audit)
@@ -86,7 +86,7 @@ def test_a_line_that_was_changed_is_seen(audit: Audit) -> None:
     assert [problem.split(": ", 1)[0].rpartition(":")[2] for problem in audit.problems()] == ["2"]
 
 
-def test_all_gone_is_seen(audit: Audit) -> None:
+def test_removal_of_all_lines_is_detected(audit: Audit) -> None:
     audit.note("delete", at=AT)
     put(audit, [])
     assert "missing" in audit.problems()[0]
@@ -94,7 +94,7 @@ def test_all_gone_is_seen(audit: Audit) -> None:
     assert audit.problems()
 
 
-def test_a_torn_line_costs_only_itself(audit: Audit) -> None:
+def test_torn_line_affects_no_other_line(audit: Audit) -> None:
     for number in range(2):
         audit.note("delete", at=AT, count=number)
     put(audit, [*lines(audit), b'{"at":"2026'])
@@ -103,7 +103,7 @@ def test_a_torn_line_costs_only_itself(audit: Audit) -> None:
     assert audit.problems() == []  # nobody took anything out
 
 
-def test_a_crash_before_the_end_was_noted_is_no_problem(audit: Audit) -> None:
+def test_crash_before_audit_last_was_written_is_not_a_problem(audit: Audit) -> None:
     audit.note("delete", at=AT)
     last = Path(os.path.dirname(audit.path), LAST).read_bytes()
     audit.note("delete", at=AT)
@@ -112,7 +112,7 @@ def test_a_crash_before_the_end_was_noted_is_no_problem(audit: Audit) -> None:
     assert audit.problems() == []
 
 
-def test_many_threads_make_one_chain(audit: Audit) -> None:
+def test_concurrent_threads_write_one_chain(audit: Audit) -> None:
     def write() -> None:
         mine = Audit(Disk(RealSystem()), os.path.dirname(audit.path))
         for _ in range(20):
@@ -127,7 +127,7 @@ def test_many_threads_make_one_chain(audit: Audit) -> None:
     assert audit.problems() == []
 
 
-def test_a_failure_is_reported_and_not_raised(audit: Audit, caplog: pytest.LogCaptureFixture) -> None:
+def test_failure_is_reported_and_not_raised(audit: Audit, caplog: pytest.LogCaptureFixture) -> None:
     os.mkdir(os.path.dirname(audit.path))
     os.mkdir(audit.path)
     assert audit.note("delete", at=AT) is False
@@ -136,7 +136,7 @@ def test_a_failure_is_reported_and_not_raised(audit: Audit, caplog: pytest.LogCa
     assert "delete was done" in caplog.text
 
 
-def test_it_works_in_memory() -> None:
+def test_log_works_on_a_memory_system() -> None:
     audit = Audit(Disk(MemorySystem()), "/memory/.smp")
     assert audit.note("delete", at=AT)
     assert audit.note("delete", at=AT)
@@ -144,7 +144,7 @@ def test_it_works_in_memory() -> None:
     assert json.dumps(audit.entries())
 
 
-def test_a_line_that_a_power_loss_cut_does_not_swallow_the_next(audit: Audit) -> None:
+def test_line_cut_by_power_loss_does_not_damage_the_next(audit: Audit) -> None:
     audit.note("delete", at=AT, session="s", ids=["DEC-0001"], sync=False)
     put(audit, [lines(audit)[0][:40]])
     assert audit.note("erase", at=AT, session="s", ids=["DEC-0001"])

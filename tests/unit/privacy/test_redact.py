@@ -1,4 +1,4 @@
-"""Is there a secret in what is about to be written? By the labelled set, by form, by hostile text."""
+"""Redaction on the labelled set, by form, and on hostile text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from smp_memory.errors import InvalidConfig
 from smp_memory.model import ids
 from smp_memory.privacy import validators
 from smp_memory.privacy.key_value_rules import strength_of
-from smp_memory.privacy.redaction import GROUPS, RedactedSpan, Redactor, _small
+from smp_memory.privacy.redaction import GROUPS, RedactedSpan, Redactor, _lower
 from tests.privacy_hostile import GENERATORS, every_rule
 from tests.privacy_samples import Positive, fake, negatives, positives, uuid
 
@@ -37,7 +37,7 @@ def test_the_set_is_large_and_covers_every_kind() -> None:
 
 
 @pytest.mark.parametrize("sample", POSITIVES, ids=lambda sample: sample.kind)
-def test_what_must_go(sample: Positive) -> None:
+def test_labelled_secrets_are_redacted(sample: Positive) -> None:
     text, removals = redactor.redact(sample.text)
     assert sample.secret not in text
     assert f"[REDACTED:{sample.kind}]" in text
@@ -46,31 +46,31 @@ def test_what_must_go(sample: Positive) -> None:
 
 
 @pytest.mark.parametrize("text", NEGATIVES)
-def test_what_must_stay(text: str) -> None:
+def test_labelled_harmless_texts_are_kept(text: str) -> None:
     assert redactor.redact(text) == (text, [])
 
 
-def test_what_is_around_a_secret_stays() -> None:
+def test_text_around_a_secret_is_kept() -> None:
     assert redacted("mail ada@example.org, please") == "mail [REDACTED:email], please"
     assert redacted('{"password": "hunter2", "n": 1}') == '{"password": "[REDACTED:password]", "n": 1}'
     assert redacted("postgres://u:pa55@db.example.org/x") == "postgres://u:[REDACTED:url_password]@db.example.org/x"
 
 
-def test_several_secrets_in_one_text() -> None:
+def test_several_secrets_in_one_text_are_redacted() -> None:
     text, removals = redactor.redact(f"ada@example.org uses ghp_{fake('x', 36)} and PASSWORD=swordfish")
     assert text == "[REDACTED:email] uses [REDACTED:github_token] and PASSWORD=[REDACTED:password]"
     assert [removal.kind for removal in removals] == ["email", "github_token", "password"]
 
 
-def test_the_more_exact_rule_names_it() -> None:
+def test_more_exact_rule_determines_the_kind() -> None:
     assert redacted(f"api_key = 'ghp_{fake('y', 36)}'") == "api_key = '[REDACTED:github_token]'"
 
 
-def test_text_that_grows_in_small_letters_keeps_its_places() -> None:
+def test_text_that_grows_in_lower_case_keeps_its_positions() -> None:
     assert redacted("İİİ password = hunter2 İ") == "İİİ password = [REDACTED:password] İ"
 
 
-def test_a_removal_never_shows_what_was_there() -> None:
+def test_redacted_span_never_contains_the_secret() -> None:
     _, (removal,) = redactor.redact("password = hunter2")
     assert removal == RedactedSpan("password", 7)
     assert "hunter2" not in repr(removal) + str(removal.to_dict()) + repr(pickle.dumps(removal.to_dict()))
@@ -86,16 +86,16 @@ _WORDS = some.sampled_from(
 
 
 @given(some.lists(_WORDS, max_size=25).map("".join))
-def test_redacting_twice_is_redacting_once(text: str) -> None:
+def test_redaction_is_idempotent(text: str) -> None:
     once, _ = redactor.redact(text)
     assert redactor.redact(once) == (once, [])
 
 
 @given(some.text(max_size=200))
-def test_any_text_is_taken(text: str) -> None:
+def test_any_text_is_accepted(text: str) -> None:
     once, removals = redactor.redact(text)
     assert (once == text) == (not removals)
-    assert len(_small(text)) == len(text)
+    assert len(_lower(text)) == len(text)
 
 
 # -- fields
@@ -103,13 +103,13 @@ def test_any_text_is_taken(text: str) -> None:
 FIELDS = {"id": "DEC-0001", "decision": "Use PostgreSQL", "tags": ["db"], "state": {"n": [1, 2.5, None, True, "x"]}}
 
 
-def test_without_a_secret_the_very_same_fields_come_back() -> None:
+def test_fields_without_a_secret_are_returned_unchanged() -> None:
     data, removals = redactor.redact_fields(FIELDS)
     assert data is FIELDS
     assert removals == []
 
 
-def test_secrets_at_any_depth_go_and_the_given_data_stay() -> None:
+def test_secrets_at_any_depth_are_redacted_without_changing_the_input() -> None:
     given_data = {"state": {"list": ["ok", {"deep": "mail ada@example.org"}]}, "n": 3}
     data, (removal,) = redactor.redact_fields(given_data)
     assert data == {"state": {"list": ["ok", {"deep": "mail [REDACTED:email]"}]}, "n": 3}
@@ -118,19 +118,19 @@ def test_secrets_at_any_depth_go_and_the_given_data_stay() -> None:
     assert redactor.redact_fields(data) == (data, [])
 
 
-def test_the_name_of_a_field_makes_its_value_a_secret() -> None:
+def test_name_of_a_field_makes_its_value_a_secret() -> None:
     data, removals = redactor.redact_fields({"state": {"password": "swordfish", "db": {"apiKey": fake("k", 20)}}})
     assert data == {"state": {"password": "[REDACTED:password]", "db": {"apiKey": "[REDACTED:secret]"}}}
     assert [removal.field for removal in removals] == ["state.password", "state.db.apiKey"]
     assert redactor.redact_fields(data) == (data, [])
 
 
-def test_keys_are_redacted_and_never_become_one() -> None:
+def test_redacted_keys_stay_distinct() -> None:
     data, _ = redactor.redact_fields({"state": {"ada@example.org": 1, "bob@example.org": 2}})
     assert data == {"state": {"[REDACTED:email]": 1, "[REDACTED:email] 2": 2}}
 
 
-def test_ids_references_and_idempotency_keys_are_not_touched() -> None:
+def test_ids_references_and_idempotency_keys_are_kept() -> None:
     given_data = {
         "id": "ada",
         "idempotency_key": "ada@example.org",
@@ -140,7 +140,7 @@ def test_ids_references_and_idempotency_keys_are_not_touched() -> None:
     assert redactor.redact_fields(given_data) == (given_data, [])
 
 
-def test_a_tag_stays_a_tag() -> None:
+def test_redacted_tag_is_a_valid_tag() -> None:
     data, _ = redactor.redact_fields({"tags": ["db", "ghp_" + fake("t", 36), "ghp_" + fake("u", 36)]})
     assert data["tags"] == ["db", "redacted.github_token"]
     assert all(ids.check_tag(tag) for tag in data["tags"])
@@ -149,7 +149,7 @@ def test_a_tag_stays_a_tag() -> None:
 @given(
     some.dictionaries(some.sampled_from(["content", "note", "password"]), some.lists(_WORDS, max_size=8).map("".join))
 )
-def test_fields_twice_is_fields_once(data: dict[str, str]) -> None:
+def test_redaction_of_fields_is_idempotent(data: dict[str, str]) -> None:
     once, _ = redactor.redact_fields(data)
     again, removals = redactor.redact_fields(once)
     assert again is once
@@ -159,7 +159,7 @@ def test_fields_twice_is_fields_once(data: dict[str, str]) -> None:
 # -- settings
 
 
-def test_it_can_be_switched_off() -> None:
+def test_redaction_can_be_switched_off() -> None:
     off = Redactor({"enabled": False})
     assert off.redact("ada@example.org") == ("ada@example.org", [])
     data = {"password": "hunter2"}
@@ -180,7 +180,7 @@ def test_each_kind_can_be_switched_off_alone() -> None:
     assert redacted(text, off=["github_token"]).endswith("[REDACTED:npm_token]")
 
 
-def test_an_unknown_rule_is_an_error_that_lists_them() -> None:
+def test_unknown_rule_is_an_error_that_lists_the_groups() -> None:
     with pytest.raises(InvalidConfig, match=r"'telephone' is not a rule.*phone") as caught:
         Redactor({"off": ["telephone"]})
     assert caught.value.details["key"] == "privacy.redaction.off"
@@ -189,7 +189,7 @@ def test_an_unknown_rule_is_an_error_that_lists_them() -> None:
 OWN = {"type": "employee", "regex": "EMP-[0-9]{6}"}
 
 
-def test_own_patterns_are_added() -> None:
+def test_custom_patterns_are_applied() -> None:
     assert redacted("EMP-123456 wrote", patterns=[OWN]) == "[REDACTED:employee] wrote"
     assert redacted("nothing here", patterns=[OWN]) == "nothing here"
     assert (
@@ -203,11 +203,11 @@ def test_own_patterns_are_added() -> None:
         ("EMP", "is not a pattern"),
         ({"type": "x"}, "is not a pattern"),
         ({"type": "X y", "regex": "a"}, "is not a type"),
-        ({"type": "email", "regex": "a"}, "SMP's own rules"),
+        ({"type": "email", "regex": "a"}, "built-in rule"),
         ({"type": "x", "regex": ""}, "1 to 500 characters"),
         ({"type": "x", "regex": "a" * 501}, "1 to 500 characters"),
         ({"type": "x", "regex": "(a"}, "not a regular expression"),
-        ({"type": "x", "regex": "a{0,3}"}, "matches nothing"),
+        ({"type": "x", "regex": "a{0,3}"}, "matches the empty text"),
         ({"type": "x", "regex": "(a+)+b"}, "too long"),
         ({"type": "x", "regex": "(a|a)*b"}, "too long"),
         ({"type": "x", "regex": "x[a-z]+y"}, "too long"),
@@ -216,12 +216,12 @@ def test_own_patterns_are_added() -> None:
         ({"type": "x", "regex": r"(a{1,9})\1b"}, "too long"),
     ],
 )
-def test_own_patterns_are_checked(pattern: Any, message: str) -> None:
+def test_invalid_custom_patterns_are_rejected(pattern: Any, message: str) -> None:
     with pytest.raises(InvalidConfig, match=message):
         Redactor({"patterns": [pattern]})
 
 
-def test_a_possessive_repeat_makes_a_pattern_good() -> None:
+def test_possessive_repeat_is_accepted() -> None:
     assert (
         redacted("abc@defx", patterns=[{"type": "x", "regex": "[a-w]{1,64}+@[a-w]{1,64}+x"}], off=["email"])
         == "[REDACTED:x]"
@@ -244,7 +244,7 @@ def test_check_digits() -> None:
      ("api_key", "secret"), ("x-api-key", "secret"), ("clientSecret", "secret"), ("token", "unknown_secret"), ("key", "unknown_secret"),
      ("primary_key", None), ("password_hash", None), ("max_tokens", None), ("author", None), ("keyboard", None), ("", None)],
 )  # fmt: skip
-def test_what_a_name_promises(name: str, strength: str | None) -> None:
+def test_strength_of_names(name: str, strength: str | None) -> None:
     assert strength_of(name) == strength
 
 
@@ -252,7 +252,7 @@ def test_what_a_name_promises(name: str, strength: str | None) -> None:
 
 
 def seconds(rule: Any, text: str) -> float:
-    low, best = _small(text), float("inf")
+    low, best = _lower(text), float("inf")
     for _ in range(3):
         start = time.process_time()
         for _ in rule.spans(text, low):
@@ -262,7 +262,7 @@ def seconds(rule: Any, text: str) -> float:
 
 
 @pytest.mark.parametrize("name", GENERATORS)
-def test_work_grows_with_the_text_and_not_with_its_square(name: str) -> None:
+def test_work_is_linear_in_the_text(name: str) -> None:
     """Four times the text: four times the work; a quadratic rule would take sixteen times. Below 3 ms nobody cares."""
     small, large = GENERATORS[name](20_000), GENERATORS[name](80_000)
     for rule in every_rule():
@@ -273,6 +273,6 @@ def test_work_grows_with_the_text_and_not_with_its_square(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", GENERATORS)
-def test_hostile_text_is_redacted_once_and_for_all(name: str) -> None:
+def test_redaction_of_hostile_text_is_idempotent(name: str) -> None:
     once, _ = redactor.redact(GENERATORS[name](20_000))
     assert redactor.redact(once) == (once, [])

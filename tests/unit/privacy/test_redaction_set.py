@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from smp_memory.privacy import key_value_rules
-from smp_memory.privacy.prefilter import NAMES, glance
-from smp_memory.privacy.redaction import Redactor, _small
+from smp_memory.privacy.prefilter import NAMES, classify
+from smp_memory.privacy.redaction import Redactor, _lower
 from tests.redaction_set import Sample, harmless, secrets
 
 PARTS = ["first", "held_back", "last", "second"]
@@ -49,10 +49,10 @@ def test_redacting_a_sample_again_changes_nothing(part: str) -> None:
 @pytest.mark.parametrize("part", PARTS)
 def test_prefilter_passes_every_sample_that_a_rule_finds(part: str) -> None:
     for sample in (*secrets(part), *harmless(part)):
-        found, seen = bool(REDACTOR.redact(sample.text)[1]), glance(sample.text)
+        found, seen = bool(REDACTOR.redact(sample.text)[1]), classify(sample.text)
         assert seen or not found, sample.place
         if seen == NAMES:
-            assert found == bool(list(key_value_rules.spans(sample.text, _small(sample.text)))), sample.place
+            assert found == bool(list(key_value_rules.spans(sample.text, _lower(sample.text)))), sample.place
 
 
 def test_redaction_leaves_the_words_around_a_secret() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import smp_memory
 from smp_memory.privacy.redaction import Redactor
-from smp_memory.privacy.structured_values import cut, is_arguments, item_name, value_name
+from smp_memory.privacy.structured_values import is_arguments, item_name, replace_spans, value_name
 
 REDACTOR = Redactor()
 GONE = "[REDACTED:password]"
@@ -85,5 +85,5 @@ def test_arguments_are_texts_with_an_option() -> None:
 
 
 def test_span_over_several_arguments_is_cut_from_each() -> None:
-    assert cut(["abc", "def", "ghi"], [(1, 6, "#")]) == ["a#", "#f", "ghi"]
-    assert cut(["abc", "def"], [(0, 1, "#"), (2, 3, "#"), (4, 7, "#")]) == ["#b#", "#"]
+    assert replace_spans(["abc", "def", "ghi"], [(1, 6, "#")]) == ["a#", "#f", "ghi"]
+    assert replace_spans(["abc", "def"], [(0, 1, "#"), (2, 3, "#"), (4, 7, "#")]) == ["#b#", "#"]

@@ -181,7 +181,7 @@ def test_quarantine_leftovers_and_damage_go_too(memory: Memory, session: Session
     quarantine.mkdir(parents=True, exist_ok=True)
     (quarantine / "torn").write_bytes(b'{"id":"TURN-0002","content":"The zyxwombat account is quagg')
     (quarantine / "other").write_bytes(b"half of something else")
-    file = Path(session._files.reader.catch_up().trails["TURN-0002"].first.file)
+    file = Path(session._files.reader.catch_up().histories["TURN-0002"].first.file)
     file.with_name(file.name + ".smp-new").write_bytes(b"The zyxwombat account is quaggaflute")
     Path(reader.private, "journal.json").write_bytes(b'{"appends":[["x",0,"The zyxwombat account is quaggaflute')
     receipt = session.erase("TURN-0002")
@@ -193,7 +193,7 @@ def test_quarantine_leftovers_and_damage_go_too(memory: Memory, session: Session
 def test_a_damaged_copy_goes_too(memory: Memory, session: SessionMemory) -> None:
     if memory.layout not in ("jsonl", "log", "single"):
         return
-    file = Path(session._files.reader.catch_up().trails["TURN-0002"].first.file)
+    file = Path(session._files.reader.catch_up().histories["TURN-0002"].first.file)
     with file.open("ab") as out:
         out.write(b'{"broken": The zyxwombat account is quaggaflute\n')
         out.write(b'{"broken": something else\n')

@@ -20,11 +20,11 @@ def after_the_first_look(session: Any, meanwhile: Callable[[], Any]) -> list[int
     real = reader.catch_up
 
     def catch_up() -> Any:
-        fold = real()
+        session_history = real()
         looks.append(len(looks))
         if len(looks) == 1:
             meanwhile()
-        return fold
+        return session_history
 
     reader.catch_up = catch_up
     return looks

@@ -10,7 +10,7 @@ import pytest
 import smp_memory
 from smp_memory.store import history_lookup
 from smp_memory.store.file_session import FileSession
-from smp_memory.store.history_lookup import trail_of
+from smp_memory.store.history_lookup import history_of
 
 LAYOUTS = pytest.mark.parametrize("layout", ["jsonl", "markdown", "single", "log"])
 
@@ -32,9 +32,9 @@ def filled(root: Path, layout: str) -> None:
         session.update_agent_state("coder", {"step": 2})
 
 
-def told(trail: Any) -> Any:
-    record = trail.record("s")
-    return record.to_dict(), record.edited, trail.history()
+def told(history: Any) -> Any:
+    record = history.record("s")
+    return record.to_dict(), record.edited, history.steps()
 
 
 @LAYOUTS
@@ -42,14 +42,16 @@ def test_it_is_what_reading_everything_gives(tmp_path: Path, layout: str, monkey
     filled(tmp_path / "store", layout)
     with smp_memory.open(tmp_path / "store") as memory:
         memory.query("turn", limit=1)
-        known = memory.store.session("s").view(lambda fold: {name: told(trail) for name, trail in fold.trails.items()})
+        known = memory.store.session("s").view(
+            lambda session_history: {name: told(history) for name, history in session_history.histories.items()}
+        )
     assert len(known) > 22
     with smp_memory.open(tmp_path / "store") as memory:
         files = memory.store.session("s")
         with monkeypatch.context() as patched:
             patched.setattr(FileSession, "view", None)  # nobody reads the session for it
-            assert {name: told(trail_of(files, name)) for name in known} == known
-        assert trail_of(files, "DEC-0099") is None
+            assert {name: told(history_of(files, name)) for name in known} == known
+        assert history_of(files, "DEC-0099") is None
 
 
 @LAYOUTS
@@ -60,8 +62,8 @@ def test_it_holds_what_others_wrote_since_the_index_was_made(tmp_path: Path, lay
         other.session("s").update("DEC-0001", rationale="another")
         other.session("s").add_decision("New")
         files = memory.store.session("s")
-        found = [trail_of(files, name) for name in ("DEC-0001", "DEC-0002")]
-        assert [trail and trail.data()["decision"] for trail in found] == ["Use files", "New"]
+        found = [history_of(files, name) for name in ("DEC-0001", "DEC-0002")]
+        assert [history and history.data()["decision"] for history in found] == ["Use files", "New"]
         assert found[0] is not None
         assert found[0].data()["rationale"] == "another"
 
@@ -73,13 +75,13 @@ def test_an_edit_by_hand_is_seen(tmp_path: Path) -> None:
     path = next((tmp_path / "store").rglob("decisions.jsonl"))
     path.write_bytes(path.read_bytes().replace(b"Use files", b"Use paper"))
     with smp_memory.open(tmp_path / "store") as memory:
-        trail = trail_of(memory.store.session("s"), "DEC-0001")
-        assert trail is not None
-        assert (trail.data()["decision"], trail.first.state) == ("Use paper", "edited")
+        history = history_of(memory.store.session("s"), "DEC-0001")
+        assert history is not None
+        assert (history.data()["decision"], history.first.state) == ("Use paper", "edited")
 
 
 def test_no_index_is_made_for_it(tmp_path: Path) -> None:
     filled(tmp_path / "store", "jsonl")
     with smp_memory.open(tmp_path / "store") as memory:
-        assert trail_of(memory.store.session("s"), "DEC-0001") is not None
+        assert history_of(memory.store.session("s"), "DEC-0001") is not None
         assert not Path(memory.store.indexer.folder).exists()

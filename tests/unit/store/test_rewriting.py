@@ -100,7 +100,7 @@ def test_an_entry_is_replaced(memory: Memory, session: SessionMemory) -> None:
     def edit(reader: SessionReader) -> SessionEdit:
         wanted = SessionEdit()
         for name in ("DEC-0002", "FIND-0001", "ART-0001", "TURN-0001"):
-            for entry in reader.fold.trails[name].entries:
+            for entry in reader.session_history.histories[name].entries:
                 new = copy_of(entry)
                 new.data = {
                     key: value.replace("needle", "[gone]") if isinstance(value, str) else value
@@ -244,7 +244,7 @@ def test_what_is_taken_over_is_what_a_reader_would_find(memory: Memory, seed: in
             for entry in entries_of(reader, gone):
                 wanted.remove(entry)
             for name in chance.sample(names, 2):
-                first = reader.fold.trails[name].first
+                first = reader.session_history.histories[name].first
                 if name not in gone:
                     new = copy_of(first)
                     new.data = {**first.data, "note": f"{name}\nchanged\n" * chance.randrange(4)}

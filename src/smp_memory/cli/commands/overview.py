@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
-    from smp_memory.search.api import SearchMethods
+    from smp_memory.memory import Memory
+    from smp_memory.session import SessionMemory
 
 _MAX_EVENTS = 8  # of an hour or day
 _PIPE_COLUMNS = 240
@@ -23,13 +24,14 @@ def _arguments(parser: Parser) -> None:
     parser.add_argument("--yaml", action="store_true", help="print YAML, as in the overview files of the markdown layout")  # fmt: skip
 
 
-def _scope(call: Invocation) -> SearchMethods:
+def _scope(call: Invocation) -> Memory | SessionMemory:
     return call.memory if call.options.all else call.session()
 
 
 def _answer(call: Invocation, overview: Any, lines: Iterable[str]) -> None:
     if not call.options.yaml or call.options.json:
-        call.answer(overview.to_dict(), lines)
+        unread = {"problems": [each.to_dict() for each in overview.problems]} if overview.problems else {}
+        call.answer({**overview.to_dict(), **unread}, lines)
         return
     from smp_memory.store.overview_files import to_yaml
 

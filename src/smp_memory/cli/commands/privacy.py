@@ -44,8 +44,10 @@ def run_redact(call: Invocation) -> None:
     """
     options = call.options
     source = call.memory if options.all else call.session()
-    reports = [each.to_dict() for each in source.redact(preview=options.preview, reason=options.reason)]
-    call.answer(reports, _redaction_lines(reports, options.preview))
+    reports = source.redact(preview=options.preview, reason=options.reason)
+    data = [each.to_dict() for each in reports]
+    call.answer(data, _redaction_lines(data, options.preview))
+    call.notify_redacted("reason", next((each.reason for each in reports if each.reason), None))
 
 
 def _redaction_lines(reports: list[dict[str, Any]], preview: bool) -> Iterator[str]:

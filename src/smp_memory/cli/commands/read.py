@@ -115,8 +115,10 @@ def _warn_of_overlaid_edits(call: Invocation, record: Record) -> None:
     """Print the hand edits of this memory that have no effect, because a later change overrides them."""
     from smp_memory.model.hand_edits import problems_of
 
-    trail = call.memory.store.session(record.session).view(lambda fold: fold.trails.get(record.id))
-    for problem in problems_of(trail) if trail is not None and not call.options.json else ():
+    history = call.memory.store.session(record.session).view(
+        lambda session_history: session_history.histories.get(record.id)
+    )
+    for problem in problems_of(history) if history is not None and not call.options.json else ():
         call.screen.line(paint("yellow", problem.message))
 
 
@@ -180,7 +182,7 @@ def run_history(call: Invocation) -> None:
     """
     session, memory_id = call.resolve(call.options.id)
     history = call.history(session, memory_id)
-    steps = history.history() if history is not None else session.history(memory_id)  # raises with the reason
+    steps = history.steps() if history is not None else session.history(memory_id)  # raises with the reason
     call.answer(steps, history_lines(memory_id, steps))
 
 

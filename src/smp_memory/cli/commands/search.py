@@ -85,6 +85,8 @@ def _answer(call: Invocation, search: Search, words: str) -> None:
         data["shared_not_searched"] = hits.shared_not_searched
     if hits.problems:
         data["problems"] = [each.to_dict() for each in hits.problems]
+    if hits.warnings:
+        data["warnings"] = hits.warnings
     call.answer(data, _hits_lines(call, hits, query, search, words))
 
 
@@ -162,13 +164,13 @@ def run_similar(call: Invocation) -> None:
       smp similar shop/FIND-0003 --type finding
       smp similar the login form can be tried again and again
     """
-    from smp_memory.search.api import similar_words
+    from smp_memory.index.tokens import without_signs
 
     words = words_from(call)
     if not words:
         raise UserError("Give a text or the id of a memory. See: smp similar --help")
     record = _find_record(call, words)
-    text = similar_words(record.text if record is not None else words)
+    text = without_signs(record.text if record is not None else words)
     _answer(call, lambda scope, query: scope.find_similar(record or words, **query), text)
 
 

@@ -42,6 +42,7 @@ def run_session_archive(call: Invocation) -> None:
         {**archived.to_dict(), "path": archived.path},
         [f"Archived {paint('bold', archived.session)} in {archived.path}, {size_text(archived.bytes)}."],
     )
+    call.notify_redacted("reason", archived.redacted)
 
 
 archive_arguments = session_archive_arguments
@@ -108,6 +109,7 @@ def run_session_delete(call: Invocation) -> None:
             f"Deleted {paint('bold', name)}. It can be restored until {time_text(until)} UTC: smp session undelete {name}"
         ],
     )
+    call.notify_redacted("reason", deleted.redacted)
 
 
 def session_undelete_arguments(parser: Parser) -> None:
@@ -120,8 +122,13 @@ def run_session_undelete(call: Invocation) -> None:
     Examples:
       smp session undelete checkout-review
     """
-    state = call.memory.undelete_session(call.options.id, call.options.reason, by=call.author)
-    call.answer({"id": call.options.id, "state": state}, [f"Restored {paint('bold', call.options.id)}; it is {state}."])
+    from smp_memory.privacy.settings import clean_reason
+
+    reason, redacted = clean_reason(call.memory.config, call.options.reason)
+    state = call.memory.undelete_session(call.options.id, reason, by=call.author)
+    data = {"id": call.options.id, "state": state, **({"redacted": redacted} if redacted else {})}
+    call.answer(data, [f"Restored {paint('bold', call.options.id)}; it is {state}."])
+    call.notify_redacted("reason", redacted)
 
 
 def session_purge_arguments(parser: Parser) -> None:
@@ -139,6 +146,7 @@ def run_session_purge(call: Invocation) -> None:
         raise UserError("Purging cannot be undone. Add --yes to confirm. Nothing was changed.")
     purged = call.memory.purge_session(call.options.id, call.options.reason, by=call.author)
     call.answer(purged.to_dict(), [f"Purged {paint('bold', purged.session)}."])
+    call.notify_redacted("reason", purged.redacted)
 
 
 # -- compact

@@ -5,10 +5,12 @@ from __future__ import annotations
 from smp_memory.cli.arguments import parse_assignment
 from smp_memory.cli.render import bar, bars, fields, one_line, paint, plural, size_text, table, time_text, value_text
 from smp_memory.errors import SMPError, UserError
+from smp_memory.model.times import to_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
     from typing import Any
 
     from smp_memory.cli.arguments import Parser
@@ -71,7 +73,9 @@ def run_session_new(call: Invocation) -> None:
     note_session_use(
         call.memory.store, session.id, call.memory.now()
     )  # what was written to others before does not count
-    call.answer(_metadata(session), [f"Started session {paint('bold', session.id)} in {session.folder}"])
+    more = {"redacted": session.redacted} if session.redacted else {}
+    call.answer({**_metadata(session), **more}, [f"Started session {paint('bold', session.id)} in {session.folder}"])
+    call.notify_redacted(session.id, session.redacted)
 
 
 def _metadata(session: SessionMemory) -> dict[str, Any]:
@@ -93,23 +97,23 @@ def run_session_list(call: Invocation) -> None:
       smp session list --all
       smp session list --json
     """
-    sessions = sorted(call.memory.sessions(), key=lambda session: (session.written, session.id))
+    sessions = call.memory.sessions_by_time()
     states = {each.session: each.to_dict() for each in call.memory.standings()}
     counts = call.memory.query(count_by="session", limit=1, track_access=False).counts["session"]
-    rows = [{**_summary(session, counts), **states.get(session.id, {})} for session in sessions]
+    rows = [{**_summary(session, counts, written), **states.get(session.id, {})} for written, session in sessions]
     if call.options.all:
         others = (each for each in call.memory.standings(away=True) if each.away is not None)
         rows += [{**each.away.to_dict(), **each.to_dict()} for each in others if each.away is not None]
     call.answer(rows, _session_table(call, rows))
 
 
-def _summary(session: SessionMemory, counts: dict[str, int]) -> dict[str, Any]:
+def _summary(session: SessionMemory, counts: dict[str, int], last: datetime) -> dict[str, Any]:
     """The data of a session in the list. Memories are counted by the index; their files are not read."""
     try:
         info: dict[str, Any] = session.info.to_dict()
     except SMPError as error:  # damaged metadata; the memories, and the other sessions, are still usable
         info = {"project": None, "user": None, "agents": [], "tags": [], "problem": error.message}
-    written = session.written.isoformat()[:-6] + "Z"
+    written = to_text(last)
     size = sum(session.memory.store.session(session.id).sizes().values())
     figures = {"id": session.id, "memories": counts.get(session.id, 0), "bytes": size, "written": written}
     return {**info, **figures, "folder": session.folder}

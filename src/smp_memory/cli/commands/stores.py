@@ -7,7 +7,7 @@ import os
 from smp_memory.cli.arguments import parse_assignment
 from smp_memory.cli.render import paint, plural, table, value_text
 from smp_memory.config import DEFAULT_ROOTS, SETTINGS
-from smp_memory.discovery import is_store, not_through_a_link, store_in
+from smp_memory.discovery import is_store, reject_linked_root, store_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def run_init(call: Invocation) -> None:
     """
     from smp_memory.memory import open_memory
 
-    root = call.root or not_through_a_link(_root_below(call.options.folder, call.options.layout))
+    root = call.root or reject_linked_root(_root_below(call.options.folder, call.options.layout))
     exists = is_store(root)
     call.use_store(open_memory(root, layout=call.options.layout))
     memory = call.memory

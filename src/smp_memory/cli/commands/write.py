@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
     from smp_memory.model.record import Record
-    from smp_memory.session import SessionMemory, Transaction
+    from smp_memory.session import SessionMemory
+    from smp_memory.write.path import Transaction
 
 
 def _common_arguments(parser: Parser) -> None:
@@ -215,8 +216,10 @@ def _overlaid_edits(call: Invocation, session: SessionMemory, memory_id: str) ->
     """The values that a person edited in the file and that a later change overrides."""
     from smp_memory.model.hand_edits import overlaid_in
 
-    trail = call.memory.store.session(session.id).view(lambda fold: fold.trails.get(memory_id))
-    return {each.field: each.value for each in overlaid_in(trail)} if trail is not None else {}
+    history = call.memory.store.session(session.id).view(
+        lambda session_history: session_history.histories.get(memory_id)
+    )
+    return {each.field: each.value for each in overlaid_in(history)} if history is not None else {}
 
 
 def _edited(before: Record, after: Record) -> str:

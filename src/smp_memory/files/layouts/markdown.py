@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from smp_memory.files.artifact_markdown import ArtifactMarkdown
 from smp_memory.files.field_names import FieldNames
 from smp_memory.files.layouts.layout import (
     Layout,
@@ -39,11 +40,12 @@ _LISTS = {
     if kind.name not in ("conversation", "agent_state", "artifact")
 }
 _CONVERSATION = "conversation.md"
+_USUAL_QUOTA_BYTES = 10 * 1024 * 1024
 _NOT_IN_NAMES = {"/", "\\", "\0", ":"}
 _TITLES = {"decisions.yaml": "Decisions", "findings.yaml": "Findings", "preferences.yaml": "Preferences"}
 
 _TURNS = MarkdownBlocks(label="Turn", time_key="timestamp", body_key="content", id_prefix="TURN")
-_ARTIFACT = MarkdownBlocks(label="Artifact", time_key="timestamp", body_key="content", id_prefix="ART")
+_ARTIFACT = ArtifactMarkdown()
 _STATE = AgentStateYaml()
 _CODECS = {file: YamlList(file.partition(".")[0]) for file in _LISTS}
 
@@ -140,7 +142,7 @@ class MarkdownLayout(Layout):
         created = take(fields, "created_at", str, None)
         status = take(fields, "status", str, "active")
         context = take(fields, "context", dict, {})
-        config = own_settings(fields)
+        config = {**_quota(fields), **own_settings(fields)}
         engine = take(fields, "smp", dict, {})
         user = take(people, "user_id", str, None)
         details = {item["agent_id"]: _details(item) for item in items if isinstance(item, dict) and _details(item)}
@@ -149,6 +151,15 @@ class MarkdownLayout(Layout):
         return build_info(
             session, created, engine, context, fields, user=user, agents=agents, status=status, config=config
         )
+
+
+def _quota(fields: dict[str, object]) -> dict[str, object]:
+    """The session's quota beside the figures of its storage (design 003), which are not kept, as a setting of the session."""
+    storage = fields.get("storage")
+    quota = storage.get("quota_bytes") if isinstance(storage, dict) else None
+    if type(quota) is not int or quota < 1 or quota == _USUAL_QUOTA_BYTES:
+        return {}
+    return {"quota_policy": {"max_session_size_bytes": quota}}
 
 
 def _details(agent: dict[str, object]) -> dict[str, object]:

@@ -11,12 +11,12 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.config import Config
-from smp_memory.config_file import with_facts_outside
+from smp_memory.config_file import with_store_facts_at_top
 from smp_memory.errors import InvalidRecord, UserError
 from smp_memory.files.disk import TEMPORARY
 from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.layouts.layout import PRIVATE
-from smp_memory.privacy.settings import redactor_always
+from smp_memory.privacy.settings import redactor_even_if_off
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,11 +67,11 @@ def _settings(root: str) -> tuple[Layout, Redactor]:
 
     path = os.path.join(root, _CONFIG)
     try:
-        stored = with_facts_outside(json.loads(config_bytes(root).decode("utf-8-sig")))
+        stored = with_store_facts_at_top(json.loads(config_bytes(root).decode("utf-8-sig")))
     except (ValueError, RecursionError, AttributeError):
         raise UserError(f"{path} cannot be read, so the files of the store cannot be checked.", path=path) from None
     config = Config.build(stored, path, environ=os.environ)
-    return layout_named(config.layout if config.layout in NAMES else "jsonl"), redactor_always(config)
+    return layout_named(config.layout if config.layout in NAMES else "jsonl"), redactor_even_if_off(config)
 
 
 def _in_file(path: str, data: bytes, layout: Layout, redactor: Redactor) -> Iterator[Staged]:

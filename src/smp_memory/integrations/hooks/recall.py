@@ -14,12 +14,11 @@ import os
 
 from smp_memory.integrations.hooks import session_state as notes
 from smp_memory.integrations.hooks.events import AGENT_START, PROMPT, START
-from smp_memory.search.api import SearchMethods
+from smp_memory.search import api
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from datetime import datetime
     from typing import Any
 
     from smp_memory.config import Config
@@ -27,9 +26,7 @@ if TYPE_CHECKING:
     from smp_memory.context.builder import Context, SessionReach
     from smp_memory.integrations.hooks.events import HookEvent
     from smp_memory.integrations.hooks.session_state import HookSession
-    from smp_memory.model.hits import Hit, Hits
-    from smp_memory.search.query import Query
-    from smp_memory.store.file_store import FileStore
+    from smp_memory.model.hits import Hit
 
 _WRITTEN_DOWN = ("decision", "finding", "learning", "preference")
 _SAID = ("conversation", "summary")
@@ -48,8 +45,8 @@ _REMARK_TOKENS = 60
 _TURNS = 8  # of the session before, at the start
 
 
-class Reader(SearchMethods):
-    """A store as far as recalling needs it. A `Memory` loads twice as much, and looks after the store when it is opened."""
+class Reader:
+    """The scope that hooks recall from. A `Memory` loads twice as much, and maintains the store when it is opened."""
 
     def __init__(self, root: str, environ: Mapping[str, str]) -> None:
         import json
@@ -59,62 +56,29 @@ class Reader(SearchMethods):
         from smp_memory.files.layouts import layout_named
         from smp_memory.files.system import RealSystem
         from smp_memory.privacy.visibility import Viewer
+        from smp_memory.scope import Clock, Scope
         from smp_memory.store import incomplete
         from smp_memory.store.file_store import FileStore
 
         incomplete.caller_tells = True  # in the note at the start of a session; a hook prints nothing else
-        self.viewer = Viewer(None)
         path, system = os.path.join(root, "config.json"), RealSystem(root)
         stored = json.loads(Disk(system).read(path).decode("utf-8-sig"))
+        config = Config.build(stored, path, environ=environ, arguments={"track_access": False})
         self.root = root
-        self.config = Config.build(stored, path, environ=environ, arguments={"track_access": False})
-        self.store = FileStore(root, layout_named(self.config.layout), system, self.config, _never)
+        self.store = FileStore(root, layout_named(config.layout), system, config, _never)
+        self.scope = Scope(self.store, None, config, Clock(), viewer=Viewer(None))
 
-    def now(self) -> datetime:
-        from smp_memory.model.times import system_clock
-
-        return system_clock()
-
-    def _asked_store(self) -> FileStore:
-        from smp_memory.store.visible_index import VisibleStore
-
-        return VisibleStore(self.store, self.viewer, strict=True)  # type: ignore[return-value]  # all that asking needs
-
-    def _asked_sessions(self) -> list[str] | None:
-        return None
-
-    def _asked_config(self) -> Config:
-        return self.config
-
-    def _asked_at(self) -> datetime:
-        return self.now()
-
-    def _answer(self, question: Query) -> Hits:
-        """Hidden memories are left out before the limit is applied, so they take nobody's place."""
-        from smp_memory.privacy.visibility import VisibilityFilter
-
-        question.where = VisibilityFilter(self.viewer, question.where)  # type: ignore[assignment]
-        return super()._answer(question)
-
-    def session(self, id: str) -> _Named:
-        """A session by its name; raises SessionNotFound. One that is archived stays where it is."""
-        self.store.session(id)
-        return _Named(id)
+    @property
+    def config(self) -> Config:
+        return self.scope.config
 
     def use_settings_of(self, session: str) -> None:
         """Let the settings of a session hold, if it is there and has some."""
         if self.has(session):
-            self.config = self.store.session(session).usable_config()
+            self.scope.config = self.store.session(session).usable_config()
 
     def has(self, session: str) -> bool:
         return bool(session) and self.store.layout.exists(self.store.disk, self.root, session)
-
-
-class _Named:
-    """A session as far as recalling needs it."""
-
-    def __init__(self, id: str) -> None:
-        self.id = id
 
 
 def _never(*_: Any) -> None:
@@ -198,7 +162,7 @@ def _context(reader: Reader, note: HookSession, agent: str | None, tokens: int, 
     from smp_memory.context.builder import context
 
     return context(
-        reader,  # type: ignore[arg-type]  # all that is asked of a Memory there is here
+        reader.scope,
         agent,
         session=note.session if reader.has(note.session) else None,
         max_tokens=tokens,
@@ -270,8 +234,8 @@ def _matches(reader: Reader, words: str, types: tuple[str, ...], limit: int, rea
     seen: set[str] = set()
     offset, size = 0, limit
     while offset < _LOOKED_AT:
-        asked: dict[str, Any] = {"types": list(types), "limit": size, "offset": offset, "track_access": False}
-        hits = reader.query(words, **asked, **({"sessions": within} if within else {}))
+        options: dict[str, Any] = {"types": list(types), "limit": size, "offset": offset, "track_access": False}
+        hits = api.query(reader.scope, words, {**options, "sessions": within} if within else options)
         if within is None and not all(reach.allows(hit.record.session) for hit in hits):
             within, offset, size = reach.sessions(), 0, limit
             if not within:

@@ -263,7 +263,11 @@ class _Recording:
             looked_at += 1
             if looked_at > _OTHERS:
                 break
-            told = {"hook_event_name": "SessionEnd", "session_id": note.host_session, "cwd": self._event.cwd}
+            told = {
+                "hook_event_name": "SessionEnd",
+                "session_id": note.host_session,
+                "cwd": self._event.cwd,
+            }
             ended = events.HookEvent(note.client, "SessionEnd", told)
             try:
                 _Recording(ended, self._memory, self._kept, None).run()
@@ -301,12 +305,12 @@ class _Recording:
         for record in written:
             self._note_what_to_tell(record)
 
-    def _note_what_to_tell(self, record: Record) -> None:
-        """What the writer of a memory should know is told to the conversation at its next event."""
-        from smp_memory.privacy.settings import told
+    def _note_what_to_tell(self, record: Record | SessionMemory) -> None:
+        """What the writer of a memory or whoever made or brought back a session should know is told to the conversation at its next event."""
+        from smp_memory.privacy.settings import redaction_notice
 
         if record.redacted:
-            taken_out = told(dict.fromkeys(record.redacted, 1))
+            taken_out = redaction_notice(dict.fromkeys(record.redacted, 1))
             self._note.add_notice(f"SMP recorded this conversation without some of its text: {taken_out}")
         for text in record.warnings:
             self._note.add_notice(f"SMP: {text}")
@@ -334,6 +338,7 @@ class _Recording:
         """The session of this conversation, made if there is none."""
         if self._session is None:
             self._session = self._known_session() or self._made_session()
+            self._note_what_to_tell(self._session)
             self._note.session = self._session.id
             self._kept.keep(self._before_writing())
         return self._session
@@ -354,12 +359,12 @@ class _Recording:
 
         event = self._event
         about = {"project": project_of(self._memory.root, event.cwd) or None, "agents": [event.client]}
-        told = {"host": event.client, "host_session": event.session}
+        host = {"host": event.client, "host_session": event.session}
         try:
-            return self._memory.create_session(new_name(event), author=event.client, **about, **told)  # type: ignore[arg-type]
+            return self._memory.create_session(new_name(event), author=event.client, **about, **host)  # type: ignore[arg-type]
         except SessionExists:
             name = f"{new_name(event)}-{os.urandom(2).hex()}"
-            return self._memory.create_session(name, author=event.client, **about, **told)  # type: ignore[arg-type]
+            return self._memory.create_session(name, author=event.client, **about, **host)  # type: ignore[arg-type]
 
     # -- did it leave anything?
 

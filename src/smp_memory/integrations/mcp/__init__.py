@@ -2,7 +2,7 @@
 
     server, serving, http, token    which requests are answered, over which transport, and for whom
     connections             time limits and a maximum number of HTTP connections
-    desk                    who asks, of which store, in which session
+    request_context         the caller, its rights, the store and the default session
     toolset, arguments, answers, schema, budget    what a tool is, takes and gives, and how it fits a prompt
     recalling, recording    the eight tools; each is a few lines around a method of `Memory`
     resources               what can be read by address, and two prompts

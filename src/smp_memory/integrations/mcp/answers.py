@@ -3,6 +3,8 @@
 Guarantees: between `recalled` and `end` stands what was recalled, and no text in between holds such a mark, so that a program
 that meets the answer again, in a transcript for instance, can tell it from what is new (`smp_memory.privacy.fence`). An answer without
 a fence holds ids, numbers and words of SMP or of the caller, nothing that somebody else wrote.
+
+The schemas leave out what answers rarely hold (`redacted` and `warnings` of `forget`, `redacted` of a new session): definitions are read by every model.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import Any
 
 from smp_memory.integrations.mcp.arguments import Answer
 from smp_memory.privacy import fence
-from smp_memory.privacy.fence import unmarked
+from smp_memory.privacy.fence import escape_marks
 
 
 class MemoryItem(Answer):
@@ -117,9 +119,9 @@ def plain(data: dict[str, Any], text: str) -> Reply:
 def unmarked_values(value: Any) -> Any:
     """The same JSON value, and nothing in it reads as a mark."""
     if isinstance(value, str):
-        return unmarked(value)
+        return escape_marks(value)
     if isinstance(value, dict):
-        return {unmarked(name): unmarked_values(each) for name, each in value.items()}
+        return {escape_marks(name): unmarked_values(each) for name, each in value.items()}
     if isinstance(value, list):
         return [unmarked_values(each) for each in value]
     return value

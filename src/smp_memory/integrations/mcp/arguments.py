@@ -11,7 +11,7 @@ thing where several are wanted: both are understood.
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -23,6 +23,8 @@ class Arguments(BaseModel):
     """What a tool takes. Unknown names are refused: a mistyped one must not be ignored."""
 
     model_config = ConfigDict(extra="forbid")
+    used_by: ClassVar[dict[str, tuple[str, ...]]] = {}  # arguments that only some values of `chosen_by` use
+    chosen_by: ClassVar[str] = "action"
 
     @model_validator(mode="before")
     @classmethod
@@ -30,13 +32,20 @@ class Arguments(BaseModel):
         if not isinstance(given, dict):
             return given
         return cls._arranged(
-            {name: _as_wanted(_wanted(cls, name), name, value) for name, value in given.items() if value is not None}
+            {name: _as_wanted(_wanted(cls, name), value) for name, value in given.items() if value is not None}
         )
 
     @classmethod
     def _arranged(cls, given: dict[str, Any]) -> dict[str, Any]:
         """The arguments where the model has them; a model that accepts other places overrides this."""
         return given
+
+    def check_use(self) -> None:
+        """Refuse an argument that the chosen action would ignore."""
+        chosen = getattr(self, self.chosen_by)
+        for name, users in self.used_by.items():
+            if chosen not in users and getattr(self, name) != type(self).model_fields[name].default:
+                raise InvalidRecord(f"{name}: {chosen} does not use it, only {' and '.join(users)}. Nothing was done.", field=name)  # fmt: skip
 
 
 class Answer(BaseModel):
@@ -49,10 +58,13 @@ M = TypeVar("M", bound=Arguments)
 def read(model: type[M], given: dict[str, Any] | None) -> M:
     """The arguments of a call, checked."""
     try:
-        return model.model_validate(given or {})
+        found = model.model_validate(given or {})
     except ValidationError as error:
         problems = [_problem(model, each) for each in error.errors(include_url=False, include_input=False)]
         raise InvalidRecord(" ".join(problems), field=str(error.errors()[0]["loc"][:1])) from None
+    if found.used_by:
+        found.check_use()
+    return found
 
 
 def _problem(model: type[BaseModel], error: Any) -> str:
@@ -72,7 +84,7 @@ def _wanted(model: type[BaseModel], name: str) -> str:
     return next((kind for kind in ("list", "dict") if shown.startswith((kind, f"<class '{kind}"))), "")
 
 
-def _as_wanted(wanted: str, name: str, value: Any) -> Any:
+def _as_wanted(wanted: str, value: Any) -> Any:
     if not wanted or not isinstance(value, str):
         return value
     try:
@@ -82,7 +94,7 @@ def _as_wanted(wanted: str, name: str, value: Any) -> Any:
     if wanted == "list":
         if isinstance(parsed, list):
             return parsed
-        return [part.strip() for part in value.split(",") if part.strip()] if name == "tags" else [value]
+        return [part.strip() for part in value.split(",") if part.strip()]
     return parsed if isinstance(parsed, dict) else value
 
 
@@ -212,6 +224,14 @@ class ContextArguments(Arguments):
 
 
 class UpdateArguments(Arguments):
+    used_by: ClassVar = {
+        "changes": ("change",),
+        "expected_revision": ("change",),
+        "resolution": ("resolve",),
+        "status": ("resolve",),
+        "target": ("relate",),
+        "kind": ("relate",),
+    }
     action: Literal["change", "resolve", "pin", "unpin", "relate"]
     id: str = Field(description=_REF)
     session: str | None = Field(None, description=_SESSION)
@@ -223,10 +243,16 @@ class UpdateArguments(Arguments):
     kind: str = Field("relates_to", description="relate: resolves, supersedes, causes, …")
 
 
+CRITERIA = ("query", "types", "tags", "topic", "agent", "time")  # of `forget`, instead of ids
 _TRASH = "delete: to the trash; restore: back; list: the trash"
 
 
 class ForgetArguments(Arguments):
+    used_by: ClassVar = {
+        **dict.fromkeys(("ids", *CRITERIA, "reason", "preview"), ("delete", "restore", "erase")),
+        "limit": ("list",),
+        "offset": ("list",),
+    }
     action: Literal["delete", "restore", "list"] = Field("delete", description=_TRASH)
     ids: list[str] = Field([], description=_REF)
     session: str | None = Field(None, description=_SESSION)
@@ -251,6 +277,12 @@ class ForgetOrEraseArguments(ForgetArguments):
 
 
 class SessionsArguments(Arguments):
+    used_by: ClassVar = {
+        "id": ("create", "show"),
+        **dict.fromkeys(("project", "user", "agents", "tags"), ("create",)),
+        "limit": ("list",),
+        "offset": ("list",),
+    }
     action: Literal["list", "create", "show"] = "list"
     id: str | None = Field(None, description="create, show")
     project: str | None = None
@@ -262,6 +294,8 @@ class SessionsArguments(Arguments):
 
 
 class OverviewArguments(Arguments):
+    chosen_by = "what"
+    used_by: ClassVar = {"time": ("timeline",)}
     what: Literal["summary", "topics", "timeline", "agents", "stats"] = "summary"
     session: str | None = Field(None, description=_SESSION + "; *: all")
     time: str | None = Field(None, description="timeline: " + _TIME)

@@ -213,7 +213,7 @@ class KnowledgeGraph:
     def _look(self, session: SessionMemory | None = None) -> _Look:
         if session is None:
             try:
-                session = self._memory._opened(self._name)
+                session = self._memory.opened_session(self._name)
             except SessionNotFound:
                 return _Look([], None, Viewer(None).sees)
         from smp_memory.privacy.settings import redactor_of

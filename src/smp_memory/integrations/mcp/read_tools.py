@@ -24,6 +24,7 @@ from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
 from smp_memory.overview.summary import counted
 from smp_memory.privacy.fence import inside
+from smp_memory.search import api
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,7 +52,9 @@ def recall(caller: Caller, given: arguments.RecallArguments) -> Reply:
         )
         if value
     }
-    hits = caller.asked(given.session, otherwise_all=True).query(**asked, limit=given.limit, offset=given.offset)
+    hits = api.query(
+        caller.scope(given.session, all_by_default=True), None, {**asked, "limit": given.limit, "offset": given.offset}
+    )
     found = [_item(hit.record, relevance=round(hit.relevance, 3) if given.query else None) for hit in hits]
     items = fitting(found, given.max_tokens, _line)
     more = hits.more or len(items) < len(found)
@@ -64,7 +67,7 @@ def recall(caller: Caller, given: arguments.RecallArguments) -> Reply:
         lines.append(
             f"(not searched: {hits.shared_not_searched:,} for all sessions in global/ or shared/, see context)"
         )
-    problems, remarks = caller.desk.problem_lines(hits.problems)
+    problems, remarks = caller.context.problem_lines(hits.problems)
     data = {"items": items, "next_offset": after, "not_searched": hits.archived_not_searched or None}
     return recalled({**data, "problems": problems}, "\n".join([*lines, *remarks]))
 
@@ -106,12 +109,12 @@ def get(caller: Caller, given: arguments.GetArguments) -> Reply:
 def context(caller: Caller, given: arguments.ContextArguments) -> Reply:
     from smp_memory.context.builder import context
 
-    fixed = caller.desk.author
+    fixed = caller.context.author
     if fixed and given.agent not in (None, fixed):
         raise NotAllowed(f"agent: this server was started for {fixed}; leave it out.", field="agent")
     session = caller.session(given.session).id if given.session or caller.memory.latest_session() else None
     made = context(
-        caller.memory,
+        caller.memory.scope,
         given.agent or caller.name,
         given.task,
         given.topic,
@@ -121,7 +124,7 @@ def context(caller: Caller, given: arguments.ContextArguments) -> Reply:
     )
     archived = made.archived_not_searched
     nothing = "\n".join(["Nothing to recall.", *_not_searched(archived)])
-    problems, remarks = caller.desk.problem_lines(made.problems)
+    problems, remarks = caller.context.problem_lines(made.problems)
     data = {"text": inside(made.text), "not_searched": archived or None, "problems": problems}
     reply = recalled(data, nothing)
     if made.text:
@@ -131,25 +134,26 @@ def context(caller: Caller, given: arguments.ContextArguments) -> Reply:
 
 
 def overview(caller: Caller, given: arguments.OverviewArguments) -> Reply:
-    asked = caller.asked(given.session or caller.desk.default_session or caller.session().id, otherwise_all=False)
+    scope = caller.scope(given.session or caller.context.default_session or caller.session().id, all_by_default=False)
+    session = scope.sessions[0] if scope.sessions is not None else None
     lines: Iterable[str]
     if given.what == "summary":
-        lines = list(asked.summarize())
+        lines = list(api.summarize(scope))
     elif given.what == "topics":
         lines = [
             f"- {each.name}: {_counted(each.mentions, 'mention')}, last {to_text(each.last)[:10]}"
-            for each in asked.topics()
+            for each in api.topics(scope)
         ]
     elif given.what == "agents":
-        lines = [f"- {each.name} ({each.kind}): {_counted(each.memories, 'memory', 'memories')}, last {to_text(each.last)[:10]}" for each in asked.agents()]  # fmt: skip
+        lines = [f"- {each.name} ({each.kind}): {_counted(each.memories, 'memory', 'memories')}, last {to_text(each.last)[:10]}" for each in api.agents(scope)]  # fmt: skip
     elif given.what == "timeline":
-        events = list(asked.timeline("day", time=given.time))
+        events = list(api.timeline(scope, "day", given.time, None, None))
         lines = [f"- {to_text(each.time)[:16]} {each.id}: {one_line(each.text)[:200]}" for each in reversed(events)]
     else:
-        lines = _figures(caller, asked.session.id if asked.session else None)
+        lines = _figures(caller, session)
     chosen, cut = lines_fitting(map(one_line, lines), given.max_tokens)
     text = "\n".join(chosen) or "Nothing yet."
-    problems, remarks = caller.problem_lines([asked.session.id] if asked.session else None)
+    problems, remarks = caller.problem_lines(scope.sessions)
     more = ["(more: raise max_tokens)"] if cut else []
     return recalled({"text": text, "cut": cut or None, "problems": problems}, "\n".join([text, *more, *remarks]))
 
@@ -227,7 +231,7 @@ def _whole(caller: Caller, record: Record, given: arguments.GetArguments) -> dic
     shown: dict[str, Any] = {"id": record.ref, "type": record.type, "text": said(record)}
     shown |= {name: value for name, value in data.items() if name not in shown and value not in ([], False, None)}
     if given.related:
-        near = caller.asked(record.session, otherwise_all=False).find_related(record.id)
+        near = api.find_related(caller.scope(record.session, all_by_default=False), record.id, 1, None, {})
         shown["related"] = [
             {"id": each.record.ref, "kind": each.kind, "text": shortened(_item(each.record), 200)["text"]}
             for each in near

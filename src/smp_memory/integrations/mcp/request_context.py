@@ -9,29 +9,20 @@ and starts one if there is none. What a caller may not see
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from smp_memory.agent_memory import AgentMemory
 from smp_memory.current_session import current_session
 from smp_memory.errors import InvalidRecord, SessionNotFound
-from smp_memory.model.record import Records
-from smp_memory.privacy.visibility import Viewer, VisibilityFilter
-from smp_memory.search.api import SearchMethods
+from smp_memory.privacy.visibility import Viewer
+from smp_memory.scope import Scope
 from smp_memory.store.incomplete import told
-from smp_memory.store.visible_index import VisibleStore
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from smp_memory.config import Config
     from smp_memory.memory import Memory
-    from smp_memory.model.hits import Hits
     from smp_memory.model.record import Record
     from smp_memory.model.reports import Problem
-    from smp_memory.model.session_info import SessionInfo
-    from smp_memory.search.query import Query
     from smp_memory.session import SessionMemory
-    from smp_memory.store.file_store import FileStore
 
 _MOST_PROBLEMS = 3  # unreadable entries that an answer names
 ALL = "*"  # in the place of a session: all of them
@@ -66,11 +57,12 @@ class RequestContext:
 class Caller:
     """The caller: identity, default session, rights."""
 
-    def __init__(self, desk: RequestContext, name: str | None) -> None:
-        self.desk = desk
-        self.memory = desk.memory
+    def __init__(self, context: RequestContext, name: str | None) -> None:
+        self.context = context
+        self.memory = context.memory
         self.name = name
         self._viewer = Viewer(name)
+        self.warnings: list[str] = []  # that a write restored a session from its archive
 
     def sees(self, record: Record) -> bool:
         return self._viewer.sees(record)
@@ -90,24 +82,30 @@ class Caller:
     def problem_lines(self, sessions: list[str] | None) -> tuple[list[str] | None, list[str]]:
         """Unreadable entries of these sessions (None: all), for an answer's data and its text."""
         find = self.memory.store.indexer.answer
-        return self.desk.problem_lines(find(sessions, lambda finder: finder.problems(sessions)))
+        return self.context.problem_lines(find(sessions, lambda finder: finder.problems(sessions)))
+
+    def acting_as(self, author: str | None) -> str | None:
+        """The agent whose rights hold. A server that was not started for one agent acts for the one that a call names."""
+        return self.context.author or author or self.name
 
     def agent(self, session: SessionMemory, author: str | None = None) -> AgentMemory:
-        """The session with the rights of the caller. A server that was not started for one agent acts for whom a call names."""
-        return AgentMemory(session, self.desk.author or author or self.name)
+        """The session with the rights of the caller."""
+        return AgentMemory(session, self.acting_as(author))
 
     def session(self, name: str | None = None, *, writes: bool = False, create: bool = False) -> SessionMemory:
         """The session that is meant. One that is archived is restored by a write; for a read it is `SessionArchived`."""
         if name == ALL:
             raise InvalidRecord(f"session: {ALL} means all of them; name one here.", field="session")
-        name = name or self.desk.default_session
+        name = name or self.context.default_session
         if name is not None:
             try:
                 if not writes:
-                    return self.memory._opened(name, self.name)
-                return self.memory.session(name, author=self.name)
+                    return self.memory.opened_session(name, author=self.name)
+                session = self.memory.session(name, author=self.name)
+                self.warnings += session.warnings
+                return session
             except SessionNotFound:
-                if not create or name != self.desk.default_session:
+                if not create or name != self.context.default_session:
                     raise
                 return self.memory.create_session(name, author=self.name)
         if writes:
@@ -120,12 +118,12 @@ class Caller:
             raise SessionNotFound("There is no session yet. `remember` starts one, or `sessions` with action create.")
         return self.memory.create_session(author=self.name)
 
-    def asked(self, name: str | None, *, otherwise_all: bool) -> AskedSession:
-        """Who answers questions: one session, or all of them."""
-        name = name or self.desk.default_session
-        if name == ALL or (name is None and otherwise_all):
-            return AskedSession(self)
-        return AskedSession(self, self.session(name))
+    def scope(self, name: str | None, *, all_by_default: bool) -> Scope:
+        """One session, or all of them, as far as the caller may see."""
+        name = name or self.context.default_session
+        is_all = name == ALL or (name is None and all_by_default)
+        own = self.memory.scope if is_all else self.session(name).scope
+        return Scope(own.store, own.sessions, own.config, own.clock, viewer=self._viewer, author=self.name)
 
     def record(
         self, ref: str, session: str | None = None, *, include_deleted: bool = False, writes: bool = False
@@ -135,42 +133,5 @@ class Caller:
         place = self.session(name or session, writes=writes)
         record = place.find(memory_id)
         if record is None or not self.sees(record):
-            raise place._files.no_memory(memory_id)
+            raise place.opened.files.no_memory(memory_id)
         return record if include_deleted else place.get(memory_id)
-
-
-class AskedSession(SearchMethods):
-    """A session or a store, asked by somebody who may not see everything."""
-
-    def __init__(self, caller: Caller, session: SessionMemory | None = None) -> None:
-        self._caller = caller
-        self.session = session
-        self._store = VisibleStore(caller.memory.store, caller._viewer)
-
-    def _asked_store(self) -> FileStore:
-        return cast("FileStore", self._store)  # it offers what asking needs
-
-    def _asked_sessions(self) -> list[str] | None:
-        return None if self.session is None else [self.session.id]
-
-    def _asked_config(self) -> Config:
-        return self._caller.memory.config if self.session is None else self.session.config
-
-    def _asked_at(self) -> datetime:
-        return self._caller.memory.now()
-
-    def _head(self) -> SessionInfo | None:
-        return None if self.session is None else self.session.info
-
-    def _users(self) -> dict[str, str]:
-        return self._caller.memory._users() if self.session is None else super()._users()
-
-    def _answer(self, question: Query) -> Hits:
-        """Hidden memories are left out before the limit is applied, so they take nobody's place."""
-        question.where = VisibilityFilter(self._caller._viewer, question.where)  # type: ignore[assignment]
-        return super()._answer(question)
-
-    def _looked_over(self) -> Records:
-        sessions = self._caller.memory.sessions() if self.session is None else [self.session]
-        every = Records.joined(session.records() for session in sessions)
-        return Records((record for record in every if self._caller.sees(record)), every.problems)

@@ -19,6 +19,7 @@ from smp_memory.integrations.mcp.answer_budget import lines_fitting
 from smp_memory.integrations.mcp.arguments import read
 from smp_memory.integrations.mcp.write_tools import sessions
 from smp_memory.privacy.fence import fence
+from smp_memory.search import api
 from smp_memory.store.incomplete import told
 
 if TYPE_CHECKING:
@@ -42,9 +43,7 @@ def page(caller: Caller, cursor: str | None) -> tuple[list[str], str | None]:
     if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
         raise InvalidRecord("cursor: use the nextCursor of the answer before.", field="cursor")
     start = int(cursor or 0)
-    found = [
-        each.id for each in sorted(caller.memory.sessions(), key=lambda each: (each.written, each.id), reverse=True)
-    ]
+    found = [session.id for _, session in reversed(caller.memory.sessions_by_time())]
     return found[start : start + PAGE], str(start + PAGE) if start + PAGE < len(found) else None
 
 
@@ -62,9 +61,9 @@ def text_at(caller: Caller, uri: str) -> str:
 
 
 def _session_text(caller: Caller, name: str) -> str:
-    asked = caller.asked(name, otherwise_all=False)
-    hits = asked.query(limit=500, sort="newest", track_access=False)
-    lines = [f"# Session {name}", "", *asked.summarize(), "", "## Memories, newest first", ""]
+    scope = caller.scope(name, all_by_default=False)
+    hits = api.query(scope, None, {"limit": 500, "sort": "newest", "track_access": False})
+    lines = [f"# Session {name}", "", *api.summarize(scope), "", "## Memories, newest first", ""]
     lines += [read_tools.line_of(hit.record) for hit in hits]
     chosen, cut = lines_fitting(lines, _MOST_TOKENS)
     chosen += ["(and more: recall)"] if cut or hits.more else []

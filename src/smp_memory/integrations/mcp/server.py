@@ -23,7 +23,7 @@ from smp_memory.context.budget import one_line
 from smp_memory.errors import SMPError, from_os_error
 from smp_memory.integrations.mcp import resources
 from smp_memory.integrations.mcp.tools import INSTRUCTIONS, UNTRUSTED, tools_for
-from smp_memory.privacy.fence import unmarked
+from smp_memory.privacy.fence import escape_marks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,20 +49,20 @@ class Threads:
         return await run_sync(work, limiter=self._limiter)
 
 
-def server_for(desk: RequestContext) -> Server[Any]:
+def server_for(context: RequestContext) -> Server[Any]:
     """The server with SMP's own tools."""
     return Server(
         "smp",
         version=smp_memory.__version__,
         title="Session Memory Persistence",
-        instructions=INSTRUCTIONS if desk.memory.is_trusted else f"{INSTRUCTIONS}\n\n{UNTRUSTED}",
-        **_tool_handlers(desk, Threads()),
-        **_resource_handlers(desk, Threads()),
+        instructions=INSTRUCTIONS if context.memory.is_trusted else f"{INSTRUCTIONS}\n\n{UNTRUSTED}",
+        **_tool_handlers(context, Threads()),
+        **_resource_handlers(context, Threads()),
     )
 
 
-def _tool_handlers(desk: RequestContext, threads: Threads) -> dict[str, Any]:
-    tools = tools_for(desk)
+def _tool_handlers(context: RequestContext, threads: Threads) -> dict[str, Any]:
+    tools = tools_for(context)
     definitions = [tool.definition(name) for name, tool in tools.items()]
     schemas = {each.name: each.input_schema for each in definitions}
 
@@ -73,7 +73,7 @@ def _tool_handlers(desk: RequestContext, threads: Threads) -> dict[str, Any]:
         tool = tools.get(params.name)
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name}")
-        caller = desk.caller(client_of(ctx))
+        caller = context.caller(client_of(ctx))
         try:
             return result_of(await threads.run(partial(tool.call, caller, params.arguments)))
         except Exception as error:
@@ -82,10 +82,10 @@ def _tool_handlers(desk: RequestContext, threads: Threads) -> dict[str, Any]:
     return {"on_list_tools": list_tools, "on_call_tool": call_tool, "get_tool_input_schema": schemas.get}
 
 
-def _resource_handlers(desk: RequestContext, threads: Threads) -> dict[str, Any]:
+def _resource_handlers(context: RequestContext, threads: Threads) -> dict[str, Any]:
     async def ask(ctx: Any, what: str, work: Callable[[Caller], T]) -> T:
         try:
-            return await threads.run(partial(work, desk.caller(client_of(ctx))))
+            return await threads.run(partial(work, context.caller(client_of(ctx))))
         except Exception as error:
             raise MCPError(NOT_FOUND if _is_missing(error) else INVALID_PARAMS, explained(error, what)) from None
 
@@ -165,7 +165,7 @@ def explained(error: Exception, doing: str) -> str:
     if isinstance(error, OSError):
         error = from_os_error(error, str(error.filename or "the operating system"), "working")
     if isinstance(error, SMPError):
-        return f"{unmarked(one_line(error.message))} [{error.code}]"
+        return f"{escape_marks(one_line(error.message))} [{error.code}]"
     log.error("%s failed: %s", doing, type(error).__name__, exc_info=bool(os.environ.get("SMP_DEBUG")))
     return f"This should not have happened in {doing}: {type(error).__name__}. SMP_DEBUG=1 shows where. [E_INTERNAL]"
 

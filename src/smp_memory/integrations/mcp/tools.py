@@ -66,7 +66,12 @@ class ToolOf:
         )
 
     def call(self, caller: Caller, given: dict[str, Any] | None) -> Reply:
-        return self.run(caller, read(self.takes, given))
+        reply = self.run(caller, read(self.takes, given))
+        if caller.warnings:
+            reply.data["warnings"] = [*reply.data.get("warnings", ()), *caller.warnings]
+            reply.text = "\n".join([reply.text, *caller.warnings])
+            caller.warnings = []
+        return reply
 
 
 TOOLS: dict[str, ToolOf] = {
@@ -137,9 +142,9 @@ TOOLS: dict[str, ToolOf] = {
 }
 
 
-def tools_for(desk: RequestContext) -> dict[str, ToolOf]:
+def tools_for(context: RequestContext) -> dict[str, ToolOf]:
     """The tools as a server offers them: `erase` only if the server may erase."""
-    if desk.may_erase:
+    if context.may_erase:
         return TOOLS
     whole = TOOLS["forget"]
     forget = ToolOf(

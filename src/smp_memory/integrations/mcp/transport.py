@@ -7,13 +7,18 @@ finished before the store is closed; a server that is killed loses nothing that 
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
 import anyio
 from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
+from pydantic import ValidationError
 
 from smp_memory.integrations.mcp.request_context import RequestContext
 from smp_memory.integrations.mcp.server import server_for
@@ -22,6 +27,8 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
     from smp_memory.memory import Memory
+
+_HALF = re.compile(r"\\ud[89a-f][0-9a-f]{2}", re.IGNORECASE)
 
 
 class ServerOptions:
@@ -106,7 +113,58 @@ def _take_in_once(graph: Any) -> None:
 
 async def _serve_stdio(server: Server[Any]) -> None:
     async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options())
+        await server.run(_Answering(read, write), write, server.create_initialization_options())
+
+
+class _Answering:
+    """The messages of a client. One that cannot be read gets an error as its answer: without any the client would wait for ever."""
+
+    def __init__(self, read: Any, write: Any) -> None:
+        self._read = read
+        self._write = write
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._read, name)
+
+    async def receive(self) -> Any:
+        while isinstance(item := await self._read.receive(), ValidationError):
+            inputs = [each["input"] for each in item.errors(include_url=False)]
+            line = next((each for each in inputs if isinstance(each, dict) and "id" in each), inputs[0])
+            if not isinstance(line, str) or line.strip():
+                await self._write.send(SessionMessage(_refusal(line)))
+        return item
+
+    def __aiter__(self) -> _Answering:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> _Answering:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._read.aclose()
+
+
+def _refusal(line: Any) -> JSONRPCError:
+    """The error for a line, or for what it holds if it is JSON, that is no message; with the request's id if there is one."""
+    try:
+        found = json.loads(line) if isinstance(line, str) else line
+    except (ValueError, RecursionError):
+        return _error(None, PARSE_ERROR, "This line is not JSON.")
+    asked = found.get("id") if isinstance(found, dict) else None
+    is_id = isinstance(asked, str | int) and not isinstance(asked, bool)
+    if isinstance(line, str) and _HALF.search(line):
+        return _error(asked if is_id else None, PARSE_ERROR, "A text holds half of a surrogate pair (\\ud800 to \\udfff alone), which is no character.")  # fmt: skip
+    return _error(asked if is_id else None, INVALID_REQUEST, "This is not a message of JSON-RPC 2.0.")
+
+
+def _error(asked: str | int | None, code: int, message: str) -> JSONRPCError:
+    return JSONRPCError(jsonrpc="2.0", id=asked, error=ErrorData(code=code, message=message))
 
 
 def quiet_logs() -> None:

@@ -20,25 +20,29 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from smp_memory.agent_rights import AgentRights
 from smp_memory.context.budget import one_line
 from smp_memory.errors import InvalidRecord, NotAllowed, UserError
 from smp_memory.integrations.mcp.answers import Reply, plain, recalled
-from smp_memory.integrations.mcp.arguments import TOP_LEVEL
+from smp_memory.integrations.mcp.arguments import CRITERIA, TOP_LEVEL
 from smp_memory.model.times import parse, to_moment, to_text
 from smp_memory.model.types import KINDS
 from smp_memory.privacy import fence
-from smp_memory.privacy.settings import told
+from smp_memory.privacy.settings import count_kinds, redaction_notice
+from smp_memory.privacy.visibility import Viewer
 from smp_memory.write.operations import Add
+from smp_memory.write.path import Writer
+from smp_memory.write.validation import GIVEN_BY_SMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from smp_memory.agent_memory import AgentMemory
     from smp_memory.integrations.mcp import arguments
     from smp_memory.integrations.mcp.request_context import Caller
     from smp_memory.model.record import Record
     from smp_memory.model.types import Kind
-    from smp_memory.write.operations import BatchResolver
+    from smp_memory.session import SessionMemory
+    from smp_memory.write.batch_resolver import BatchResolver
     from smp_memory.write.validation import Draft
 
 
@@ -57,36 +61,51 @@ class AddWithOutcome(Add):
         entries = len(work.entries)
         known = super()._is_known(work)
         self.outcome = ADDED if not known else UPDATED if len(work.entries) > entries else KNOWN
+        if self.outcome == KNOWN and self.key is not None and self._differs(work):
+            text = f"idempotency_key: {self.memory_id} was stored with this key and another content; this content was not stored. If it is new, use another key."
+            self.warnings = (*self.warnings, text)
         return known
+
+    def _differs(self, work: BatchResolver) -> bool:
+        """Whether this is another memory than the one that was stored with the key; what changed since does not count."""
+        draft, record = self.draft, work.record(str(self.memory_id))
+        history = work.history(record.id)
+        first = history.first.data if history is not None else record.given
+        text = draft.kind.text
+        return record.type != draft.kind.name or any(
+            first.get(name) != draft.data.get(name) for name in (text, "value")
+        )
 
     @property
     def is_compared(self) -> bool:
         """Whether an equal memory makes this one a duplicate."""
-        return not (self.needs_trails or self.draft.created or self.draft.kind.name == "conversation")
+        return not (self.needs_histories or self.draft.created or self.draft.kind.name == "conversation")
 
 
-def add_once(agent: AgentMemory, kind: Kind, fields: dict[str, Any]) -> tuple[Record, str]:
-    """The stored memory, and whether it was added, updated or known."""
-    drafted: Any = agent._addition(kind, fields)
-    wish = AddWithOutcome(drafted.draft)
-    wish.removals, wish.warnings = drafted.removals, drafted.warnings
-    if not wish.is_compared:
-        return agent._do(wish, kind.adding), wish.outcome
-    agent._check(wish)
-    with _alone((agent._session.folder, kind.name, repr(wish.draft.data))):
-        known = _duplicate(agent, wish.draft)
+def add_once(session: SessionMemory, agent: str | None, kind: Kind, fields: dict[str, Any]) -> tuple[Record, str]:
+    """The stored memory, and whether it was added, updated or known. The rights are those of `AgentMemory`."""
+    opened, viewer = session.opened, Viewer(agent)
+    rights = AgentRights(opened.files, agent, viewer)
+    drafted: Any = Writer(opened, opened.do, agent).addition(kind, fields)
+    operation = AddWithOutcome(drafted.draft)
+    operation.removals, operation.warnings = drafted.removals, drafted.warnings
+    is_compared = operation.is_compared
+    rights.check(operation)
+    if not is_compared:
+        return opened.do(operation, kind.adding), operation.outcome
+    with _alone((session.folder, kind.name, repr(operation.draft.data))):
+        known = _duplicate(session, viewer, operation.draft)
         if known is not None:
             return known, KNOWN
-        return agent._do(wish, kind.adding), ADDED
+        return opened.do(operation, kind.adding), ADDED
 
 
-def _duplicate(agent: AgentMemory, draft: Draft) -> Record | None:
+def _duplicate(session: SessionMemory, viewer: Viewer, draft: Draft) -> Record | None:
     """A fresh memory with the same fields that the agent may see."""
-    session = agent._session
     oldest = session.memory.now() - timedelta(hours=FRESH_HOURS)
     for record in reversed(session.records(draft.kind.name, last=COMPARED)):
         is_equal = record.created >= oldest and _compared(record.given) == _compared(draft.data)
-        if is_equal and agent._viewer.sees(record):
+        if is_equal and viewer.sees(record):
             return record
     return None
 
@@ -124,10 +143,10 @@ def remember(caller: Caller, given: arguments.RememberArguments) -> Reply:
     fields = _fields_of(given)
     author = fields.get("author")
     if given.type == "agent_state" and not {"agent", *_AGENT_ALIASES}.intersection(fields):
-        fields["agent"] = caller.desk.author or author or caller.name
+        fields["agent"] = caller.context.author or author or caller.name
     _check_created(caller, given.type, fields)
     session = caller.session(given.session, writes=True, create=True)
-    record, done = add_once(caller.agent(session, author), KINDS[given.type], fields)
+    record, done = add_once(session, caller.acting_as(author), KINDS[given.type], fields)
     return _stored(record, done)
 
 
@@ -136,12 +155,15 @@ def _fields_of(given: arguments.RememberArguments) -> dict[str, Any]:
     if given.key and given.type != "preference":
         raise InvalidRecord("key: belongs to a preference. For a call that may be repeated, use idempotency_key.", field="key")  # fmt: skip
     fields: dict[str, Any] = _new_only(dict(given.fields))
+    for name in GIVEN_BY_SMP.intersection(fields) - {"type"}:
+        raise InvalidRecord(f"fields: {name} is set by SMP and would not be stored. A session is named beside `fields`, as `session`.", field="fields")  # fmt: skip
     for name in TOP_LEVEL:
         value = _new_only(getattr(given, name))
         if value is not None and value != []:
             _set_once(fields, name, name, value)
     text = _new_only(given.text)
     if text is not None:
+        _set_once(dict(fields), "text", "text", text)
         _set_once(fields, _text_field(given.type, fields), "text", text)
     return fields
 
@@ -192,6 +214,8 @@ def update(caller: Caller, given: arguments.UpdateArguments) -> Reply:
 def forget(caller: Caller, given: arguments.ForgetOrEraseArguments) -> Reply:
     if given.action == "list":
         return _trash(caller, given)
+    if given.ids and any(getattr(given, name) for name in CRITERIA):
+        raise InvalidRecord(f"ids: give ids, or {', '.join(CRITERIA)}, not both.", field="ids")
     if given.action == "erase":
         return _erased(caller, given)
     is_back = given.action == "restore"
@@ -204,17 +228,21 @@ def forget(caller: Caller, given: arguments.ForgetOrEraseArguments) -> Reply:
         session: Any = caller.session(given.session, writes=not given.preview)
         found = (session.restore if is_back else session.delete)(preview=True, **_criteria(given))
         refs = [record.ref for record in found.records if caller.may_change(record)]
-    if refs and not given.preview:
-        _carry_out(caller, refs, given.reason, is_back)
+    redacted = _carry_out(caller, refs, given.reason, is_back) if refs and not given.preview else {}
     word = ("would be " if given.preview else "") + ("restored" if is_back else "deleted")
     text = f"{word}: {', '.join(refs) or 'nothing'}"
-    return plain(
-        {"done": word, "count": len(refs), "ids": refs}, text if is_back else f"{text} (restore brings it back)"
-    )
+    return _forgotten(word, refs, text if is_back else f"{text} (restore brings it back)", redacted)
 
 
-def _carry_out(caller: Caller, refs: list[str], reason: str | None, is_back: bool) -> None:
-    """Delete or restore memories, those of one session together or not at all."""
+def _forgotten(word: str, refs: list[str], text: str, redacted: dict[str, int]) -> Reply:
+    """The answer about memories that were taken away or brought back; `redacted`: what was taken out of the reason."""
+    data = {"done": word, "count": len(refs), "ids": refs, "redacted": redacted or None}
+    return plain(data, f"{text}\nreason: {redaction_notice(redacted)}" if redacted else text)
+
+
+def _carry_out(caller: Caller, refs: list[str], reason: str | None, is_back: bool) -> dict[str, int]:
+    """Delete or restore memories, those of one session together or not at all; what was taken out of the reason."""
+    redacted: dict[str, int] = {}
     by_session: dict[str, dict[str, None]] = {}
     for ref in refs:
         name, _, memory_id = ref.rpartition("/")
@@ -222,7 +250,9 @@ def _carry_out(caller: Caller, refs: list[str], reason: str | None, is_back: boo
     for name, memory_ids in by_session.items():
         with caller.agent(caller.session(name, writes=True)).transaction() as transaction:
             for memory_id in memory_ids:
-                (transaction.restore if is_back else transaction.delete)(memory_id, reason)
+                wish = (transaction.restore if is_back else transaction.delete)(memory_id, reason)
+                redacted = redacted or count_kinds(wish.removals)
+    return redacted
 
 
 def _criteria(given: arguments.ForgetArguments) -> dict[str, Any]:
@@ -241,7 +271,7 @@ def _criteria(given: arguments.ForgetArguments) -> dict[str, Any]:
 
 
 def _erased(caller: Caller, given: arguments.ForgetArguments) -> Reply:
-    if not caller.desk.may_erase:
+    if not caller.context.may_erase:
         raise UserError("This server may not erase. Start it with `smp mcp --allow-erase`, or use `smp erase`.")
     if not given.ids:
         raise InvalidRecord("ids: erasing wants the ids of memories.", field="ids")
@@ -254,7 +284,7 @@ def _erased(caller: Caller, given: arguments.ForgetArguments) -> Reply:
     word = "would be erased" if given.preview else "erased"
     if not given.preview and not receipt.complete:
         word = "erased, but not everywhere: see `smp erase`"
-    return plain({"done": word, "count": len(refs), "ids": refs}, f"{word}: {', '.join(refs)}")
+    return _forgotten(word, refs, f"{word}: {', '.join(refs)}", receipt.redacted)
 
 
 def _trash(caller: Caller, given: arguments.ForgetArguments) -> Reply:
@@ -274,17 +304,18 @@ def sessions(caller: Caller, given: arguments.SessionsArguments) -> Reply:
         made = caller.memory.create_session(
             given.id, project=given.project, user=given.user, agents=given.agents, tags=given.tags, author=caller.name
         )
-        return _sessions([{"id": made.id, "state": made.state, **_head(made)}])
+        row = {"id": made.id, "state": made.state, **_head(made)}
+        return _sessions([{**row, "redacted": made.redacted} if made.redacted else row])
     if given.action == "show":
         session = caller.session(given.id)
         by_type, _ = caller.counts(session)
         row = {"id": session.id, "state": session.state, "written": to_text(session.written), **_head(session)}
         row |= {"memories": sum(by_type.values()), "by_type": by_type}
         return _sessions([row], found=caller.problem_lines([session.id]))
-    found = sorted(caller.memory.sessions(), key=lambda each: (each.written, each.id), reverse=True)
+    found = caller.memory.sessions_by_time()[::-1]
     page = found[given.offset : given.offset + given.limit]
     after = given.offset + len(page) if given.offset + len(page) < len(found) else None
-    rows = [{"id": each.id, "state": each.state, "written": to_text(each.written), **_head(each)} for each in page]
+    rows = [{"id": each.id, "state": each.state, "written": to_text(at), **_head(each)} for at, each in page]
     return _sessions(rows, after)
 
 
@@ -327,7 +358,7 @@ def _stored(record: Record, done: str) -> Reply:
         "redacted": record.redacted or None,
         "warnings": list(record.warnings) or None,
     }
-    lines = [f"{record.ref} {done}, revision {record.revision}", told(record.redacted), *record.warnings]
+    lines = [f"{record.ref} {done}, revision {record.revision}", redaction_notice(record.redacted), *record.warnings]
     return plain(data, "\n".join(line for line in lines if line))
 
 

@@ -210,12 +210,12 @@ class Run:
 
     def phase(self, name: str) -> list[Record]:
         """What the `memory_usage` of a phase asks for, in any session, best first."""
-        from smp_memory.search.api import similar_words
+        from smp_memory.index.tokens import without_signs
 
         found: dict[str, Record] = {}
         for usage in self.workflow.usages:
             if usage.phase == name and usage.type != "write" and usage.query:
-                for hit in self.memory.query(similar_words(usage.query), sessions="all", limit=10):
+                for hit in self.memory.query(without_signs(usage.query), sessions="all", limit=10):
                     found.setdefault(hit.record.ref, hit.record)
         return list(found.values())
 

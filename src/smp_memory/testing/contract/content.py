@@ -299,7 +299,7 @@ class ContentContract(ContractFixture):
         session = self.new_session()
         for bad in (5, ["x"], object(), b"x", True, [("decision", "x")]):
             with raises_invalid("data"):
-                session.add("decision", bad)  # type: ignore[arg-type]
+                session.add("decision", bad)
         assert session.records() == []
 
     def test_values_convertible_to_json_are_converted(self) -> None:

@@ -38,7 +38,7 @@ class TransactionsContract(ContractFixture):
             "x",
         ]:
             with raises(InvalidRecord):
-                session.add_many([good, bad, good])  # type: ignore[list-item]
+                session.add_many([good, bad, good])
         session.add_decision("x", id="taken")
         with raises(DuplicateId):
             session.add_many([good, ("finding", {"finding": "y", "id": "taken"}), good])

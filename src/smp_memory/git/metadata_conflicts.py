@@ -1,0 +1,152 @@
+"""Read the metadata of a session in which git left conflict markers: what holds until a person decides, and what differs.
+
+Each side of the conflict is the metadata as one clone had it. Both are merged field by field (`smp_memory.git.metadata_merge`); of a field
+that both changed differently the value of this clone, the first side, holds. A side that cannot be read does not count.
+Metadata without markers is read by the layout alone.
+"""
+
+from __future__ import annotations
+
+import json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from smp_memory.files.layouts.layout import Layout
+    from smp_memory.model.session_info import SessionInfo
+
+_START = b"<<<<<<<"
+_HEAD_MARK = b'"type":"session"'
+_SHOWN = 60  # characters of a value
+
+
+class HeadConflict:
+    """What git left in the metadata of a session."""
+
+    def __init__(
+        self, line: int, fields: dict[str, Any], other: dict[str, Any], names: list[tuple[str, ...]], unread: str = ""
+    ) -> None:
+        self.line = line  # of the first marker
+        self.fields = fields  # what holds
+        self._other = other
+        self._names = names  # of the fields that differ, each with those that it stands in
+        self._unread = unread  # the side that cannot be read
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a person has something to decide."""
+        return bool(self._names or self._unread)
+
+    def told(self) -> str:
+        """What differs, what holds, and what to write."""
+        if self._unread:
+            what = f"{self._unread} cannot be read, and the other one holds"
+        elif self._names:
+            differ = [
+                f"{'.'.join(name)} is {self._shown(self.fields, name)} or {self._shown(self._other, name)}"
+                for name in self._names
+            ]
+            what = f"{'; '.join(differ)}. Until one is chosen the first value holds"
+        else:
+            what = "the sides do not contradict each other, and what both say holds"
+        return (
+            f"git left a merge conflict in the session's metadata: {what}. Take the lines with the markers <<<<<<<, ======= and "
+            ">>>>>>> out of the file and leave one line for each field, or let `smp repair` keep what holds and set both sides "
+            "aside. Until then the metadata cannot be changed."
+        )
+
+    def kept(self) -> str:
+        """What holds of the fields that differ, for whoever settles it."""
+        held = ", ".join(f"{'.'.join(name)} stays {self._shown(self.fields, name)}" for name in self._names)
+        return f"{held or 'what both sides say holds'}; both sides are set aside"
+
+    def both(self) -> bytes:
+        """The metadata of either side, one line each; they differ only where the sides contradict each other."""
+        return b"".join(json.dumps(each, ensure_ascii=False).encode() + b"\n" for each in (self.fields, self._other))
+
+    def _shown(self, fields: dict[str, Any], name: tuple[str, ...]) -> str:
+        value: Any = fields
+        for part in name:
+            value = value.get(part) if isinstance(value, dict) else None
+        text = "not there" if value is None else repr(value)
+        return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def head_of(layout: Layout, data: bytes, session: str, conflict: HeadConflict | None = None) -> SessionInfo:
+    """The metadata in the bytes of its file, also with the `conflict` that is in them. Raises what `decode_info` raises."""
+    found = conflict or conflict_in(layout, data)
+    return layout.decode_info(data if found is None else _text(layout, found.fields), session)
+
+
+def conflict_in(layout: Layout, data: bytes) -> HeadConflict | None:
+    """The conflict in the bytes of the file that holds the metadata; None without markers, or if no side can be read."""
+    if _START not in data:
+        return None
+    base, ours, theirs, line = _sides(data)
+    mine, other = (_fields(layout, ours), _fields(layout, theirs)) if line else (None, None)
+    if mine is None or other is None:
+        side = mine if mine is not None else other
+        if side is None or not layout.info_file:
+            return None  # in a log one side alone may have metadata
+        return HeadConflict(line, side, side, [], "the side of this clone" if mine is None else "the other side")
+    from smp_memory.git.metadata_merge import merge_mappings
+
+    return HeadConflict(line, *merge_mappings(_fields(layout, base) or {}, mine, other))
+
+
+def _sides(data: bytes) -> tuple[bytes, bytes, bytes, int]:
+    """What is known of the file before both sides changed it, the file on either side, and the line of the first marker."""
+    from smp_memory.files.conflict_markers import MARKER  # rare, as the rest of this
+
+    parts: tuple[list[bytes], ...] = ([], [], [])
+    outside: tuple[int, ...] = (0, 1, 2)
+    readers = outside
+    at, line = 0, 0
+    for marker in MARKER.finditer(data):
+        kind = marker[1] or marker[2]
+        if (kind == b"<") != (readers == outside):
+            continue
+        for side in readers:
+            parts[side].append(data[at : marker.start()])
+        at = marker.end()
+        line = line or data.count(b"\n", 0, marker.start()) + 1
+        readers = {b"<": (1,), b"|": (0,), b"=": (2,), b">": outside}[kind]
+    for side in readers:
+        parts[side].append(data[at:])
+    base, ours, theirs = (b"".join(part) for part in parts)
+    return base, ours, theirs, line
+
+
+def _fields(layout: Layout, data: bytes) -> dict[str, Any] | None:
+    """What one side says; None if it cannot be read."""
+    from smp_memory.git.entry_files import CannotMerge
+    from smp_memory.git.metadata_merge import read_json, read_yaml
+
+    if not layout.info_file:
+        return last_head(layout, data)
+    try:
+        return (read_yaml if layout.info_file.endswith(".yaml") else read_json)(data)
+    except CannotMerge:
+        return None
+
+
+def _text(layout: Layout, fields: dict[str, Any]) -> bytes:
+    """Fields in the form that the layout's `decode_info` reads."""
+    if not layout.info_file.endswith(".yaml"):
+        return json.dumps(fields).encode()
+    from smp_memory.files.yaml_text import mapping_text
+
+    return mapping_text(fields).encode()
+
+
+def last_head(layout: Layout, data: bytes) -> dict[str, Any] | None:
+    """The last metadata line in a session's log; found from its end without reading the entries."""
+    end = len(data)
+    while (mark := data.rfind(_HEAD_MARK, 0, end)) >= 0:
+        end = data.rfind(b"\n", 0, mark) + 1
+        line = data[end : (data.find(b"\n", mark) + 1) or len(data)]
+        pieces = layout.codec_of("").decode(line, 1)
+        if pieces and (pieces[0].fields or {}).get("type") == "session":
+            return pieces[0].fields
+    return None

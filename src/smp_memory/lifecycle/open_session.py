@@ -1,0 +1,221 @@
+"""An open session: its backend, settings, author and clock. It commits operations.
+
+A commit that finds the session archived restores it; one that finds no room waits for one compaction. What the caller
+should know is added to the records: warnings, what redaction took out, how full the session is.
+"""
+
+from __future__ import annotations
+
+from smp_memory import event_log
+from smp_memory.errors import SessionArchived, SessionCorrupt, SizeLimitExceeded, StorageCorrupt
+from smp_memory.lifecycle.compaction import cold_record_with_key, compact_later, make_room
+from smp_memory.lifecycle.sessions import restore_for_use
+from smp_memory.model.times import to_text
+from smp_memory.scope import Scope
+from smp_memory.write.operations import Batch
+from smp_memory.write.quota import near_quota
+from smp_memory.write.validation import optional_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+    from typing import Any, Generic, TypeVar
+
+    from smp_memory.config import Config
+    from smp_memory.model.record import Record
+    from smp_memory.privacy.redaction import Redactor
+    from smp_memory.store.file_session import FileSession
+    from smp_memory.store.file_store import FileStore
+    from smp_memory.write.operations import Operation
+
+    T = TypeVar("T")
+else:  # `typing` takes a new process 5 ms to load
+
+    class Generic:
+        def __class_getitem__(cls, _: object) -> type:
+            return object
+
+    T = None
+
+
+class _Once(Generic[T]):
+    """An attribute that is computed when it is first read. No lock: a fork must not find one taken."""
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute = compute
+        self._name = compute.__name__
+        self.__doc__ = compute.__doc__
+
+    def __get__(self, owner: Any, kind: type) -> T:
+        if owner is None:
+            raise AttributeError(self._name)
+        value = self._compute(owner)
+        setattr(owner, self._name, value)
+        return value
+
+
+def open_session(scope: Scope, id: str, author: str | None = None, *, restore: bool = True) -> OpenSession:
+    """Open a session of the scope's store. One that is archived is restored first, or raises SessionArchived."""
+    author = author or scope.author
+    try:
+        return OpenSession(scope, scope.store.existing_session(id), author)
+    except SessionArchived:
+        if not restore:
+            raise
+        warning = restore_for_use(scope, id, author)
+        opened = OpenSession(scope, scope.store.existing_session(id), author)
+        opened.warnings = [warning]
+        return opened
+
+
+class OpenSession:
+    """One session of a store, open for reading and writing."""
+
+    def __init__(self, scope: Scope, files: FileSession, author: str | None = None) -> None:
+        self.store_scope = scope
+        self.files = files
+        self.id = files.session
+        self.author = optional_text("author", author)
+        self.warnings: list[str] = []  # that opening it restored it from its archive
+
+    def take_warnings(self) -> list[str]:
+        """The warnings, once: the first answer says them."""
+        taken, self.warnings = self.warnings, []
+        return taken
+
+    @property
+    def store(self) -> FileStore:
+        return self.store_scope.store
+
+    def now(self) -> datetime:
+        return self.store_scope.clock.now()
+
+    @_Once
+    def user(self) -> str | None:
+        try:
+            return self.files.info().user
+        except (SessionCorrupt, StorageCorrupt):
+            return None  # unreadable metadata costs the metadata
+
+    @_Once
+    def config(self) -> Config:
+        """The settings that hold here: the store's, and above them the session's own."""
+        try:
+            own = self.files.info().config
+        except (SessionCorrupt, StorageCorrupt):
+            own = {}
+        config = self.store_scope.config
+        return self.files.settings_above(config, own) if own else config
+
+    @_Once
+    def content_limit(self) -> int:
+        return self.config.content_limit_bytes
+
+    @_Once
+    def redactor(self) -> Redactor | None:
+        """None if redaction is switched off."""
+        from smp_memory.privacy.settings import redactor_of
+
+        return redactor_of(self.config)
+
+    @_Once
+    def scope(self) -> Scope:
+        """The scope of this session."""
+        return Scope(self.store, [self.id], self.config, self.store_scope.clock, author=self.author, opened=self)
+
+    # -- committing
+
+    def do(self, operation: Operation, name: str) -> Record:
+        """Store one operation; the record that it made or changed."""
+        self.store_all([operation], name, False)
+        if operation.forgets or operation.removals:
+            self._audit([operation])
+        assert operation.record is not None
+        return operation.record
+
+    def commit(self, operations: list[Operation], name: str, *, atomic: bool) -> None:
+        """Store operations with one sync per file; atomic ones become visible together or not at all."""
+        if operations:
+            self.store_all(operations, name, atomic)
+            self._audit(operations)
+
+    def store_all(self, operations: list[Operation], name: str, atomic: bool) -> None:
+        """Store operations without a line in the audit log."""
+        files = self.files
+        try:
+            files.commit(self._batch(operations, name, atomic))
+        except SessionArchived:  # another process has archived it since it was opened
+            warning = restore_for_use(self.store_scope, self.id, self.author)
+            files.commit(self._batch(operations, name, atomic))
+            operations[0].warnings = (*operations[0].warnings, warning)
+        except SizeLimitExceeded as error:
+            if "used" not in error.details or not self.config["compaction.enabled"]:
+                raise  # one memory alone is too large, or compaction is switched off
+            make_room(self, error)
+            files.commit(self._batch(operations, name, atomic))
+        if any(operation.dated for operation in operations):
+            self._note_import(operations)
+        for operation in operations:
+            if (operation.warnings or operation.removals) and operation.record is not None:
+                from smp_memory.privacy.settings import count_kinds
+
+                operation.record._add_notices(operation.warnings, count_kinds(operation.removals))
+        if files.writer.size_bytes >= files.warning_bytes:
+            self._warn_of_quota(operations)
+            if files.writer.size_bytes >= files.filling_bytes:
+                compact_later(self)
+
+    def _batch(self, operations: list[Operation], name: str, atomic: bool) -> Batch:
+        batch = Batch(self.id, operations, self.store_scope.clock.text(), atomic, name)
+        if batch.needs_histories:
+            batch.find_in_cold_storage = lambda key: cold_record_with_key(self, key)
+        return batch
+
+    def _note_import(self, operations: list[Operation]) -> None:
+        """Note that the session was used now if the entries carry earlier times, as those of an import do."""
+        from smp_memory.store.session_states import IMPORTED_BEFORE, note_session_use
+
+        now = self.now()
+        limit = to_text(now - IMPORTED_BEFORE)
+        if any(operation.dated and operation.dated < limit for operation in operations):
+            note_session_use(self.store, self.id, now)
+
+    def _warn_of_quota(self, operations: list[Operation]) -> None:
+        """Say with a write how full the session is; the log gets each threshold once."""
+        files, storage = self.files, self.config.section("storage")
+        percents = (storage["warning_percent"], storage["critical_percent"])
+        used, quota = files.writer.size_bytes, self.config.quota_bytes
+        reached, text = near_quota(self.id, used, quota, percents)
+        for operation in operations:
+            if reached and operation.record is not None:
+                operation.record._add_notices((text,))
+                operation.warnings = (*operation.warnings, text)
+        if reached > files.warned_percent:
+            event_log.emit(
+                "quota", event_log.WARNING, "quota_near", text, self.id, percent=reached, bytes=used, quota_bytes=quota
+            )
+        files.warned_percent = reached
+
+    # -- the audit log
+
+    def _audit(self, operations: list[Operation]) -> None:
+        """Deletions, restorations and redactions; ids and kinds, no content."""
+        for action in dict.fromkeys(operation.forgets for operation in operations if operation.forgets):
+            those: list[Any] = [operation for operation in operations if operation.forgets == action]
+            ids = [operation.id for operation in those]
+            self._audit_line(action, those[0].by, ids, reason=those[0].reason)
+        redacted = [operation for operation in operations if operation.removals]
+        self._audit_redaction([operation for operation in redacted if not operation.forgets])
+        self._audit_redaction([operation for operation in redacted if operation.forgets], part="reason")
+
+    def _audit_redaction(self, operations: list[Operation], **facts: Any) -> None:
+        if operations:
+            from smp_memory.privacy.settings import count_kinds
+
+            kinds = count_kinds(removal for operation in operations for removal in operation.removals)
+            self._audit_line("redact", self.author, [operation.id for operation in operations], kinds=kinds, **facts)
+
+    def _audit_line(self, action: str, by: str | None, ids: list[Any], **facts: Any) -> None:
+        at = to_text(self.now())
+        self.store.audit.note(action, at=at, by=by, session=self.id, ids=ids, sync=False, **facts)

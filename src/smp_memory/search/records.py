@@ -1,0 +1,133 @@
+"""Read the memories of one session: by id, by type, their history, as of a time, and figures."""
+
+from __future__ import annotations
+
+from smp_memory.errors import InvalidRecord
+from smp_memory.model.record import Records
+from smp_memory.model.reports import Stats
+from smp_memory.model.types import kind_of
+from smp_memory.write.operations import id_of
+from smp_memory.write.validation import quoted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from datetime import datetime
+    from typing import Any
+
+    from smp_memory.model.history import SessionHistory
+    from smp_memory.model.record import Record
+    from smp_memory.store.file_session import FileSession
+    from smp_memory.store.snapshot import Snapshot
+
+
+def find(files: FileSession, id: Any) -> Record | None:
+    """The memory with this id, deleted ones too; None if there never was one."""
+    name = id_of(id)
+
+    def look(session_history: SessionHistory) -> Record | None:
+        history = session_history.histories.get(name)
+        return history.record(files.session) if history else None
+
+    record: Record | None = files.view(look)
+    return record
+
+
+def records(
+    files: FileSession, type: str | None = None, *, last: int | None = None, include_deleted: bool = False
+) -> Records:
+    """All memories, or those of one type, oldest first; the last ones of a type without reading a large session."""
+    kind = kind_of(type).name if type is not None else None
+    if last is not None and not hasattr(last, "__index__"):
+        raise InvalidRecord(f"last: must be a whole number, not {quoted(last)}.", field="last")
+
+    def look(session_history: SessionHistory) -> list[Record]:
+        return _selected(session_history, files.session, kind, include_deleted, last)
+
+    if kind is not None and last is not None and not include_deleted:
+        found: list[Record] = files.view_tail(kind, last, look)
+    else:
+        found = files.view(look)
+    return Records(found, files.unreadable())
+
+
+def _selected(
+    session_history: SessionHistory, session: str, kind: str | None, include_deleted: bool, last: int | None
+) -> list[Record]:
+    histories = [
+        history
+        for history in session_history.histories.values()
+        if (kind is None or history.first.type == kind) and (include_deleted or history.deletion is None)
+    ]
+    if last is not None:
+        histories = (
+            histories[len(histories) - last :]
+            if 0 < last < len(histories)
+            else histories[: len(histories) if last > 0 else 0]
+        )
+    records = (history.record(session) for history in histories)
+    return [record for record in records if record is not None]
+
+
+def history(files: FileSession, id: Any) -> list[dict[str, Any]] | None:
+    """What happened to a memory, oldest first; None if there never was one."""
+    name = id_of(id)
+    steps: list[dict[str, Any]] | None = files.view(
+        lambda session_history: session_history.histories[name].steps() if name in session_history.histories else None
+    )
+    return steps
+
+
+def as_of(files: FileSession, time: datetime | str) -> Snapshot:
+    """The session as it was at a time, from the files alone."""
+    from smp_memory.model.times import parse
+    from smp_memory.store.snapshot import Snapshot
+
+    until = parse(time, "time")
+
+    def look(session_history: SessionHistory) -> list[Record]:
+        records = [history.record(files.session, until) for history in session_history.histories.values()]
+        return [record for record in records if record is not None]
+
+    return Snapshot(files.session, until, files.view(look), files.unreadable())
+
+
+def stats(files: FileSession) -> Stats:
+    """Counts by type, bytes by file, how full it is, first and last write."""
+    figures: dict[str, Any] = files.view(_figures)
+    sizes = files.sizes()
+    quota = files.usable_config().quota_bytes
+    total = sum(sizes.values())
+    return Stats(
+        {
+            "session": files.session,
+            **figures,
+            "bytes": total,
+            "files": sizes,
+            "quota_bytes": quota,
+            "utilisation": round(total / quota, 4),
+            "problems": len(files.unreadable()),
+        }
+    )
+
+
+def _figures(session_history: SessionHistory) -> dict[str, Any]:
+    counts: dict[str, int] = {}
+    deleted = entries = 0
+    first = last = None
+    for history in session_history.histories.values():
+        entries += len(history.entries)
+        if history.deletion is not None:
+            deleted += 1
+            continue
+        counts[history.first.type] = counts.get(history.first.type, 0) + 1
+        latest = history.entries[-1].at
+        first = history.first.at if first is None else min(first, history.first.at)
+        last = latest if last is None else max(last, latest)
+    return {
+        "memories": sum(counts.values()),
+        "by_type": counts,
+        "deleted": deleted,
+        "entries": entries,
+        "first": first,
+        "last": last,
+    }

@@ -1,0 +1,359 @@
+"""Scores of candidates: signals, their weights and their bounds."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from smp_memory.index.documents import ROLES, facts_number
+from smp_memory.index.text_query import TextMatch, inverse_frequency
+from smp_memory.search import scoring
+from smp_memory.search.scoring import CandidateScore
+
+AUTHORS = [None, "joe", "ann", "eve"]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A candidate in words."""
+
+    doc: int
+    match: float
+    created: int
+    author: str | None = None
+    role: str | None = None
+    words: int = 255
+    meaning: float = 0.0
+
+    @property
+    def found(self) -> TextMatch:
+        role = ROLES[self.role] if self.role else 0
+        return TextMatch(
+            self.doc, self.match, self.created, facts_number(0, role, self.words, AUTHORS.index(self.author))
+        )
+
+
+def signals_of(full_match: float = 0.0, authors: Iterable[str] = (), *others: Any, **more: Any) -> scoring.QuerySignals:
+    return scoring.QuerySignals(full_match, map(AUTHORS.index, authors), *others, **more)
+
+
+def doc(session: int, position: int) -> int:
+    return session << scoring.SESSION_SHIFT | position
+
+
+def scored(candidates: list[Candidate], asked: scoring.QuerySignals) -> list[CandidateScore]:
+    meanings = {each.doc: each.meaning for each in candidates}
+    return list(scoring.CandidateScores([each.found for each in candidates], asked, meanings))
+
+
+def neighbours(candidates: list[Candidate]) -> list[int]:
+    meanings = {each.doc: each.meaning for each in candidates}
+    return scoring.neighbours([each.found for each in candidates], meanings.keys(), meanings)
+
+
+def order(candidates: list[Candidate], asked: scoring.QuerySignals | None = None) -> list[int]:
+    return [each.candidate.doc for each in scored(candidates, asked or signals_of())]
+
+
+def by_doc(candidates: list[Candidate], asked: scoring.QuerySignals | None = None) -> dict[int, CandidateScore]:
+    return {each.candidate.doc: each for each in scored(candidates, asked or signals_of())}
+
+
+def test_no_candidates() -> None:
+    assert scored([], signals_of()) == []
+    assert scoring.neighbours([], []) == []
+
+
+def test_a_full_match_alone_in_its_session_has_almost_all_there_is() -> None:
+    (found,) = scored([Candidate(doc(1, 0), 8.0, 0)], signals_of(8.0))
+    assert found.strength == found.worth == 1.0
+    assert found.parts[1] == found.parts[3] == found.parts[4] == 0.0
+    assert found.relevance == pytest.approx(
+        (scoring.TEXT + scoring.SESSION) / (scoring.TEXT + scoring.CONTEXT + scoring.SESSION)
+    )
+
+
+def test_a_better_text_comes_first() -> None:
+    assert order([Candidate(doc(1, 0), 2.0, 0), Candidate(doc(2, 0), 3.0, 0)]) == [doc(2, 0), doc(1, 0)]
+
+
+def test_equals_are_ordered_by_time_and_then_by_place() -> None:
+    same = [Candidate(doc(1, 0), 2.0, 5), Candidate(doc(2, 0), 2.0, 9), Candidate(doc(3, 0), 2.0, 9)]
+    assert order(same) == [doc(3, 0), doc(2, 0), doc(1, 0)]
+
+
+def test_a_weak_best_answer_is_less_relevant_than_a_strong_one() -> None:
+    found = Candidate(doc(1, 0), 2.0, 0)
+    weak, strong = scored([found], signals_of(8.0))[0], scored([found], signals_of(2.0))[0]
+    assert weak.strength == 0.25
+    assert weak.relevance < strong.relevance
+    assert scored([found], signals_of())[0].strength == 1.0
+
+
+def test_neighbours_help_a_short_memory_more_than_a_long_one() -> None:
+    def with_words(words: int) -> CandidateScore:
+        return by_doc([Candidate(doc(1, 4), 9.0, 0), Candidate(doc(1, 5), 1.0, 0, words=words)])[doc(1, 5)]
+
+    assert with_words(15).parts[1] > with_words(60).parts[1] > with_words(250).parts[1] > 0
+
+
+def test_turns_before_count_more_than_turns_after() -> None:
+    found = by_doc([Candidate(doc(1, at), match, 0, words=20) for at, match in ((3, 1.0), (4, 9.0), (5, 1.0))])
+    assert found[doc(1, 5)].parts[1] > found[doc(1, 3)].parts[1] > 0
+
+
+def test_another_session_is_no_neighbour() -> None:
+    last, first = doc(1, (1 << scoring.SESSION_SHIFT) - 9), doc(2, 0)
+    found = by_doc([Candidate(last, 9.0, 0, words=5), Candidate(first, 1.0, 0, words=5)])
+    assert found[first].parts[1] == 0.0
+
+
+def test_good_match_raises_others_of_its_session() -> None:
+    far = [Candidate(doc(1, 0), 9.0, 0), Candidate(doc(1, 50), 2.0, 0), Candidate(doc(2, 0), 3.0, 0)]
+    assert order(far) == [doc(1, 0), doc(1, 50), doc(2, 0)]
+
+
+DAY = 86_400_000_000
+
+
+def test_named_author_counts() -> None:
+    two = [Candidate(doc(1, 0), 3.0, 10, "joe"), Candidate(doc(2, 0), 3.0, 20, "ann")]
+    assert order(two, signals_of(authors=["joe"])) == [doc(1, 0), doc(2, 0)]
+    assert order(two, signals_of(authors=["eve"])) == [doc(2, 0), doc(1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        (10, 11, 1.0),
+        (None, 11, 1.0),
+        (9, None, 1.0),
+        (9, 10, 0.5),
+        (11, 12, 0.5),
+        (12, 13, 0.5),
+        (13, 14, 0.0),
+        (6, 8, 0.0),
+    ],
+)
+def test_named_time_counts(start: int | None, end: int | None, expected: float) -> None:
+    """In days. A day or two beside it counts half."""
+    asked = signals_of(ranges=[(start and start * DAY, end and end * DAY), (1000 * DAY, None)])
+    (found,) = scored([Candidate(doc(1, 0), 3.0, 10 * DAY)], asked)
+    whole = scoring.TEXT + scoring.CONTEXT + scoring.SESSION + scoring.TIME
+    assert found.parts[4] == pytest.approx(scoring.TIME / whole * expected)
+
+
+def test_named_time_is_not_a_filter() -> None:
+    exact, poor = Candidate(doc(1, 0), 9.0, 10 * DAY), Candidate(doc(2, 0), 0.5, 20 * DAY)
+    assert order([exact, poor], signals_of(ranges=[(15 * DAY, 25 * DAY)])) == [doc(1, 0), doc(2, 0)]
+
+
+def test_turn_of_a_machine_counts_less_unless_addressed() -> None:
+    two = [Candidate(doc(1, 0), 3.0, 0, role="user"), Candidate(doc(2, 0), 3.3, 0, role="assistant")]
+    assert order(two) == [doc(1, 0), doc(2, 0)]
+    assert order(two, signals_of(addresses_assistant=True)) == [doc(2, 0), doc(1, 0)]
+    assert by_doc(two)[doc(2, 0)].worth == scoring.BY_MACHINE
+
+
+def test_a_turn_of_a_few_words_is_worth_less() -> None:
+    turns = [Candidate(doc(1, 0), 3.0, 0, role="user", words=words) for words in (0, 4, 8, 16, 99, 100)]
+    worths = [scored([turn], signals_of())[0].worth for turn in turns]
+    assert worths == sorted(worths)
+    assert worths[0] == 0.0
+    assert worths[-1] == 1.0
+
+
+def test_a_short_decision_is_worth_more_than_a_short_turn() -> None:
+    worths = [
+        scored([Candidate(doc(1, 0), 3.0, 0, role=role, words=6)], signals_of())[0].worth for role in (None, "user")
+    ]
+    assert worths[0] > 0.8 > worths[1]
+
+
+def test_neighbours_of_the_best_that_are_not_known() -> None:
+    found = [Candidate(doc(1, 5), 9.0, 0), Candidate(doc(1, 6), 8.0, 0), Candidate(doc(2, 0), 7.0, 0)]
+    assert neighbours(found) == [doc(1, 4), doc(1, 7), doc(2, 1)]
+    many = [Candidate(doc(number, 5), 100.0 - number, 0) for number in range(1, 60)]
+    assert len(neighbours(many)) == 2 * scoring.EXPANDED
+
+
+def test_a_neighbour_without_any_word_can_be_the_answer() -> None:
+    found = [
+        Candidate(doc(1, 4), 9.0, 0, "ann", words=12),  # What genre is your screenplay?
+        Candidate(doc(1, 5), 0.0, 0, "joe", words=14),  # A mix of drama and romance!
+        Candidate(doc(2, 0), 4.0, 0, "joe", words=14),
+    ]
+    assert order(found, signals_of(authors=["joe"]))[:2] == [doc(1, 4), doc(1, 5)]
+
+
+def test_candidates_without_any_match() -> None:
+    assert {each.relevance for each in scored([Candidate(1, 0.0, 0), Candidate(2, 0.0, 0)], signals_of(5.0))} == {0.0}
+
+
+def test_decay_lowers_relevance_but_never_to_zero() -> None:
+    assert scoring.faded(0.8, 1.0) == 0.8
+    assert scoring.faded(0.8, 0.0) == pytest.approx(0.8 * (1 - scoring.FADING))
+    assert scoring.faded(0.8, -1.0) == scoring.faded(0.8, 0.0)
+    assert scoring.faded(0.8, 7.0) == 0.8
+
+
+def test_an_explanation_adds_up() -> None:
+    found = by_doc(
+        [Candidate(doc(1, 4), 9.0, 0, words=12), Candidate(doc(1, 5), 3.0, 0, "joe", words=9)],
+        signals_of(20.0, ["joe"]),
+    )
+    for each in found.values():
+        parts = each.explain()
+        factors = parts.pop("strength") * parts.pop("worth")
+        assert (*parts, "meaning") == scoring.PARTS
+        assert sum(parts.values()) * factors == pytest.approx(each.relevance)
+
+
+def test_an_explanation_with_meaning_adds_up() -> None:
+    near = [Candidate(doc(1, 4), 9.0, 0, meaning=0.3), Candidate(doc(1, 5), 0.0, 0, words=9, meaning=0.6)]
+    for each in scored(near, signals_of(20.0)):
+        parts = each.explain()
+        factors = parts.pop("strength") * parts.pop("worth")
+        assert tuple(parts) == scoring.PARTS
+        assert sum(parts.values()) * factors == pytest.approx(each.relevance)
+
+
+def test_similar_meaning_ranks_higher() -> None:
+    assert order([Candidate(doc(1, 0), 0.0, 0, meaning=0.3), Candidate(doc(2, 0), 0.0, 0, meaning=0.6)]) == [
+        doc(2, 0),
+        doc(1, 0),
+    ]
+    assert order([Candidate(doc(1, 0), 5.0, 9), Candidate(doc(2, 0), 5.0, 0, meaning=0.6)])[0] == doc(2, 0)
+
+
+def test_words_count_for_more_than_meaning() -> None:
+    assert order([Candidate(doc(1, 0), 5.0, 0), Candidate(doc(2, 0), 0.0, 9, meaning=1.0)])[0] == doc(1, 0)
+
+
+def test_meaning_of_neighbours_and_session_counts_as_their_text_does() -> None:
+    alone, beside = Candidate(doc(1, 0), 1.0, 0, words=9), Candidate(doc(2, 0), 1.0, 0, words=9)
+    found = by_doc([alone, beside, Candidate(doc(2, 1), 0.0, 0, words=9, meaning=0.5)])
+    assert found[doc(2, 0)].parts[5] > found[doc(1, 0)].parts[5] == 0.0
+
+
+def test_an_answer_by_meaning_alone_is_as_strong_as_it_is_near() -> None:
+    far, near = (scored([Candidate(doc(1, 0), 0.0, 0, meaning=value)], signals_of(8.0))[0] for value in (0.25, 0.75))
+    assert (far.strength, near.strength) == (0.25, 0.75)
+
+
+def test_neighbours_of_the_nearest_are_candidates() -> None:
+    many = [Candidate(doc(session, 5), 9.0, 0) for session in range(scoring.EXPANDED)]
+    near = Candidate(doc(900, 5), 0.0, 0, meaning=0.4)
+    assert doc(900, 6) in neighbours([*many, near])
+    assert doc(900, 6) not in neighbours([*many, Candidate(doc(900, 5), 0.0, 0)])
+
+
+candidates = st.lists(
+    st.builds(
+        Candidate,
+        st.integers(0, 3).flatmap(lambda session: st.integers(0, 12).map(lambda place: doc(session, place))),
+        st.floats(0, 30),
+        st.integers(0, 100),
+        st.sampled_from(["joe", "ann", None]),
+        st.sampled_from(["user", "assistant", "tool", None]),
+        st.integers(0, 400),
+        st.floats(0, 1),
+    ),
+    unique_by=lambda each: each.doc,
+    max_size=30,
+)
+questions = st.builds(
+    signals_of,
+    st.floats(0, 50),
+    st.sets(st.sampled_from(["joe", "eve"])),
+    st.lists(st.tuples(st.none() | st.integers(0, 50), st.none() | st.integers(50, 100)), max_size=2),
+    st.booleans(),
+)
+
+
+@given(candidates, questions, st.randoms())
+def test_bounded_and_independent_of_the_order(
+    found: list[Candidate], asked: scoring.QuerySignals, shuffle: random.Random
+) -> None:
+    judged = scored(found, asked)
+    assert len(judged) == len(found)
+    assert all(0.0 <= each.relevance <= 1.0 for each in judged)
+    assert [each.relevance for each in judged] == sorted((each.relevance for each in judged), reverse=True)
+    again = list(found)
+    shuffle.shuffle(again)
+    assert [(each.relevance, each.candidate, each.explain()) for each in scored(again, asked)] == [
+        (each.relevance, each.candidate, each.explain()) for each in judged
+    ]
+
+
+@given(candidates.filter(len), questions)
+def test_a_better_text_never_lowers_a_memory(found: list[Candidate], asked: scoring.QuerySignals) -> None:
+    first = found[0]
+    before = by_doc(found, asked)[first.doc].relevance
+    better = Candidate(
+        first.doc, first.match + 5.0, first.created, first.author, first.role, first.words, first.meaning
+    )
+    after = by_doc([better, *found[1:]], asked)[first.doc].relevance
+    if all(each.doc >> scoring.SESSION_SHIFT != first.doc >> scoring.SESSION_SHIFT for each in found[1:]):
+        assert after >= before - 1e-9
+
+
+def test_rare_words_count_for_more() -> None:
+    rare, common = inverse_frequency(10_000, 3), inverse_frequency(10_000, 4_000)
+    assert rare == pytest.approx(math.log(1 + 9997.5 / 3.5))
+    assert scoring.boost(rare) > scoring.boost(common)
+    assert scoring.full_match([rare, common]) == pytest.approx(rare**1.3 + common**1.3)
+    assert scoring.full_match([]) == 0.0
+    assert inverse_frequency(5, 9) > 0
+
+
+def test_the_match_of_a_text() -> None:
+    assert scoring.text_match(2.0, 8.0) == 0.25
+    assert scoring.text_match(9.0, 8.0) == 1.0
+    assert scoring.text_match(9.0, 0.0) == 0.0
+
+
+def test_authors_are_named_by_their_first_name() -> None:
+    assert scoring.is_named(["carolin"], {"carolin", "support"})
+    assert scoring.is_named(["mary", "ann", "smith"], ("mary", "dog"))
+    assert not scoring.is_named(["mary", "smith"], {"smith"})
+    assert not scoring.is_named([], {"smith"})
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("Which restaurant did you recommend?", True),
+        ("What was your advice?", True),
+        ("Was it you?", True),
+        ("What have we decided about the login?", True),
+        ("Where do I keep my old sneakers?", False),
+        ("What did Caroline research?", False),
+        ("youth hostels", False),
+        ("", False),
+    ],
+)
+def test_questions_about_what_the_assistant_said(question: str, expected: bool) -> None:
+    assert scoring.addresses_assistant(question) is expected
+
+
+def test_the_weighted_mode_of_001() -> None:
+    new = scoring.weighted(1.0, 0.0, 1.0, 0.0)
+    assert new == {"text": 0.4, "time": 0.3, "importance": 0.2, "access": 0.1}
+    old = scoring.weighted(0.5, 10.0, 0.5, None)
+    assert old == pytest.approx({"text": 0.2, "time": 0.3 * math.exp(-1), "importance": 0.1, "access": 0.05})
+    assert scoring.weighted(0, 0, 0, 20.0)["access"] == pytest.approx(0.1 * math.exp(-1))
+    assert scoring.weighted(0, -5, 0, -5) == scoring.weighted(0, 0, 0, 0)
+
+
+def test_the_product_mode_of_004() -> None:
+    assert scoring.product(0.5, 0.8, 0.9, 30.0) == {"importance": 0.9, "decay": 0.8, "recency": 1.0, "text": 0.5}
+    assert scoring.product(0.5, 0.8, 0.9, 23.0)["recency"] == 1.5
+    assert scoring.product(0.5, 0.01, 0.9, 23.0)["decay"] == 0.1
