@@ -52,7 +52,7 @@ def test_issues_are_printed_with_location_and_advice(store: Path, capsys: pytest
     path = store / "sessions/review/findings.jsonl"
     path.write_text('{"broken\n' + path.read_text().replace("no rate limit", TOKEN))
     told = run(capsys, code=NOT_WELL)
-    assert "✗ readable memories" in told
+    assert "✗ 1 memory cannot be read" in told
     assert "(review, sessions/review/findings.jsonl:1)" in told
     assert "→ smp repair --session review" in told
     assert "github_token in finding" in told

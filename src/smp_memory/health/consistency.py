@@ -70,7 +70,8 @@ class _Reference(NamedTuple):
 
 class ReferencesCheck(Check):
     name = "references"
-    title = "references"
+    title = "all references lead to memories"
+    failed = "some references lead to no memory"
 
     def __init__(self) -> None:
         self._ids: dict[str, dict[str, bool]] = {}  # session -> id -> whether it is deleted
@@ -206,7 +207,8 @@ _SHORTEST = 20  # characters; a text like `Yes.` is no duplicate
 
 class DuplicatesCheck(Check):
     name = "duplicates"
-    title = "duplicates"
+    title = "no duplicate memories"
+    failed = "some memories are duplicates"
     is_heavy = True
 
     def __init__(self) -> None:
@@ -284,7 +286,8 @@ _DAY = timedelta(days=1)
 
 class StalenessCheck(Check):
     name = "stale"
-    title = "stale memories"
+    title = "no memory is stale"
+    failed = "some memories are stale"
 
     def __init__(self) -> None:
         self._policies: dict[str, Policy] = {}

@@ -46,7 +46,7 @@ _REPAIR = "smp repair --session {} --dry-run shows what can be repaired; without
 _ADVICE = {
     "edited": "Nothing needs to be done; smp repair --session {} updates its checksum.",
     "typed": "Nothing needs to be done; the next write adds what is missing, or: smp repair --session {}",
-    "unsigned": "Nothing needs to be done; but later edits by hand cannot be detected in them.",
+    "unsigned": "Nothing needs to be done. Without a checksum, SMP cannot detect later edits by hand.",
     "newer_schema": "Use the newer SMP that wrote it.",
     "orphan": "Restore the memory from git or a backup, if it was removed by mistake.",
     "revision_gap": "smp history shows the revisions that exist; restore the missing one from git or a backup.",
@@ -67,7 +67,9 @@ _MAX_SEPARATE = {PROBLEM: 10, WARNING: 5, NOTE: 1}  # issues of one kind before 
 
 class ReadableEntries(Check):
     name = "contents"
-    title = "readable memories"
+    title = "all memories can be read"
+    failed = "some entries need attention"
+    fails_from = WARNING
 
     def __init__(self) -> None:
         self._checked = 0
@@ -82,6 +84,14 @@ class ReadableEntries(Check):
                 by_kind.setdefault((problem.severity, problem.code), []).append(problem)
         for (severity, code), problems in by_kind.items():
             yield from _issues(session.id, _SEVERITY[severity], code, problems)
+
+    def statement(self, issues: list[HealthIssue]) -> str:
+        problems = [issue for issue in issues if issue.severity == PROBLEM]
+        entries = sum(len(issue.details) or 1 for issue in problems if issue.line)
+        files = sum(len(issue.details) or 1 for issue in problems if not issue.line)
+        counts = [counted(entries, "memory", "memories")] if entries else []
+        counts += [counted(files, "file")] if files else []
+        return f"{' and '.join(counts)} cannot be read" if counts else super().statement(issues)
 
 
 def _lasting_problems(session: SessionSubject) -> Report:
@@ -136,12 +146,15 @@ class ColdSegmentCheck(Check):
     """Problems of cold segments; `ReadableEntries` finds them and reports them under this name."""
 
     name = "cold"
-    title = "cold segments"
+    title = "all cold segments are intact"
+    failed = "some cold segments are damaged"
 
 
 class ConfigurationCheck(Check):
     name = CONFIGURATION
-    title = "settings"
+    title = "all settings can be used"
+    failed = "some settings cannot be used"
+    fails_from = WARNING
 
     def session(self, session: SessionSubject) -> Iterator[HealthIssue]:
         issue = session.config_issue()
@@ -150,6 +163,8 @@ class ConfigurationCheck(Check):
 
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
         yield from subject.config_issues
+        if subject.is_too_new:
+            self.failed = "the store has a newer format"
         if subject.stored_config is None and not subject.config_issues and subject.session_ids():
             message = "There is no config.json; the layout was detected from the files. Opening the store creates one."
             yield HealthIssue(self.name, NOTE, message, path=subject.config_path)
@@ -157,7 +172,8 @@ class ConfigurationCheck(Check):
 
 class FormatCheck(Check):
     name = "format"
-    title = "file format"
+    title = "all sessions have the current format"
+    failed = "some sessions have an older format"
 
     def __init__(self) -> None:
         self._older: list[str] = []
@@ -191,7 +207,8 @@ _PEOPLE = ("user_id", "agent_ids", "config")  # metadata in which a mail address
 
 class SecretsCheck(Check):
     name = "secrets"
-    title = "stored secrets"
+    title = "no secrets are stored"
+    failed = "secrets are stored"
     is_heavy = True
 
     def __init__(self) -> None:
@@ -294,7 +311,8 @@ def _details(id: str, removals: Iterable[RedactedSpan]) -> tuple[dict[str, Any],
 
 class RecalledText(Check):
     name = "recalled"
-    title = "recalled text stored again"
+    title = "no recalled text is stored again"
+    failed = "recalled text is stored again"
 
     def __init__(self) -> None:
         self._checked = 0

@@ -133,6 +133,7 @@ class _CheckRun:
         self._issues: list[HealthIssue] = []
         self._seconds: dict[str, float] = {}
         self._memories = 0
+        self._incomplete: set[str] = set()  # names of checks that raised
 
     def report(self, fixed: list[FixResult]) -> HealthReport:
         started = time.monotonic()
@@ -147,7 +148,7 @@ class _CheckRun:
             if paused:
                 gc.enable()
         for check in self._running:
-            self._show_progress(check.title, len(names), len(names))
+            self._show_progress(check.name, len(names), len(names))
             self._run(check, lambda check=check: check.store(self._subject), None)  # type: ignore[misc]
         redact = _issue_redactor(self._subject)
         by_check: dict[str, list[HealthIssue]] = {check.name: [] for check in self._checks}
@@ -167,9 +168,11 @@ class _CheckRun:
         issues.sort(key=lambda issue: -SEVERITIES.index(issue.severity))
         severity = worst(issue.severity for issue in issues)
         skipped = check not in self._running
-        return CheckResult(
-            check.name, check.title, severity, check.summary, issues, skipped, self._seconds.get(check.name, 0.0)
-        )
+        title = check.name if skipped else check.statement(issues)
+        if check.name in self._incomplete and severity == PROBLEM:
+            title = f"{check.name} could not be checked completely"
+        seconds = self._seconds.get(check.name, 0.0)
+        return CheckResult(check.name, title, severity, check.summary, issues, skipped, seconds)
 
     def _session_names(self) -> list[str]:
         """The sessions to check. Listing them can fail, too: that is an issue."""
@@ -177,7 +180,7 @@ class _CheckRun:
         try:
             every = subject.session_ids()
         except Exception as error:
-            self._issues.append(_check_failed(content.ReadableEntries.name, None, error))
+            self._add_failure(content.ReadableEntries.name, None, error)
             return []
         missing = [name for name in self._only or () if name not in every]
         if missing and not subject.is_too_new:
@@ -191,7 +194,7 @@ class _CheckRun:
             return
         except Exception as error:
             if self._exists(name):
-                self._issues.append(_check_failed(content.ReadableEntries.name, name, error))
+                self._add_failure(content.ReadableEntries.name, name, error)
             return
         self._memories += len(session.session_history.histories)
         before = len(self._issues)
@@ -211,8 +214,12 @@ class _CheckRun:
             if not is_damage(error):
                 raise
             if session is None or self._exists(session):
-                self._issues.append(_check_failed(check.name, session, error))
+                self._add_failure(check.name, session, error)
         self._seconds[check.name] = self._seconds.get(check.name, 0.0) + time.monotonic() - started
+
+    def _add_failure(self, check: str, session: str | None, error: BaseException) -> None:
+        self._incomplete.add(check)
+        self._issues.append(_check_failed(check, session, error))
 
     def _exists(self, session: str) -> bool:
         """Whether the session is still active; another process may archive or delete it during the checks."""

@@ -37,7 +37,9 @@ INDEX_FIX = "index"
 
 class IndexCheck(Check):
     name = "index"
-    title = "search index"
+    title = "the search index matches the files"
+    failed = "the search index does not match the files"
+    fails_from = WARNING
 
     def __init__(self) -> None:
         self._index: IndexInspection | None = None
@@ -80,6 +82,7 @@ class IndexCheck(Check):
         elif self._index is not None:
             version = self._index.version
             if version and not self._index.is_current:  # without a version it is just being built
+                self.title = "the search index is of another version"
                 message = f"The index is of another version ({version}); the next query builds a new one."
                 yield HealthIssue(self.name, NOTE, message, _FIX, path=base, fix=INDEX_FIX)
             yield from self._size(base)
@@ -107,6 +110,7 @@ class IndexCheck(Check):
 
     def _set_summary(self) -> None:
         if self._index is None:
+            self.title = "there is no search index yet"
             self.summary = "built by the first query" if not self._damage else ""
         else:
             compared, sessions = counted(self._compared, "memory", "memories"), counted(self._sessions, "session")

@@ -46,7 +46,7 @@ class CheckResult(NamedTuple):
     """The outcome of one check."""
 
     name: str
-    title: str
+    title: str  # the result in a few words: "all memories can be read", "2 memories cannot be read"
     severity: str
     said: str  # what was checked, in figures
     findings: list[HealthIssue]
@@ -171,7 +171,9 @@ class Check:
     """
 
     name = ""
-    title = ""
+    title = ""  # the statement if nothing is wrong
+    failed = ""  # the statement if something is wrong
+    fails_from = NOTE  # issues of a lower severity leave `title` true
     is_heavy = False  # skipped by --quick
     summary = ""  # what was checked, in figures; set while the check runs
 
@@ -182,3 +184,8 @@ class Check:
     def store(self, subject: HealthSubject) -> Iterable[HealthIssue]:
         """Issues of the store, and those that are known only after all sessions were checked."""
         return ()
+
+    def statement(self, issues: list[HealthIssue]) -> str:
+        """The result in a few words."""
+        severity = worst(issue.severity for issue in issues)
+        return self.failed if SEVERITIES.index(severity) >= SEVERITIES.index(self.fails_from) else self.title

@@ -35,7 +35,8 @@ _MIB = 1 << 20
 
 class QuotaCheck(Check):
     name = "quota"
-    title = "session quotas"
+    title = "all sessions are within their quota"
+    failed = "some sessions are full or soon will be"
 
     def __init__(self) -> None:
         self._fullest = 0.0
@@ -95,7 +96,9 @@ _MAX_ISSUES = 10
 
 class ArchivesCheck(Check):
     name = "archives"
-    title = "archives"
+    title = "all archives are intact"
+    failed = "some archives are damaged"
+    fails_from = PROBLEM
     is_heavy = True
 
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
@@ -127,7 +130,8 @@ class ArchivesCheck(Check):
 
 class TrashCheck(Check):
     name = "trash"
-    title = "trash"
+    title = "nothing is due for purging"
+    failed = "deleted memories are due for purging"
 
     def __init__(self) -> None:
         self._deleted = 0

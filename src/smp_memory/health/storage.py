@@ -99,7 +99,8 @@ def _below(subject: HealthSubject, disk: Disk, path: str) -> Iterator[OwnedPath]
 
 class AccessRightsCheck(Check):
     name = "permissions"
-    title = "file permissions"
+    title = "only the owner can read the files"
+    failed = "some permissions or owners are wrong"
 
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
         all_paths = list(owned_paths(subject))
@@ -158,7 +159,8 @@ _LONG_SECONDS = 60
 
 class LocksCheck(Check):
     name = "locks"
-    title = "locks"
+    title = "no lock is held for long"
+    failed = "a lock is held for long"
 
     def __init__(self) -> None:
         self._held = self._tried = 0
@@ -249,7 +251,8 @@ _DAMAGED = "cold.gz.damaged-"
 
 class LeftoversCheck(Check):
     name = "leftovers"
-    title = "leftovers of crashes"
+    title = "no leftovers of crashes or repairs"
+    failed = "there are leftovers of crashes or repairs"
 
     def session(self, session: SessionSubject) -> Iterator[HealthIssue]:
         reader, subject = session.reader, session.subject

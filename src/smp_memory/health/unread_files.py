@@ -20,7 +20,8 @@ _OF_DESIGNS = frozenset(("index.json", "lock", ".lock"))  # made from the memori
 
 class UnreadFilesCheck(Check):
     name = "unread"
-    title = "files beside memories are known"
+    title = "all files of sessions are known"
+    failed = "some files of sessions are not read"
 
     def session(self, session: SessionSubject) -> Iterator[HealthIssue]:
         reader, disk = session.reader, session.subject.disk

@@ -55,7 +55,8 @@ SAFE_TASKS = ("decay", "index", "access")  # maintenance tasks that remove nothi
 
 class ClockCheck(Check):
     name = "clock"
-    title = "system clock"
+    title = "the system clock is trusted"
+    failed = "the system clock is not trusted"
 
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
         why = distrust(subject.now, evidence(subject.store))
@@ -67,7 +68,8 @@ class ClockCheck(Check):
 
 class MaintenanceCheck(Check):
     name = "maintenance"
-    title = "maintenance"
+    title = "maintenance is up to date"
+    failed = "maintenance is overdue"
 
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
         last = _last_runs(subject)
@@ -102,7 +104,8 @@ def _last_runs(subject: HealthSubject) -> dict[str, datetime]:
 
 class UserStateCheck(Check):
     name = "state"
-    title = "user state"
+    title = "user state can be stored"
+    failed = "user state cannot be stored"
 
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
         if subject.state.on_disk or not isinstance(subject.system, RealSystem):
@@ -115,7 +118,8 @@ class UserStateCheck(Check):
 
 class AuditLogCheck(Check):
     name = "audit"
-    title = "audit log"
+    title = "the audit log is unchanged"
+    failed = "the audit log was changed"
 
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
         audit = Audit(subject.disk, os.path.join(subject.root, PRIVATE))
@@ -131,7 +135,8 @@ class AuditLogCheck(Check):
 
 class HookFailuresCheck(Check):
     name = "hooks"
-    title = "hooks"
+    title = "no hook failed"
+    failed = "a recorded session left no lasting memory"
 
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
         yield from self._session_without_memories(subject)
@@ -145,6 +150,7 @@ class HookFailuresCheck(Check):
         self.summary = counted(len(failures), "failure")
         if not failures:
             return
+        self.failed = "hooks failed"
         latest = failures[-_SHOWN_FAILURES:]
         is_recent = any(_is_recent(failure, subject.now) for failure in failures)
         errors = "; ".join(f"{each['at'][:16]} {each['client']} {each['event']}: {each['error']}" for each in latest)
@@ -190,7 +196,8 @@ NO_DRIVER = ".gitattributes asks for the merge driver `smp`, which this clone do
 
 class MergeDriverCheck(Check):
     name = "git"
-    title = "git merge driver"
+    title = "git has the merge driver it needs"
+    failed = "git lacks the merge driver"
 
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
         top = merges_without_driver(subject.root) if isinstance(subject.system, RealSystem) else None
@@ -200,7 +207,8 @@ class MergeDriverCheck(Check):
 
 class OtherLayoutsCheck(Check):
     name = "layouts"
-    title = "layout of sessions"
+    title = "all sessions have the store's layout"
+    failed = "some sessions have another layout"
 
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
         layout = subject.store.layout
@@ -220,6 +228,7 @@ class OtherLayoutsCheck(Check):
 class OtherStoresCheck(Check):
     name = "stores"
     title = "the project has one store"
+    failed = "the project has several stores"
 
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
         message, advice = about_others(subject.root) if isinstance(subject.system, RealSystem) else ("", "")
@@ -229,7 +238,8 @@ class OtherStoresCheck(Check):
 
 class SharedFilesCheck(Check):
     name = "shared"
-    title = "files for all sessions"
+    title = "all files for all sessions can be read"
+    failed = "some files for all sessions cannot be read"
 
     def store(self, subject: HealthSubject) -> Iterator[HealthIssue]:
         number = len(all_shared(subject.store))

@@ -17,6 +17,7 @@ from smp_memory.files.layouts import NAMES
 from smp_memory.files.lock import SessionLock
 from smp_memory.files.system import RealSystem
 from smp_memory.health.doctor import CHECKS
+from smp_memory.health.report import HealthReport
 from smp_memory.privacy.fence import fence
 from tests.unit.health.planted import QUICKLY, TOKEN, aged, checked, fill, in_days, made, only, unchanged
 from tests.user_state import state_folder
@@ -91,6 +92,52 @@ def test_unreadable_entry_is_reported_with_file_and_line(memory: smp_memory.Memo
     finding = only(memory.doctor(), "contents")
     assert (finding.severity, finding.session, finding.path, finding.line) == ("problem", "review", str(path), 1)
     assert "smp repair --session review" in finding.advice
+
+
+def title_of(report: HealthReport, check: str) -> str:
+    return next(result.title for result in report.checks if result.name == check)
+
+
+def test_title_states_how_many_memories_cannot_be_read(memory: smp_memory.Memory) -> None:
+    assert title_of(memory.doctor(), "contents") == "all memories can be read"
+    path = file_of(memory, "decisions.jsonl")
+    path.write_text('{"id": broken\n' + path.read_text())
+    assert title_of(memory.doctor(), "contents") == "1 memory cannot be read"
+    path.write_text('{"id": broken\n' * 30 + path.read_text())  # more than are reported one by one
+    assert title_of(memory.doctor(), "contents") == "31 memories cannot be read"
+
+
+def test_title_states_that_session_metadata_cannot_be_read(memory: smp_memory.Memory) -> None:
+    file_of(memory, "manifest.json").write_text("{ broken")
+    assert title_of(memory.doctor(), "contents") == "1 file cannot be read"
+
+
+def test_title_of_notes_does_not_claim_that_memories_cannot_be_read(memory: smp_memory.Memory) -> None:
+    path = file_of(memory, "findings.jsonl")
+    path.write_text(path.read_text().replace("rate limit", "limit"))
+    report = memory.doctor()
+    assert only(report, "contents").severity == "note"
+    assert title_of(report, "contents") == "all memories can be read"
+
+
+def test_title_of_a_check_that_raised_states_that_it_is_incomplete(
+    memory: smp_memory.Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("not expected")
+
+    monkeypatch.setattr("smp_memory.health.content.RecalledText.session", fail)
+    report = memory.doctor()
+    assert only(report, "recalled").severity == "problem"
+    assert title_of(report, "recalled") == "recalled could not be checked completely"
+    assert title_of(report, "references") == "all references lead to memories"
+
+
+def test_every_check_has_a_title_for_both_results() -> None:
+    for check in CHECKS:
+        assert check.title
+        assert check.failed
+        assert check.title != check.failed
 
 
 def test_many_hand_edits_become_one_note(memory: smp_memory.Memory) -> None:
@@ -698,6 +745,7 @@ def test_checks_can_be_limited_to_one_session(memory: smp_memory.Memory) -> None
 def test_quick_skips_heavy_checks(memory: smp_memory.Memory) -> None:
     report = memory.doctor(quick=True)
     assert [check.name for check in report.checks if check.skipped] == ["archives", "secrets", "duplicates"]
+    assert title_of(report, "secrets") == "secrets"  # nothing is stated about a check that did not run
 
 
 def test_progress_is_reported(memory: smp_memory.Memory) -> None:

@@ -142,7 +142,6 @@ def _repair_lines(reports: dict[str, Report]) -> Iterator[str]:
 _MARKS = {"ok": ("green", "✓"), "note": ("cyan", "·"), "warning": ("yellow", "!"), "problem": ("red", "✗")}
 _REPORTED_SECONDS = 1.0  # shorter runs do not report their duration
 _HAS_ISSUES = 1
-_TITLE_COLUMNS = 27
 
 
 def doctor_arguments(parser: Parser) -> None:
@@ -246,20 +245,21 @@ def doctor_lines(report: HealthReport, width: int | None, session: str | None = 
         yield f"{mark} {verb} {paint('bold', fixed.name)}: {'; '.join(fixed.did)}"
     if report.fixed:
         yield ""
+    columns = max(len(check.title) for check in report.checks)
     for check in report.checks:
-        yield from _check_lines(check, report.root, width)
+        yield from _check_lines(check, columns, report.root, width)
     yield ""
     yield _totals_line(report)
 
 
-def _check_lines(check: CheckResult, root: str, width: int | None) -> Iterator[str]:
+def _check_lines(check: CheckResult, title_columns: int, root: str, width: int | None) -> Iterator[str]:
     if check.skipped:
-        yield paint("dim", f"- {check.title:{_TITLE_COLUMNS}}  skipped (--quick)")
+        yield paint("dim", f"- {check.title:{title_columns}}  skipped (--quick)")
         return
     style, mark = _MARKS[check.severity]
-    columns = len(check.said) if width is None else max(0, width - _TITLE_COLUMNS - 4)
+    columns = len(check.said) if width is None else max(0, width - title_columns - 4)
     summary = paint("dim", truncate(check.said, columns)) if check.said and columns else ""
-    yield f"{paint(style, mark)} {check.title:{_TITLE_COLUMNS}}  {summary}".rstrip()
+    yield f"{paint(style, mark)} {check.title:{title_columns}}  {summary}".rstrip()
     advice = ""
     for issue in check.findings:
         if advice and issue.advice != advice:
