@@ -202,10 +202,12 @@ def test_every_operator_and_part_of_a_query_is_explained() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_explained(name: str) -> None:
-    from smp_memory.cli.arguments import parser_of
+    from smp_memory.cli.arguments import build_parser
 
     known = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text("docs/cli.md")))
-    options = {option for action in parser_of(name)[0]._actions for option in action.option_strings if option[1] == "-"}
+    options = {
+        option for action in build_parser(name)[0]._actions for option in action.option_strings if option[1] == "-"
+    }
     assert sorted(options - known - {"--help"}) == []
 
 

@@ -273,9 +273,9 @@ def test_a_file_that_was_changed_while_the_diff_was_read_is_left_as_it_is(
         file.write_text('{"theme": "light", "permissions": ["new"]}')
         return True
 
-    monkeypatch.setattr("smp_memory.cli.commands.install._may_change", changed_meanwhile)
+    monkeypatch.setattr("smp_memory.cli.commands.install._is_confirmed", changed_meanwhile)
     assert install("claude-code") == 2
-    assert "changed meanwhile" in capsys.readouterr().err
+    assert "changed by another program" in capsys.readouterr().err
     assert tree(project) == {".claude/settings.json": b'{"theme": "light", "permissions": ["new"]}'}
 
 

@@ -64,5 +64,5 @@ def test_library_that_does_not_load_is_named_without_an_internal_error(tmp_path:
     env = environment(PYTHONPATH=str(tmp_path))
     done = subprocess.run(command(tmp_path / "store"), env=env, input="", capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "MCP cannot be loaded (libx.so" in done.stderr
+    assert "The package `mcp` cannot be loaded (libx.so" in done.stderr
     assert "Traceback" not in done.stderr

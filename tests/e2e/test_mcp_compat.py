@@ -143,7 +143,7 @@ def test_import_and_export_on_the_command_line(tmp_path: Path) -> None:
     assert out.read_text() == "\n".join(lines)
     assert "there already" in run("export", str(out), "--format", "mcp-memory")["error"]["message"]
     assert run("query", "tea")["hits"][0]["record"]["learning"] == "Ada: likes tea"
-    assert "do not go with" in run("export", "--format", "mcp-memory", "--all")["error"]["message"]
+    assert "cannot be used with" in run("export", "--format", "mcp-memory", "--all")["error"]["message"]
 
 
 # -- beside the real one

@@ -297,4 +297,4 @@ def test_without_the_extra_the_error_names_what_to_install(root: Path, tmp_path:
 
 def test_options_of_http_without_it_are_refused(root: Path) -> None:
     for option in (("--port", "1"), ("--allow-remote",), ("--token-file", "x")):
-        assert "go with --http" in run("--root", str(root), *option).stderr
+        assert "require --http" in run("--root", str(root), *option).stderr

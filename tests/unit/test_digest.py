@@ -103,10 +103,10 @@ def test_the_command(memory: Memory, project: Path, capsys: pytest.CaptureFixtur
     assert main(["digest", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"path": str(path), "changed": True}
     assert main(["digest"]) == 0
-    assert "nothing has changed" in capsys.readouterr().out
+    assert "is up to date" in capsys.readouterr().out
     memory.session("review").add_decision("Use PostgreSQL")
     assert main(["maintain"]) == 0
-    assert "written anew" in capsys.readouterr().err
+    assert "updated" in capsys.readouterr().err
     assert "PostgreSQL" in path.read_text()
     assert main(["digest", "--output", "-"]) == 0
     assert capsys.readouterr().out == path.read_text()

@@ -1,4 +1,4 @@
-"""Whoever waits sees why; whoever does not, and no program, sees nothing."""
+"""Messages for long-running blocks are shown on a terminal only, after a delay, and cleared at the end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from smp_memory.cli.progress import Waiting
+from smp_memory.cli.progress import DelayedMessage
 from smp_memory.cli.render import Screen
 
 
@@ -26,18 +26,18 @@ class Tty(io.StringIO):
         return done
 
 
-def test_a_line_stands_there_while_it_takes_long_and_goes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_is_shown_during_a_long_block_and_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     stream = Tty(is_terminal=True)
-    with Waiting(Screen(stream), "Making the index …", quiet_seconds=0):
+    with DelayedMessage(Screen(stream), "Making the index …", delay_seconds=0):
         assert stream.was_written.wait(20)
     assert stream.getvalue() == "\rMaking the index …\x1b[K\r\x1b[K"
 
 
-def test_nothing_is_shown_if_it_is_quick_or_nobody_looks() -> None:
+def test_nothing_is_shown_for_short_blocks_or_without_terminal() -> None:
     quick, nobody = Tty(is_terminal=True), Tty(is_terminal=False)
-    with Waiting(Screen(quick), "Making the index …", quiet_seconds=60):
+    with DelayedMessage(Screen(quick), "Making the index …", delay_seconds=60):
         pass
-    with Waiting(Screen(nobody), "Making the index …", quiet_seconds=0):
+    with DelayedMessage(Screen(nobody), "Making the index …", delay_seconds=0):
         assert not nobody.was_written.wait(0.05)
     assert quick.getvalue() == nobody.getvalue() == ""

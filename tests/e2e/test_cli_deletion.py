@@ -1,4 +1,4 @@
-"""Forgetting on the command line: delete, deleted, restore, purge, erase."""
+"""Commands that delete: delete, deleted, restore, purge, erase."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def test_delete_by_criteria(cli: Lister) -> None:
     assert cli.ids() == ["FIND-0001"]
     assert "asked to" in cli.ok("deleted")
     assert [each["id"] for each in cli.json("deleted", "--all")] == ["DEC-0001", "DEC-0002"]
-    assert "No such memory" in cli.ok("delete", "--topic", "billing")
-    assert "2 memories brought back" in cli.ok("restore", "--topic", "billing")
+    assert "No memory matches" in cli.ok("delete", "--topic", "billing")
+    assert "2 memories restored" in cli.ok("restore", "--topic", "billing")
     assert cli.ok("deleted") == "The trash is empty.\n"
     assert "1 memory deleted" in cli.ok("delete", "--all", "--text", "rate limit", "--where", "severity=high")
 
 
-def test_nothing_is_not_everything(cli: Lister) -> None:
+def test_delete_without_ids_or_filters_is_rejected(cli: Lister) -> None:
     code, _, err = cli("delete")
     assert code
     assert "Say which memories" in err
@@ -57,9 +57,9 @@ def test_nothing_is_not_everything(cli: Lister) -> None:
     assert "not both" in err
 
 
-def test_a_person_is_asked(cli: Lister, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_confirmation_is_requested_on_a_terminal(cli: Lister, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = io.StringIO("n\ny\nno\n")
-    monkeypatch.setattr("smp_memory.cli.commands.deletion._is_person", lambda: True)
+    monkeypatch.setattr("smp_memory.cli.invocation.Invocation.is_interactive", True)
     monkeypatch.setattr("sys.stdin", answers)
     code, _, err = cli("delete", "--topic", "billing")
     assert (code, err) == (0, "Nothing was changed.\n")
@@ -83,7 +83,7 @@ def test_erase(cli: Lister, tmp_path: Path) -> None:
     assert cli.json("erase", "--text", "platypus", "--preview")["ids"] == ["shop/DEC-0002"]
     cli.ok("query", "platypus")
     out = cli.ok("erase", "DEC-0002", "--yes", "--reason", "asked to")
-    for expected in ("1 memory erased: shop/DEC-0002", "decisions.jsonl", "verified", "beyond reach"):
+    for expected in ("1 memory erased: shop/DEC-0002", "decisions.jsonl", "verified", "not reached"):
         assert expected in out
     assert "platypus" not in out
     assert cli.ids() == ["DEC-0001", "FIND-0001"]

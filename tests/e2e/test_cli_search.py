@@ -1,4 +1,4 @@
-"""Finding on the command line, as a person or a script does it: most calls in this process, some in real ones."""
+"""Search commands as a person or a script uses them: most calls in this process, some in real ones."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def start(folder: Path, *words: str, **options: Any) -> subprocess.Popen[str]:
 # -- words
 
 
-def test_words_as_they_come(cli: Asker) -> None:
+def test_query_words_in_any_order(cli: Asker) -> None:
     assert cli.ids("which", "database", "did", "we", "choose")[0] == "DEC-0001"
     assert cli.ids("which database did we choose?")[0] == "DEC-0001"
     assert cli.ids("writer")[0] == "DEC-0001"
@@ -91,7 +91,7 @@ def test_words_as_they_come(cli: Asker) -> None:
         ("login", "-rat*"),
     ],
 )
-def test_words_that_must_not_be_there(cli: Asker, words: tuple[str, ...]) -> None:
+def test_excluded_words(cli: Asker, words: tuple[str, ...]) -> None:
     found = cli.ids(*words)
     assert "DEC-0002" in found
     assert "FIND-0001" not in found
@@ -110,7 +110,7 @@ HOSTILE = ['"', '""', "(", "a AND", "*", "**", "-", "--", "~", "a:b", "\\", "'",
 
 
 @pytest.mark.parametrize("words", HOSTILE)
-def test_no_words_fail(cli: Asker, words: str) -> None:
+def test_any_words_are_accepted(cli: Asker, words: str) -> None:
     code, out, err = cli("query", "--limit", "3", "--", words)
     assert (code, err) == (0, "")
     assert "\x1b" not in out
@@ -150,14 +150,14 @@ def test_filters(cli: Asker, words: tuple[str, ...], expected: list[str]) -> Non
     assert sorted(f"{hit['record']['session']}/{hit['record']['id']}" for hit in hits) == expected
 
 
-def test_the_deleted_only_when_asked_for(cli: Asker) -> None:
+def test_deleted_memories_only_with_include_deleted(cli: Asker) -> None:
     cli.ok("delete", "shop/FIND-0001")
     assert "FIND-0001" not in cli.ids("login")
     assert "FIND-0001" in cli.ids("login", "--include-deleted")
     assert re.search(r"FIND-0001 .* deleted", cli.ok("query", "login", "--include-deleted"))
 
 
-def test_pages_orders_and_counts(cli: Asker) -> None:
+def test_paging_sorting_and_counting(cli: Asker) -> None:
     assert cli.ids("--session", "shop", "--sort", "oldest") == ["TURN-0001", "DEC-0001", "FIND-0001", "DEC-0002"]
     page = cli.json("query", "--session", "shop", "--limit", "1", "--offset", "1", "--sort", "oldest")
     assert [hit["record"]["id"] for hit in page["hits"]] == ["DEC-0001"]
@@ -168,10 +168,10 @@ def test_pages_orders_and_counts(cli: Asker) -> None:
     assert counts["counts"] == {"type": {"decision": 2, "finding": 2, "conversation": 1}, "session": {"shop": 4, "billing": 1}}  # fmt: skip
     out = cli.ok("query", "--count-by", "type", "--limit", "0")
     assert "By type" in out
-    assert "Nothing found" not in out
+    assert "No results" not in out
 
 
-def test_all_sessions_unless_one_is_named(cli: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_query_searches_all_sessions_unless_one_is_named(cli: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(cli.ids()) == 5
     monkeypatch.setenv("SMP_SESSION", "billing")
     assert cli.ids() == ["FIND-0001"]
@@ -190,7 +190,7 @@ def test_all_sessions_unless_one_is_named(cli: Asker, monkeypatch: pytest.Monkey
         (("--count-by", "colour"), "count_by: "),
     ],
 )
-def test_a_wrong_part_is_named(cli: Asker, words: tuple[str, ...], expected: str) -> None:
+def test_invalid_option_value_is_named(cli: Asker, words: tuple[str, ...], expected: str) -> None:
     err = cli.fails(6, "query", "x", *words)
     assert expected in err
     assert "E_INVALID_QUERY" in err
@@ -198,7 +198,7 @@ def test_a_wrong_part_is_named(cli: Asker, words: tuple[str, ...], expected: str
     assert json.loads(cli.fails(6, "query", "x", *words, "--json"))["error"]["number"] == "MEM_E004"
 
 
-def test_what_a_relation_starts_from_must_be_there(cli: Asker) -> None:
+def test_related_to_a_missing_memory_is_rejected(cli: Asker) -> None:
     assert "DEC-0099" in cli.fails(11, "query", "--related-to", "shop/DEC-0099")
     assert "E_USER" in cli.fails(2, "query", "--limit", "many")
 
@@ -206,17 +206,17 @@ def test_what_a_relation_starts_from_must_be_there(cli: Asker) -> None:
 # -- the answer
 
 
-def test_the_answer_for_people(cli: Asker) -> None:
+def test_query_output_as_text(cli: Asker) -> None:
     lines = cli.ok("query", "writer").splitlines()
     assert re.fullmatch(r"[█░]{8} \d\.\d\d  shop/DEC-0001  \d{4}-\d\d-\d\d \d\d:\d\d  decision  architect", lines[0])
     assert lines[1].strip() == "Use PostgreSQL as the database"
     assert lines[2].strip() == "rationale: SQLite has one writer"
-    assert lines[-1] == "Read one whole: smp show shop/DEC-0001"
+    assert lines[-1] == "To see all fields of a memory: smp show shop/DEC-0001"
     assert "  DEC-0001  " in cli.ok("query", "database", "--session", "shop").splitlines()[0]
     assert "└─ shop/FIND-0001" in cli.ok("query", "attempts", "--include-related")
 
 
-def test_the_answer_for_programs(cli: Asker) -> None:
+def test_query_output_as_json(cli: Asker) -> None:
     answer = cli.json("query", "login", "--include-related", "--session", "shop")
     assert set(answer) == {"hits", "more", "counts"}
     hit = next(hit for hit in answer["hits"] if hit["record"]["id"] == "DEC-0002")
@@ -227,32 +227,32 @@ def test_the_answer_for_programs(cli: Asker) -> None:
     assert {record["id"] for record in hit["related"]} == {"DEC-0001", "FIND-0001"}
 
 
-def test_why_each_came(cli: Asker) -> None:
+def test_explain_shows_score_parts(cli: Asker) -> None:
     out = cli.ok("query", "login", "--explain")
-    assert re.search(r"^ +text +[█░]{20}  \d\.\d\d  its own words$", out, re.M)
+    assert re.search(r"^ +text +[█░]{20}  \d\.\d\d  words in the memory$", out, re.M)
     assert re.search(r"^ +priority +policy=smp ", out, re.M)
-    assert "its own words" not in cli.ok("query", "login", "--explain", "--mode", "weighted")
+    assert "words in the memory" not in cli.ok("query", "login", "--explain", "--mode", "weighted")
 
 
-def test_nothing_found_is_an_answer_that_says_what_to_leave_out(cli: Asker) -> None:
+def test_no_results_names_options_to_leave_out(cli: Asker) -> None:
     out = cli.ok("query", "login", "--type", "preference", "--session", "billing")
-    assert out.startswith("Nothing found in session billing.")
+    assert out.startswith("No results in session billing.")
     out = cli.ok("query", "login", "--agent", "architect", "--tag", "storage")
     assert "without --agent" not in out
     assert "  without --tag: 1\n" in out
     assert "  without the words: 1\n" in out
     assert "  without any option: " in cli.ok("query", "login", "--agent", "nobody", "--until", "2020")
     assert "  without --session: 2" in cli.ok("query", "login", "--session", "billing")
-    assert "Try others" in cli.ok("query", "zebra")
+    assert "Try other words" in cli.ok("query", "zebra")
     assert cli.json("query", "zebra") == {"hits": [], "more": False, "counts": {}}
 
 
-def test_an_empty_store(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_query_of_an_empty_store(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     cli = Asker(capsys)
     assert "E_STORE_NOT_FOUND" in cli.fails(7, "query", "x")
     cli.ok("init")
     assert "no memory yet" in cli.ok("query")
-    assert "Nothing found" in cli.ok("query", "x")
+    assert "No results" in cli.ok("query", "x")
     assert "0 memories" in cli.ok("reindex")
     assert "smp session new" in cli.fails(8, "topics")
     cli.ok("session", "new", "s1")
@@ -273,7 +273,7 @@ def test_similar_to_a_text_or_a_memory(cli: Asker) -> None:
     assert cli.json("similar", "database")["hits"][0]["record"]["id"] == "DEC-0001"
     assert "E_MEMORY_NOT_FOUND" in cli.fails(11, "similar", "shop/DEC-0099")
     assert "See: smp similar --help" in cli.fails(2, "similar")
-    assert "Nothing found" in cli.ok("similar", "zebra")
+    assert "No results" in cli.ok("similar", "zebra")
 
 
 def test_related_is_a_tree(cli: Asker) -> None:
@@ -293,12 +293,12 @@ def test_related_is_a_tree(cli: Asker) -> None:
         ("DEC-0002", 1, "resolves", "shop/FIND-0001"),
         ("DEC-0001", 2, "depends_on", "shop/DEC-0002"),
     ]
-    assert "Nothing is connected" in cli.ok("related", "shop/TURN-0001")
+    assert "It has no relations" in cli.ok("related", "shop/TURN-0001")
     assert "E_MEMORY_NOT_FOUND" in cli.fails(11, "related", "shop/DEC-0099")
     assert "depth" in cli.fails(6, "related", "shop/DEC-0001", "--depth", "99")
 
 
-def test_priority_now_then_and_later(cli: Asker) -> None:
+def test_priority_now_and_in_the_future(cli: Asker) -> None:
     now = cli.json("priority", "shop/FIND-0001")
     assert (now["id"], now["session"]) == ("FIND-0001", "shop")
     assert 0 < now["priority"] <= 1
@@ -328,7 +328,7 @@ def test_timeline(cli: Asker) -> None:
     out = cli.ok("timeline", "--all", "--by", "day")
     assert re.match(r"\d{4}-\d\d-\d\d  [█░]+  5 memories\n  \d\d:\d\d:\d\d  shop/TURN-0001  ada  How do", out)
     assert len(cli.json("timeline", "--session", "shop")["timeline_index"]["events"]) == 4
-    assert cli.ok("timeline", "--all", "--until", "2020-01-01") == "Nothing happened.\n"
+    assert cli.ok("timeline", "--all", "--until", "2020-01-01") == "There are no memories in this period.\n"
     assert "E_INVALID_QUERY" in cli.fails(6, "timeline", "--all", "--since", "soon")
 
 
@@ -363,7 +363,7 @@ def test_reindex(cli: Asker, tmp_path: Path) -> None:
 # -- watch
 
 
-def test_watch_prints_what_others_write(cli: Asker, tmp_path: Path) -> None:
+def test_watch_prints_writes_of_other_processes(cli: Asker, tmp_path: Path) -> None:
     with start(tmp_path, "watch", "login", "--type", "finding") as watching:
         assert watching.stdout is not None
         assert watching.stderr is not None
@@ -377,7 +377,7 @@ def test_watch_prints_what_others_write(cli: Asker, tmp_path: Path) -> None:
     assert (watching.returncode, rest, err) == (0, "", "")
 
 
-def test_watch_as_json_is_a_line_for_each(cli: Asker, tmp_path: Path) -> None:
+def test_watch_prints_one_json_object_per_line(cli: Asker, tmp_path: Path) -> None:
     with start(tmp_path, "watch", "--json", "--session", "shop", "--for", "60") as watching:
         assert watching.stdout is not None
         came: list[Any] = []
@@ -393,7 +393,7 @@ def test_watch_as_json_is_a_line_for_each(cli: Asker, tmp_path: Path) -> None:
     assert watching.returncode == 0
 
 
-def test_watch_ends_by_itself(cli: Asker) -> None:
+def test_watch_ends_after_its_timeout(cli: Asker) -> None:
     code, out, _ = cli("watch", "--for", "0.1")
     assert (code, out) == (0, "")
     assert "E_INVALID_QUERY" in cli.fails(6, "watch", "--time", "next blue moon", "--for", "1")
@@ -417,7 +417,7 @@ def on_a_terminal(folder: Path, *words: str, **environment: str) -> str:
         os.close(theirs)
 
 
-def test_asked_words_stand_out_on_a_terminal_only(cli: Asker, tmp_path: Path) -> None:
+def test_words_are_highlighted_on_a_terminal_only(cli: Asker, tmp_path: Path) -> None:
     assert "\x1b[1;33mdatabase\x1b[0m" in on_a_terminal(tmp_path, "query", "databases")
     for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
         assert "\x1b" not in on_a_terminal(tmp_path, "query", "databases", **environment)
@@ -425,7 +425,7 @@ def test_asked_words_stand_out_on_a_terminal_only(cli: Asker, tmp_path: Path) ->
     assert "\x1b" not in cli.ok("query", "databases")
 
 
-def test_everything_fits_the_terminal(cli: Asker, tmp_path: Path) -> None:
+def test_output_fits_the_terminal(cli: Asker, tmp_path: Path) -> None:
     cli.ok("note", "long words " * 200, "--session", "shop", "--tag", "a" * 60, "--author", "x" * 60)
     cli.ok("note", "茶" * 300, "--session", "shop")
     for words in ("query words 茶茶 --explain", "query --count-by agent,tag", "related shop/DEC-0002", "topics --all", "timeline --all", "summary --all"):  # fmt: skip
@@ -433,7 +433,7 @@ def test_everything_fits_the_terminal(cli: Asker, tmp_path: Path) -> None:
         assert [line for line in lines if len(line) > 80] == []
 
 
-def test_hostile_text_cannot_steer_the_terminal(cli: Asker) -> None:
+def test_hostile_text_cannot_control_the_terminal(cli: Asker) -> None:
     hostile = "needle \x1b[2J\x1b]0;title\x07b\x9b31m\r\x08\u202e\u2028\nforged-line"
     cli.ok("note", hostile, "--session", "shop", "--author", hostile, "--severity", hostile, "--topic", hostile)
     cli.ok("relate", "shop/FIND-0002", "shop/DEC-0001", "--kind", "resolves")
@@ -452,7 +452,7 @@ def test_hostile_text_cannot_steer_the_terminal(cli: Asker) -> None:
 # -- starting
 
 
-def test_a_query_loads_neither_yaml_nor_what_it_does_not_use(cli: Asker, tmp_path: Path) -> None:
+def test_query_does_not_load_yaml_or_unused_modules(cli: Asker, tmp_path: Path) -> None:
     code = "import sys; from smp_memory.cli.main import main; main(sys.argv[1:]); print([name for name in ('yaml', 'tempfile', 'subprocess', 'difflib', 'smp_memory.cli.commands.demo', 'smp_memory.cli.commands.overview') if name in sys.modules], file=sys.stderr)"
     done = subprocess.run(
         [sys.executable, "-c", code, "query", "database"],
