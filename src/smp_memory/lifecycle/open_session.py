@@ -119,9 +119,9 @@ class OpenSession:
 
         return redactor_of(self.config)
 
-    @_Once
+    @property
     def scope(self) -> Scope:
-        """The scope of this session."""
+        """The scope of this session; made for each use, because a kept one would make a reference cycle."""
         return Scope(self.store, [self.id], self.config, self.store_scope.clock, author=self.author, opened=self)
 
     # -- committing
