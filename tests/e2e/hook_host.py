@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import smp_memory
-from smp_memory.integrations.hooks import session_state as notes
+from smp_memory.integrations.hooks import session_state
 from tests.user_state import state_folder, user_state
 
 BYTECODE = tempfile.mkdtemp(prefix="smp-bytecode-")  # as installed: compiled once, whatever the environment says
@@ -98,8 +98,8 @@ class Project:
         path = state_folder(self.root) / "hooks.log"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
-    def note(self, host_session: str) -> notes.HookSession:
-        return notes.read(user_state(self.root), host_session)
+    def note(self, host_session: str) -> session_state.HookSession:
+        return session_state.read_state(user_state(self.root), host_session)
 
 
 class Host:

@@ -15,7 +15,7 @@ import smp_memory
 from smp_memory.integrations.mcp import http
 from smp_memory.integrations.mcp.answers import Reply
 from smp_memory.integrations.mcp.arguments import Answer, Arguments
-from smp_memory.integrations.mcp.tools import READS, TOOLS, ToolOf
+from smp_memory.integrations.mcp.tools import READS, TOOLS, ToolSpec
 from smp_memory.integrations.mcp.transport import ServerOptions, serve
 
 
@@ -42,7 +42,7 @@ def error_handling(caller: Any, given: Any) -> Reply:
 
 def main() -> None:
     for run in (simple_text, error_handling):
-        TOOLS[f"test_{run.__name__}"] = ToolOf("Test", "For the suite.", Arguments, Answer, run, READS)
+        TOOLS[f"test_{run.__name__}"] = ToolSpec("Test", "For the suite.", Arguments, Answer, run, READS)
     guarded = http.guarded
     http.guarded = lambda server, token, *rest: WithToken(guarded(server, token, *rest), token)
     with smp_memory.open(sys.argv[1]) as memory:

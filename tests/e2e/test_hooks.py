@@ -17,7 +17,7 @@ from smp_memory.context.digest import write_digest
 from smp_memory.files.disk import Disk
 from smp_memory.files.lock import SessionLock
 from smp_memory.files.system import RealSystem
-from smp_memory.integrations.hooks import session_state as notes
+from smp_memory.integrations.hooks import session_state
 from smp_memory.privacy.fence import closing, fence, find, opening
 from tests.e2e.hook_host import ENVIRONMENT, HOOK, Codex, Cursor, Gemini, Host, Project, until
 from tests.user_state import state_folder
@@ -114,7 +114,9 @@ def test_a_session_that_is_continued_days_later_stays_one(project: Project) -> N
     host.prompt("We go on with the login page")
     host.reply("Fine.")
     assert project.sessions() == [name]
-    Path(state_folder(project.root), notes.FOLDER, notes.name_of(host.session)).unlink()  # even without its note
+    Path(
+        state_folder(project.root), session_state.FOLDER, session_state.file_name(host.session)
+    ).unlink()  # even without its note
     host.prompt("And on and on with the login page")
     assert project.sessions() == [name]
     assert len(project.turns()) == 5
@@ -305,7 +307,7 @@ def test_the_end_of_a_session_does_not_wait_for_what_it_records(project: Project
     host = Host(project)
     host.prompt("A question just before the end")
     host.write_reply("An answer just before the end.")
-    lock = SessionLock(Disk(RealSystem()), str(state_folder(project.root) / notes.FOLDER), "the notes")
+    lock = SessionLock(Disk(RealSystem()), str(state_folder(project.root) / session_state.FOLDER), "the notes")
     lock.acquire(5)
     try:
         done = project.call(host.payload("end", reason="other"))  # comes back although nothing can be recorded now
@@ -359,7 +361,7 @@ def test_halves_of_characters_do_no_harm(project: Project) -> None:
 
 def test_an_answer_that_takes_too_long_is_not_given(project: Project) -> None:
     slow = "import time, smp_memory.integrations.hooks.entry as entry, smp_memory.integrations.hooks.recall as recall\n"
-    slow += "entry._ANSWER_SECONDS, recall.recalled = 0.05, lambda *_: time.sleep(600)\nentry.main(['--wait'])"
+    slow += "entry._ANSWER_SECONDS, recall.recall_for_event = 0.05, lambda *_: time.sleep(600)\nentry.main(['--wait'])"
     done = subprocess.run([sys.executable, "-c", slow], input=json.dumps(event(project)).encode(), capture_output=True, env=ENVIRONMENT, timeout=60, check=False)  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert project.turns() == [("user", ASKED)]  # recorded all the same
@@ -427,7 +429,7 @@ def test_prompt_is_recorded_when_a_lock_is_held_for_seconds(
     (name,) = project.sessions()
     with project.open() as memory:
         state = memory.store.state
-        notes_lock = SessionLock(state.disk, state.path(notes.FOLDER), "the notes")
+        notes_lock = SessionLock(state.disk, state.path(session_state.FOLDER), "the notes")
         held = notes_lock if locked == "notes" else memory.store.session(name)._lock
         held.acquire(5)
         hook = project.start(host.payload("prompt", prompt=ASKED, prompt_id="p9"), *words)
@@ -536,7 +538,7 @@ def test_trouble_with_another_conversation_does_not_cost_this_one_its_note(proje
     project.decide(OAUTH)
     host = Host(project, "next")
     assert OAUTH in host.start()
-    assert "earlier/DEC-0001" in project.note("next").given
+    assert "earlier/DEC-0001" in project.note("next").injected
     assert [failure["event"] for failure in project.failures] == ["SessionEnd"]
 
 

@@ -166,7 +166,9 @@ def test_crash_while_the_first_prompt_is_recorded_does_not_reveal_what_was_said_
         patched.setattr(SessionMemory, "add_many", die)
         told = host.payload("prompt", prompt="An open question", prompt_id="p2")
         with pytest.raises(KeyboardInterrupt):
-            record(events.HookEvent("claude-code", "UserPromptSubmit", told), str(project.root), None, is_behind=True)
+            record(
+                events.HookEvent("claude-code", "UserPromptSubmit", told), str(project.root), None, is_background=True
+            )
     host.count = 2
     host.write_prompt("An open question")
     host.write_reply("An open answer")

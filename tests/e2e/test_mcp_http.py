@@ -99,21 +99,21 @@ def test_many_official_clients_write_at_once_and_all_is_kept(server: WebServer, 
 
 
 def test_a_token_file_that_others_can_read_or_that_holds_none_is_refused(tmp_path: Path) -> None:
-    from smp_memory.integrations.mcp.http import is_token, token_in
+    from smp_memory.integrations.mcp.http import has_token, read_token
 
     own = tmp_path / "new" / "token"
-    made = token_in(str(own))
-    assert token_in(str(own)) == made
-    assert is_token(made, f"bearer {made} ")
+    made = read_token(str(own))
+    assert read_token(str(own)) == made
+    assert has_token(made, f"bearer {made} ")
     assert own.stat().st_mode & 0o777 == 0o600
     own.chmod(0o644)
     with pytest.raises(smp_memory.errors.InvalidConfig, match="chmod 600"):
-        token_in(str(own))
+        read_token(str(own))
     own.chmod(0o600)
     for wrong in ("short", "", "two words that are long enough", "\x00" * 40, "é" * 40):
         own.write_text(wrong)
         with pytest.raises(smp_memory.errors.InvalidConfig, match="this is no token"):
-            token_in(str(own))
+            read_token(str(own))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.com", "::"])
@@ -128,21 +128,21 @@ def test_other_machines_are_not_served_unless_asked_for(host: str) -> None:
 
 
 def test_a_port_that_is_taken_is_a_clear_error(server: WebServer) -> None:
-    from smp_memory.integrations.mcp.http import listening
+    from smp_memory.integrations.mcp.http import listening_socket
 
     for port in (server.port, 70_000):
         with pytest.raises(smp_memory.errors.UserError, match=f"port {port}"):
-            listening("127.0.0.1", port)
+            listening_socket("127.0.0.1", port)
 
 
 def test_served_to_others_only_names_that_were_given_are_answered() -> None:
-    from smp_memory.integrations.mcp.http import RequestGuard, guarded
+    from smp_memory.integrations.mcp.http import RequestGuard, guarded_app
 
     class Nothing:
         def streamable_http_app(self, **options: Any) -> Any:
             return None
 
-    door = guarded(Nothing(), "t" * 32, "0.0.0.0", 8765, ("memory.example",))  # type: ignore[arg-type]
+    door = guarded_app(Nothing(), "t" * 32, "0.0.0.0", 8765, ("memory.example",))  # type: ignore[arg-type]
     assert isinstance(door, RequestGuard)
     assert {"memory.example", "memory.example:8765", "127.0.0.1:8765"} <= door._hosts
     assert not any("0.0.0.0" in name for name in door._hosts)

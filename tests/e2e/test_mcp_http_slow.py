@@ -18,7 +18,7 @@ import uvicorn
 from starlette.responses import PlainTextResponse, StreamingResponse
 
 from smp_memory.integrations.mcp.connections import ConnectionLimits, settings
-from smp_memory.integrations.mcp.http import RequestGuard, listening
+from smp_memory.integrations.mcp.http import RequestGuard, listening_socket
 
 TOKEN = "t" * 32
 WAIT_SECONDS = 60
@@ -30,7 +30,7 @@ class Web:
     """The doorkeeper and a small app under limits, in a thread of this process, on a real socket."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
-        self.door = listening("127.0.0.1", 0)
+        self.door = listening_socket("127.0.0.1", 0)
         self.port = self.door.getsockname()[1]
         self.streams: list[asyncio.Event] = []
         app = RequestGuard(self._app, TOKEN, {f"127.0.0.1:{self.port}"}, set())

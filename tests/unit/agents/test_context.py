@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import smp_memory
-from smp_memory.context.budget import ContextItem, fitted, one_line
+from smp_memory.context.budget import ContextItem, fit_to_budget, one_line
 from smp_memory.errors import InvalidQuery, SessionNotFound
 from smp_memory.privacy import fence as fences
 from smp_memory.privacy.fence import closing, fence, find, inside, opening
@@ -338,7 +338,7 @@ def test_fitting_by_itself(given: list[tuple[float, str]], room: int, counter: s
         for number, (score, text) in enumerate(sorted(given, reverse=True))
     ]
     wanted = {item.record.ref: item.text for item in items}
-    text, chosen = fitted(items, "For bob.", room, COUNTERS[counter])
+    text, chosen = fit_to_budget(items, "For bob.", room, COUNTERS[counter])
     assert COUNTERS[counter](text) <= room or (text, chosen) == ("", [])
     for item in chosen:
         whole = wanted[item.record.ref]

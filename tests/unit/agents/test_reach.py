@@ -12,7 +12,7 @@ import pytest
 import smp_memory
 from smp_memory.files.layouts import NAMES
 from smp_memory.integrations.hooks.events import HookEvent
-from smp_memory.integrations.hooks.recall import Reader, recalled
+from smp_memory.integrations.hooks.recall import Reader, recall_for_event
 from smp_memory.integrations.macp.manager import ContextManager
 from smp_memory.model.types import KINDS
 from smp_memory.testing import FrozenClock
@@ -210,7 +210,7 @@ def test_hooks_recall_nothing_of_sessions_that_have_a_user(tmp_path: Path, count
         event = HookEvent(
             "claude-code", str(told["hook_event_name"]), {"session_id": "h1", "cwd": str(tmp_path), **told}
         )
-        found = recalled(reader, event, "claude-code-1")
+        found = recall_for_event(reader, event, "claude-code-1")
         assert NOBODY in found.text
         assert ADA not in found.text + str(found.refs)
         assert BOB not in found.text + str(found.refs)
@@ -222,8 +222,8 @@ def test_hooks_recall_nothing_where_all_sessions_belong_to_several_users(tmp_pat
         fill(memory.create_session("adas", user="ada"), ADA)
     reader = Reader(str(tmp_path / "store"), {})
     told = {"session_id": "h1", "cwd": str(tmp_path), "prompt": ASKED}
-    assert recalled(reader, HookEvent("claude-code", "UserPromptSubmit", told), "claude-code-1").text == ""
-    assert recalled(reader, HookEvent("claude-code", "SessionStart", told), "claude-code-1").refs == []
+    assert recall_for_event(reader, HookEvent("claude-code", "UserPromptSubmit", told), "claude-code-1").text == ""
+    assert recall_for_event(reader, HookEvent("claude-code", "SessionStart", told), "claude-code-1").refs == []
 
 
 def test_a_session_that_gets_another_user_is_that_users_at_once() -> None:

@@ -58,7 +58,7 @@ def _mcp_resources(agent: AgentMemory, case: Case) -> Any:
     from smp_memory.integrations.mcp.request_context import RequestContext
 
     caller = RequestContext(case.memory, author=agent.agent).caller(None)
-    return [resources.text_at(caller, uri) for uri in ("memory://session/s1", f"memory://memory/s1/{case.id}")]
+    return [resources.read_uri(caller, uri) for uri in ("memory://session/s1", f"memory://memory/s1/{case.id}")]
 
 
 PATHS: dict[str, Callable[[AgentMemory, Case], Any]] = {

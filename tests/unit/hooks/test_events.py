@@ -42,13 +42,13 @@ def test_the_host_is_told_by_what_it_says(payload: Any, environ: dict[str, str],
 def test_a_named_host_needs_no_telling() -> None:
     event = read(named("UserPromptSubmit", turn_id="t1", prompt="x"), "gemini")
     assert event is not None
-    assert (event.client, event.is_sure) == ("gemini", True)
+    assert (event.client, event.is_client_certain) == ("gemini", True)
 
 
 def test_what_nothing_tells_is_not_sure() -> None:
     event = read(named("Stop", last_assistant_message="x"))
     assert event is not None
-    assert (event.client, event.is_sure) == ("claude-code", False)
+    assert (event.client, event.is_client_certain) == ("claude-code", False)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_what_a_host_put_into_a_prompt_is_not_the_persons() -> None:
     event = read(named("BeforeAgent", prompt=said))
     assert event is not None
     assert event.prompt.strip() == "Real question"
-    assert events.without_host_words("a <hook_context> that never ends") == "a <hook_context> that never ends"
+    assert events.strip_host_blocks("a <hook_context> that never ends") == "a <hook_context> that never ends"
 
 
 def test_a_prompt_of_nothing_but_reminders_is_read_in_one_go() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smp_memory.integrations.hooks.install import json_edit
-from smp_memory.integrations.hooks.install.json_edit import NotPlain
+from smp_memory.integrations.hooks.install.json_edit import NotPlainJson
 
 NAMES = st.text(st.sampled_from('ab"\\é\n{}[],: 😀'), max_size=4)
 VALUES = st.recursive(
@@ -63,13 +63,13 @@ def test_items_of_a_list_come_and_go(text: str, items: list[Any], data: st.DataO
     ["", "[]", "7", "{", '{"a": 1,}', '{"a": 1} // why', "/* why */ {}", '{"a": 1, "a": 2}', "{'a': 1}", '{"a": 1} {}', "{" * 5000],
 )  # fmt: skip
 def test_what_is_not_plain_json_is_refused(text: str) -> None:
-    with pytest.raises(NotPlain):
+    with pytest.raises(NotPlainJson):
         json_edit.add(text, ("hooks",), "x", 1)
 
 
 @pytest.mark.parametrize("text", ['{"hooks": []}', '{"hooks": "x"}', '{"hooks": {"Stop": {}}}', '{"hooks": null}'])
 def test_what_stands_in_the_way_is_refused(text: str) -> None:
-    with pytest.raises(NotPlain):
+    with pytest.raises(NotPlainJson):
         json_edit.add(text, ("hooks", "Stop"), None, 1)
 
 

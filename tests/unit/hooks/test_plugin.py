@@ -14,7 +14,7 @@ import yaml
 
 from smp_memory.cli.commands import COMMANDS
 from smp_memory.integrations.hooks.install.claude_code import hooks
-from smp_memory.integrations.hooks.install.file_edit import server
+from smp_memory.integrations.hooks.install.file_edit import server_command
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PLUGIN = REPOSITORY / "plugin"
@@ -31,8 +31,8 @@ def test_its_hooks_are_those_that_install_writes() -> None:
 
 
 def test_its_server_is_the_one_that_install_writes() -> None:
-    assert read(".mcp.json") == {"mcpServers": {"smp": server("smp")}}
-    assert read("gemini-extension.json")["mcpServers"] == {"smp": server("smp")}
+    assert read(".mcp.json") == {"mcpServers": {"smp": server_command("smp")}}
+    assert read("gemini-extension.json")["mcpServers"] == {"smp": server_command("smp")}
 
 
 def test_its_version_is_that_of_the_package() -> None:

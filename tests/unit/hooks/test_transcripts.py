@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from smp_memory.integrations.hooks import claude_transcript, codex_transcript
-from smp_memory.integrations.hooks.transcripts import lines_from, size_of
+from smp_memory.integrations.hooks.transcripts import read_lines, transcript_size
 from smp_memory.privacy.fence import fence
 
 
@@ -31,7 +31,7 @@ def result(uuid: str, parent: str) -> dict[str, Any]:
 
 
 def said(lines: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    return [(turn.role, turn.text) for turn in claude_transcript.turns_in(lines)]
+    return [(turn.role, turn.text) for turn in claude_transcript.parse_turns(lines)]
 
 
 def test_prompts_and_last_answers_are_turns() -> None:
@@ -49,7 +49,7 @@ def test_prompts_and_last_answers_are_turns() -> None:
         ("user", "And the tests?"),
         ("assistant", "All pass."),
     ]
-    turns = claude_transcript.turns_in(lines)
+    turns = claude_transcript.parse_turns(lines)
     assert [turn.key for turn in turns] == ["u1", "a2", "u2", "a3"]
     assert turns[0].at == "2026-01-31T10:00:00.000Z"
 
@@ -91,7 +91,7 @@ def test_what_nobody_said_is_left_out() -> None:
 
 def test_a_prompt_has_the_id_that_its_event_had() -> None:
     lines = [user("u1", None, "One", promptId="p1"), user("u2", "u1", "Two", promptId="p1"), user("u3", "u2", "Three", promptId="p2")]  # fmt: skip
-    assert [turn.key for turn in claude_transcript.turns_in(lines)] == ["prompt:p1", "u2", "prompt:p2"]
+    assert [turn.key for turn in claude_transcript.parse_turns(lines)] == ["prompt:p1", "u2", "prompt:p2"]
 
 
 def test_a_compaction_leaves_its_summary() -> None:
@@ -119,7 +119,7 @@ def test_a_rollout_of_codex() -> None:
         {"timestamp": "x", "type": "compacted", "payload": {"message": "They use OAuth.", "replacement_history": []}},
         {"timestamp": "x", "type": "world_state", "payload": None},
     ]  # fmt: skip
-    turns = codex_transcript.turns_in(lines)
+    turns = codex_transcript.parse_turns(lines)
     assert [(turn.role, turn.text) for turn in turns] == [
         ("user", "Use OAuth"),
         ("assistant", "Done"),
@@ -130,7 +130,7 @@ def test_a_rollout_of_codex() -> None:
 
 
 def test_the_same_words_at_another_time_are_another_turn() -> None:
-    turns = codex_transcript.turns_in(
+    turns = codex_transcript.parse_turns(
         [item("user", "yes", at="1"), item("user", "yes", at="2"), item("user", "yes", at="2")]
     )
     assert [turn.key for turn in turns].count(turns[0].key) == 1
@@ -141,22 +141,22 @@ def test_reading_goes_on_where_it_stopped(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     first, second = (json.dumps(user(name, None, name)).encode() + b"\n" for name in ("u1", "u2"))
     path.write_bytes(first + b"not json\n" + second[:20])
-    lines, offset = lines_from(str(path), 0)
+    lines, offset = read_lines(str(path), 0)
     assert [line["uuid"] for line in lines] == ["u1"]
     path.write_bytes(first + b"not json\n" + second)
-    lines, offset = lines_from(str(path), offset)
+    lines, offset = read_lines(str(path), offset)
     assert [line["uuid"] for line in lines] == ["u2"]
-    assert lines_from(str(path), offset) == ([], offset)
+    assert read_lines(str(path), offset) == ([], offset)
 
 
 def test_a_file_that_was_cut_is_read_anew_and_one_that_is_gone_is_empty(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text(json.dumps(user("u1", None, "x")) + "\n")
-    lines, _ = lines_from(str(path), 10_000)
+    lines, _ = read_lines(str(path), 10_000)
     assert len(lines) == 1
-    assert lines_from(str(tmp_path / "gone.jsonl"), 7) == ([], 7)
+    assert read_lines(str(tmp_path / "gone.jsonl"), 7) == ([], 7)
     (tmp_path / "t.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd")
-    assert lines_from(str(tmp_path / "t.jsonl.zst"), 0) == ([], 0)
+    assert read_lines(str(tmp_path / "t.jsonl.zst"), 0) == ([], 0)
 
 
 ODD = [None, 5, True, [], ["x"], {}, {"a": 1}, [{"type": ["text"], "text": "x"}], [{"type": "text", "text": 5}]]
@@ -175,12 +175,12 @@ def test_a_line_of_odd_types_costs_nothing_but_itself(odd: Any) -> None:
     planted = [{**fine, name: odd} for name in fine]
     planted += [{**fine, "payload": {**message, name: odd}} for name in message]
     for each in planted:
-        assert codex_transcript.turns_in([each, fine])[-1].text == "Use OAuth"
+        assert codex_transcript.parse_turns([each, fine])[-1].text == "Use OAuth"
 
 
 def test_a_pipe_in_the_place_of_a_transcript_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "t.jsonl")
     (tmp_path / "folder.jsonl").mkdir()
     for name in ("t.jsonl", "folder.jsonl", "nul\0.jsonl", "none.jsonl"):
-        assert size_of(str(tmp_path / name)) == -1
-        assert lines_from(str(tmp_path / name), 0) == ([], 0)
+        assert transcript_size(str(tmp_path / name)) == -1
+        assert read_lines(str(tmp_path / name), 0) == ([], 0)

@@ -12,7 +12,7 @@ import pytest
 import smp_memory
 from smp_memory.files.layouts import NAMES
 from smp_memory.integrations.mcp.graph import SESSION, KnowledgeGraph, UnknownEntity
-from smp_memory.integrations.mcp.graph_file import export_file, import_file, import_once, parse, text_of
+from smp_memory.integrations.mcp.graph_file import export_file, graph_lines, import_file, import_once, parse
 from smp_memory.privacy.fence import fence
 
 
@@ -194,7 +194,7 @@ def test_lines_that_are_not_understood_are_named_and_the_rest_comes_in() -> None
     assert graph["entities"] == [{"name": "A", "entityType": "t", "observations": []}]
     assert graph["relations"] == []
     assert [line for line, _ in problems] == [3, 4, 5, 6, 7]
-    assert text_of(graph) == '{"type":"entity","name":"A","entityType":"t","observations":[]}'
+    assert graph_lines(graph) == '{"type":"entity","name":"A","entityType":"t","observations":[]}'
 
 
 def test_a_server_takes_a_file_in_once_so_that_what_was_deleted_stays_so(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_counts_hold_only_what_the_caller_may_see(memory: Any) -> None:
                 for found in [call(dev, "recall", session="shop", limit=limit, **given)]
             ),
             call(dev, "forget", types=["learning"], session="shop", preview=True),
-            inside(resources.text_at(dev, "memory://session/shop")),
+            inside(resources.read_uri(dev, "memory://session/shop")),
         ]  # fmt: skip
 
     call(dev, "remember", type="learning", text="for all", session="shop")
@@ -213,7 +213,7 @@ def test_hidden_memory_in_the_trash_does_not_exist(memory: Any, dev: Caller) -> 
             errors.append(missing.value.message.replace(id, "ID"))
         assert errors[0] == errors[1]
     with pytest.raises(MemoryNotFound, match="does not exist"):
-        resources.text_at(dev, "memory://memory/shop/LEARN-0001")
+        resources.read_uri(dev, "memory://memory/shop/LEARN-0001")
     session.delete("DEC-0001")
     with pytest.raises(MemoryNotFound, match="is deleted in session shop; restore it first"):
         call(dev, "get", ids=["DEC-0001"])
@@ -236,9 +236,9 @@ def test_read_of_an_archived_session_does_not_restore_it(memory: Any, dev: Calle
     with pytest.raises(SessionArchived, match="smp session restore old"):
         call(dev, tool, **READS_OF_A_SESSION[tool])
     with pytest.raises(SessionArchived):
-        resources.text_at(dev, "memory://session/old")
+        resources.read_uri(dev, "memory://session/old")
     with pytest.raises(SessionArchived):
-        resources.text_at(dev, "memory://memory/old/DEC-0001")
+        resources.read_uri(dev, "memory://memory/old/DEC-0001")
     with pytest.raises(SessionArchived):
         call(dev, "forget", action="delete", ids=["old/DEC-0001"], preview=True)
     assert [away.session for away in memory.archived_sessions()] == ["old"]

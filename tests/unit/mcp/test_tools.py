@@ -25,7 +25,7 @@ from smp_memory.errors import (
 )
 from smp_memory.integrations.mcp.answers import Reply
 from smp_memory.integrations.mcp.arguments import schema_of
-from smp_memory.integrations.mcp.read_tools import tokens_of
+from smp_memory.integrations.mcp.read_tools import reply_tokens
 from smp_memory.integrations.mcp.request_context import Caller, RequestContext
 from smp_memory.integrations.mcp.tools import INSTRUCTIONS, TOOLS
 from smp_memory.privacy.fence import MARK, closing, find, opening, strip
@@ -225,7 +225,7 @@ def test_an_answer_keeps_to_its_budget_and_the_rest_comes_with_the_next_page(cal
     while offset is not None:
         answer = reply(caller, "recall", query="login", limit=100, offset=offset, sort="oldest", max_tokens=tokens)
         assert answer.data["items"]
-        assert len(answer.data["items"]) == 1 or tokens_of(answer) <= tokens
+        assert len(answer.data["items"]) == 1 or reply_tokens(answer) <= tokens
         seen += [item["id"] for item in answer.data["items"]]
         offset = answer.data.get("next_offset")
     assert seen == [f"shop/FIND-{number:04}" for number in range(1, 31)]
@@ -241,7 +241,7 @@ def test_a_long_memory_is_cut_in_a_list_and_whole_by_its_parts(caller: Caller) -
     start: int | None = 0
     while start is not None:
         answer = reply(caller, "get", ids=["shop/ART-0001"], start=start, max_tokens=1000)
-        assert tokens_of(answer) <= 1000
+        assert reply_tokens(answer) <= 1000
         [shown] = answer.data["memories"]
         start = answer.data.get("next_start")
         parts.append(shown["text"][:-1] if start is not None else shown["text"])
@@ -257,10 +257,10 @@ def test_a_memory_with_huge_fields_fits_its_budget(caller: Caller) -> None:
     for given in ({"ids": ["DEC-0001"]}, {"ids": ["FIND-0001"]}, {"ids": ["DEC-0001"], "history": True}):
         for tokens in (300, 1000, 4000):
             answer = reply(caller, "get", **given, max_tokens=tokens)
-            assert tokens_of(answer) <= tokens
+            assert reply_tokens(answer) <= tokens
             assert answer.data["memories"][0]["cut"] is True
     for tokens in (200, 1500):
-        assert tokens_of(reply(caller, "recall", query="oauth", max_tokens=tokens)) <= tokens
+        assert reply_tokens(reply(caller, "recall", query="oauth", max_tokens=tokens)) <= tokens
 
 
 def test_hidden_memories_do_not_end_a_page_early(caller: Caller) -> None:
@@ -369,9 +369,9 @@ def test_answers_without_a_fence_hold_nothing_that_others_wrote(caller: Caller) 
 
 
 def test_errors_stand_on_one_line_and_hold_no_mark() -> None:
-    from smp_memory.integrations.mcp.server import explained
+    from smp_memory.integrations.mcp.server import error_text
 
-    said = explained(InvalidRecord(f"id: {ATTACK} is none."), "a tool")
+    said = error_text(InvalidRecord(f"id: {ATTACK} is none."), "a tool")
     assert "\n" not in said
     assert MARK not in said
 
@@ -467,7 +467,7 @@ def test_an_overview_is_cut_to_its_budget_and_says_so(caller: Caller) -> None:
     filled(caller, 200)
     answer = reply(caller, "overview", what="timeline", max_tokens=300)
     assert answer.data["cut"] is True
-    assert tokens_of(answer) <= 300
+    assert reply_tokens(answer) <= 300
     assert "200 memories" in call(caller, "overview", what="stats", session="*")["text"]
 
 
@@ -477,7 +477,7 @@ def test_context_keeps_to_its_budget_and_names_what_it_holds(caller: Caller) -> 
         session.add_decision(f"Decision {number} about the database of orders", rationale="because " * 20)
     answer = reply(caller, "context", task="choose a database", max_tokens=400)
     assert "DEC-00" in answer.data["text"]
-    assert tokens_of(answer) <= 400
+    assert reply_tokens(answer) <= 400
     assert find(answer.text) == [(0, len(answer.text))]
 
 

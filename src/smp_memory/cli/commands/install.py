@@ -6,7 +6,7 @@ import os
 import sys
 
 from smp_memory.cli.render import paint, table
-from smp_memory.integrations.hooks.install import HOSTS, PROJECT, USER, Where, host, project_folder
+from smp_memory.integrations.hooks.install import HOSTS, PROJECT, USER, InstallTarget, host, project_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def run_install(call: Call) -> int | None:
         return None
     extras = frozenset(name for name in ("memlog", "workflows") if getattr(options, name))
     scope = USER if options.user else PROJECT
-    where = Where(scope, project, os.path.expanduser("~"), os.environ, start, extras)
+    where = InstallTarget(scope, project, os.path.expanduser("~"), os.environ, start, extras)
     asked = host(options.host)
     module = _module(call, start) if options.with_module else []
     edits = asked.edits(where, _command(call))
@@ -96,7 +96,7 @@ def _trust(start: str) -> str | None:
     """Whoever installs hooks for a project wants them to use its store; which one it is."""
     from smp_memory.integrations.hooks import project_store
 
-    root = project_store.store_of(start, os.environ)
+    root = project_store.find_store(start, os.environ)
     if root is not None:
         project_store.trust(root)
     return root
@@ -111,8 +111,8 @@ def _list_hosts(call: Call, project: str) -> None:
         asked = host(name)
         found: dict[str, Any] = {"host": name, "title": asked.TITLE, "about": asked.ABOUT}
         for scope in (PROJECT, USER):
-            where = Where(scope, project, os.path.expanduser("~"), os.environ)
-            found["detected"] = found.get("detected", False) or asked.is_there(where)
+            where = InstallTarget(scope, project, os.path.expanduser("~"), os.environ)
+            found["detected"] = found.get("detected", False) or asked.is_present(where)
             found[scope] = _state(asked.edits(where, _command(call)))
         rows.append(found)
     call.answer(rows, _hosts_table(call, rows, project))
@@ -204,9 +204,9 @@ def _told(
             from smp_memory.cli.commands.mcp import HOW_TO_INSTALL
 
             yield f"The MCP server needs one more package: {HOW_TO_INSTALL}. The hooks do not."
-        from smp_memory.integrations.hooks.project_store import store_of
+        from smp_memory.integrations.hooks.project_store import find_store
 
-        if store_of(os.getcwd(), os.environ) is None:
+        if find_store(os.getcwd(), os.environ) is None:
             yield "There is no store here yet: the hooks do nothing until there is one. Make it: smp init"
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Call
-    from smp_memory.integrations.mcp.graph_file import TakenIn
+    from smp_memory.integrations.mcp.graph_file import GraphImportResult
 
 # What the extra `mcp` brings, by its own name: the name smp belongs to another project where packages are published.
 HOW_TO_INSTALL = "pip install 'mcp>=2.3,<3'"
@@ -104,7 +104,7 @@ def take_in_graph(call: Call) -> None:
     call.answer(done.to_dict(), _taken_in(done))
 
 
-def _taken_in(done: TakenIn) -> Iterator[str]:
+def _taken_in(done: GraphImportResult) -> Iterator[str]:
     names = {"entities": "entity", "observations": "observation", "relations": "relation"}
     said = ", ".join(f"{count:,} {names[name] if count == 1 else name}" for name, count in done.counts.items())
     yield f"{paint('green', '✓')} {done.session}: {said} added"

@@ -21,7 +21,7 @@ import os
 from smp_memory.errors import UserError
 from smp_memory.integrations.bmad.project import MEMLOG, V4, Project, find_project, is_inside, read, table, toml
 from smp_memory.integrations.bmad.toml_edit import NotMergeable, put, take
-from smp_memory.integrations.hooks.install import PROJECT, Where
+from smp_memory.integrations.hooks.install import PROJECT, InstallTarget
 from smp_memory.integrations.hooks.install.file_edit import FileEdit
 
 TYPE_CHECKING = False
@@ -140,22 +140,22 @@ WITH_MEMLOG, ALL_WORKFLOWS = "memlog", "workflows"
 _OF_MEMLOG = "memlog` with the same arguments"
 
 
-def is_there(where: Where) -> bool:
-    return find_project(where.start) is not None
+def is_present(target: InstallTarget) -> bool:
+    return find_project(target.start) is not None
 
 
-def edits(where: Where, command: str) -> list[FileEdit]:
+def edits(target: InstallTarget, command: str) -> list[FileEdit]:
     """One for each skill that is hooked into; those that were hooked into before stay so."""
-    project = find_project(where.start) if where.scope == PROJECT else None
+    project = find_project(target.start) if target.scope == PROJECT else None
     if project is None or not project.has_hook_ins or _is_elsewhere(project):
         return []
-    memlog = project.generation == MEMLOG and WITH_MEMLOG in where.asked
+    memlog = project.generation == MEMLOG and WITH_MEMLOG in target.options
     skills = {skill.name: skill for skill in skills_of(project)}
     meant = [
         skill
         for skill in skills.values()
         if skill.is_always_meant
-        or ALL_WORKFLOWS in where.asked
+        or ALL_WORKFLOWS in target.options
         or OURS in read(_path(project, skill.name))
         or (memlog and skill.uses_memlog())
     ]
@@ -163,10 +163,10 @@ def edits(where: Where, command: str) -> list[FileEdit]:
     return found + [_leftover(project, name) for name in _orphans(project, set(skills))]
 
 
-def hints(where: Where) -> list[str]:
-    if where.scope != PROJECT:
+def hints(target: InstallTarget) -> list[str]:
+    if target.scope != PROJECT:
         return ["BMAD is installed in projects, not for a user: leave --user out."]
-    project = find_project(where.start)
+    project = find_project(target.start)
     if project is None:
         return [
             "There is no BMAD here (no _bmad, .bmad-core, bmad or .bmad folder of its own), in this folder or above."

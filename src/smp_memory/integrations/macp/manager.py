@@ -20,7 +20,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from smp_memory.agent_memory import agent_in
-from smp_memory.context.builder import MAX_TOKENS, MOST_TURNS, SessionReach
+from smp_memory.context.builder import MAX_TOKENS, MOST_TURNS
+from smp_memory.context.visible_sessions import VisibleSessions
 from smp_memory.errors import NotAllowed, SMPError
 from smp_memory.integrations.macp.messages import (
     ERROR,
@@ -147,8 +148,8 @@ class ContextManager:
 
         if topic:
             found = member.relevant_decisions(topic) if type == "decision" else member.relevant_findings(topic)
-            reach = SessionReach(self._memory.store, member.id)
-            found = [record for record in found if reach.allows(record.session)]
+            visible = VisibleSessions(self._memory.store, member.id)
+            found = [record for record in found if visible.allows(record.session)]
         else:
             found = member.records(type)[-_MOST:]
         return [record for record in found if not is_settled(record)]
