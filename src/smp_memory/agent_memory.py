@@ -280,7 +280,7 @@ class AgentMemory:
 
     def _commit(self, operation: Operation, name: str) -> Any:
         self._rights.check(operation)
-        return self._session.opened.do(operation, name)
+        return self._session.opened.commit_one(operation, name)
 
     def add(self, type: str | Mapping[str, Any], data: Mapping[str, Any] | str | None = None, **fields: Any) -> Any:
         """Add a memory of any type; see `SessionMemory.add`."""

@@ -108,7 +108,7 @@ def test_the_file_of_the_old_server_comes_in_once_and_smp_can_find_it(tmp_path: 
             assert len(server.data("read_graph")["entities"]) == expected
             server.data("delete_entities", entityNames=["Ada"])
             assert server.leave() == 0
-            assert ("took in 1 entities" in server.log) is bool(expected)
+            assert ("imported 1 entities" in server.log) is bool(expected)
     assert file.read_text().endswith("nonsense")
 
 

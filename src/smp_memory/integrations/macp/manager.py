@@ -179,10 +179,10 @@ class ContextManager:
             return []
         known = {record.id for record in member.records("finding")}
         records = updates.write(member, message.message_id)
-        from smp_memory.party import merged_with_others
+        from smp_memory.party import merge_similar_findings
 
         new = [record for record in records if record.type == "finding" and record.id not in known]
-        stands = {record.id: merged_with_others(member, record) for record in new}  # type: ignore[arg-type]
+        stands = {record.id: merge_similar_findings(member, record) for record in new}  # type: ignore[arg-type]
         written = [stands.get(record.id, record) for record in records]
         changed = {"paths": updates.paths, "ids": [record.id for record in written], "by": message.source}
         everybody = Viewer(None)

@@ -85,18 +85,18 @@ def add_once(session: SessionMemory, agent: str | None, kind: Kind, fields: dict
     """The stored memory, and whether it was added, updated or known. The rights are those of `AgentMemory`."""
     opened, viewer = session.opened, Viewer(agent)
     rights = AgentRights(opened.files, agent, viewer)
-    drafted: Any = Writer(opened, opened.do, agent).addition(kind, fields)
+    drafted: Any = Writer(opened, opened.commit_one, agent).addition(kind, fields)
     operation = AddWithOutcome(drafted.draft)
     operation.removals, operation.warnings = drafted.removals, drafted.warnings
     is_compared = operation.is_compared
     rights.check(operation)
     if not is_compared:
-        return opened.do(operation, kind.adding), operation.outcome
+        return opened.commit_one(operation, kind.adding), operation.outcome
     with _one_at_a_time((session.folder, kind.name, repr(operation.draft.data))):
         known = _duplicate(session, viewer, operation.draft)
         if known is not None:
             return known, KNOWN
-        return opened.do(operation, kind.adding), ADDED
+        return opened.commit_one(operation, kind.adding), ADDED
 
 
 def _duplicate(session: SessionMemory, viewer: Viewer, draft: Draft) -> Record | None:
