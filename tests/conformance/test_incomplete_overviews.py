@@ -73,7 +73,7 @@ def test_mcp_tools_have_problems(tmp_path: Path, layout: str, tool: str, argumen
     assert f"{path}:{line}" in reply.data["problems"][0]
     assert f"{path}:{line}" in reply.text
     assert "Postgres" not in reply.data["problems"][0]
-    TOOLS[tool].gives.model_validate(reply.data)
+    TOOLS[tool].answer_model.model_validate(reply.data)
 
 
 def test_mcp_resource_of_a_session_names_the_line(tmp_path: Path, layout: str) -> None:

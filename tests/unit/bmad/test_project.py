@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from smp_memory.integrations.bmad.customisation import skills_of
+from smp_memory.integrations.bmad.customisation import find_skills
 from smp_memory.integrations.bmad.project import ALPHA, CUSTOM, HIDDEN, MEMLOG, PLAIN, V4, find_project
 from tests.unit.bmad import trees
 
@@ -66,7 +66,7 @@ def test_later_layers_win_and_damaged_ones_say_nothing(tmp_path: Path) -> None:
 def test_skills_say_what_they_are(tmp_path: Path) -> None:
     project = find_project(str(trees.newest(tmp_path)))
     assert project is not None
-    assert [(skill.name, skill.kind, skill.uses_memlog()) for skill in skills_of(project)] == [
+    assert [(skill.name, skill.kind, skill.uses_memlog()) for skill in find_skills(project)] == [
         ("bmad-agent-architect", "agent", False),
         ("bmad-party-mode", "workflow", True),
         ("bmad-spec", "workflow", True),
@@ -81,4 +81,4 @@ def test_a_skill_cannot_name_a_file_elsewhere(tmp_path: Path) -> None:
     )
     project = find_project(str(tmp_path))
     assert project is not None
-    assert "../../bmad-agent-evil" not in [skill.name for skill in skills_of(project)]
+    assert "../../bmad-agent-evil" not in [skill.name for skill in find_skills(project)]

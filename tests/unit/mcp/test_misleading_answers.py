@@ -35,7 +35,7 @@ def caller(memory: Any) -> Caller:
 def call(caller: Caller, name: str, /, **given: Any) -> dict[str, Any]:
     tool = TOOLS[name]
     answer = tool.call(caller, given)
-    jsonschema.validate(json.loads(json.dumps(answer.data)), schema_of(tool.gives))
+    jsonschema.validate(json.loads(json.dumps(answer.data)), schema_of(tool.answer_model))
     return answer.data
 
 
@@ -66,7 +66,7 @@ def test_repeated_idempotency_key_stores_one_memory_and_says_so(caller: Caller) 
 
 
 def test_every_type_is_defined_in_the_schema() -> None:
-    told = schema_of(TOOLS["remember"].takes)["properties"]["type"]
+    told = schema_of(TOOLS["remember"].arguments_model)["properties"]["type"]
     assert set(told["enum"]) == set(KINDS)
     for name in KINDS:
         assert f"{name}: " in told["description"]
@@ -218,7 +218,7 @@ def test_smallest_budget_gives_something_useful(caller: Caller, words: int) -> N
         ("overview", {"what": "timeline"}),
     )
     for name, given in asked:
-        fewest = schema_of(TOOLS[name].takes)["properties"]["max_tokens"]["minimum"]
+        fewest = schema_of(TOOLS[name].arguments_model)["properties"]["max_tokens"]["minimum"]
         text = TOOLS[name].call(caller, {**given, "max_tokens": fewest}).text
         assert "Use the database word0" in text, (name, given, text)
 

@@ -50,7 +50,7 @@ def reply(caller: Caller, name: str, **given: Any) -> Reply:
     """A call as the server makes it; every answer must be what its schema says, as a client would check."""
     tool = TOOLS[name]
     answer = tool.call(caller, given)
-    jsonschema.validate(json.loads(json.dumps(answer.data)), schema_of(tool.gives))
+    jsonschema.validate(json.loads(json.dumps(answer.data)), schema_of(tool.answer_model))
     return answer
 
 

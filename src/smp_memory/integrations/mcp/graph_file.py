@@ -68,7 +68,7 @@ def export_file(
 
     target, disk = os.path.abspath(path), Disk(RealSystem())
     if disk.exists(target) and not force:
-        raise UserError(f"{path} is there already. --force writes over it.", path=path)
+        raise UserError(f"{path} already exists. --force overwrites it.", path=path)
     data = export_text(memory, session, author).encode()
     try:
         disk.replace(target, data)
