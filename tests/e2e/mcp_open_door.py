@@ -43,8 +43,8 @@ def error_handling(caller: Any, given: Any) -> Reply:
 def main() -> None:
     for run in (simple_text, error_handling):
         TOOLS[f"test_{run.__name__}"] = ToolSpec("Test", "For the suite.", Arguments, Answer, run, READS)
-    guarded = http.guarded
-    http.guarded = lambda server, token, *rest: WithToken(guarded(server, token, *rest), token)
+    guarded_app = http.guarded_app
+    http.guarded_app = lambda server, token, *rest: WithToken(guarded_app(server, token, *rest), token)
     with smp_memory.open(sys.argv[1]) as memory:
         serve(memory, ServerOptions(http=True))
 

@@ -307,7 +307,7 @@ def find_duplicates(records: Iterable[Record], threshold: Any) -> list[Duplicate
 
 
 def merge_duplicates(session: OpenSession, group: Duplicates, by: str | None) -> Record:
-    """Let the first memory of a group stand for all, in one transaction; the others go to the trash."""
+    """Merge near-duplicates into the first memory of the group, in one transaction; the others go to the trash."""
     from smp_memory.policies.consolidation import Duplicates, merged
     from smp_memory.write.operations import Delete, Update
 

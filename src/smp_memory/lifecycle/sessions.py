@@ -1,11 +1,9 @@
-"""Whole sessions: their states, archiving and restoring, the trash of sessions, and starting maintenance. Functions of a scope.
+"""Whole sessions: their states, archiving and restoring, the trash of sessions. Functions of a scope.
 
 Every change of a session's state leaves a line in the audit log and an event in the log.
 """
 
 from __future__ import annotations
-
-import os
 
 from smp_memory import event_log
 from smp_memory.model.times import to_text
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
     from smp_memory.store.archive_index import StoredAway
     from smp_memory.store.session_states import SessionState
 
-_CHECK_SECONDS = 6 * 3600
 _EVENTS = {  # by action of the audit log: the event of the log, and its text
     "archive_session": ("session_archived", "archived"),
     "restore_session": ("session_restored", "restored from its archive"),
@@ -123,24 +120,6 @@ def purge_session(scope: Scope, id: str, reason: str | None, by: str | None) -> 
     at, (reason, redacted) = to_text(scope.now()), clean_reason(scope.config, reason)
     purged = purge_session(scope.store, id, at, lambda _: _record_change(scope, "purge_session", id, by, reason))
     return purged._replace(redacted=redacted)
-
-
-def maintain_in_background(scope: Scope) -> None:
-    """Run cheap tasks that are due in a thread if the last check was six hours ago, as `git gc --auto` does."""
-    store = scope.store
-    state = store.state
-    status = state.disk.stat(state.path("maintenance.json")) or store.disk.stat(os.path.join(store.root, "config.json"))
-    if status is None or not scope.config["maintenance.auto"]:
-        return
-    if 0 <= scope.now().timestamp() - status.st_mtime < _CHECK_SECONDS:
-        return
-    if not state.is_trusted():
-        return  # a store that came with a repository is not maintained before it is trusted
-    import threading
-
-    from smp_memory.lifecycle.maintenance import run_cheap_tasks
-
-    store.start(threading.Thread(target=run_cheap_tasks, args=(scope,), name="smp-maintain", daemon=True))
 
 
 def _record_change(scope: Scope, action: str, session: str, by: str | None, reason: str | None = None) -> None:

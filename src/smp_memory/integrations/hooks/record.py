@@ -27,14 +27,16 @@ from smp_memory.integrations.hooks.transcripts import (
     SUMMARY,
     USER,
     TranscriptTurn,
+    from_last_prompt,
+    is_in_use,
     keep_final_replies,
-    parser_for,
     read_lines,
     transcript_size,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from smp_memory.config import Config
@@ -48,7 +50,6 @@ _BACKGROUND_SECONDS, _AWAITED_SECONDS, _FOREGROUND_SECONDS = 60.0, 30.0, 0.8  # 
 _CURATED = ("decision", "finding", "learning", "preference")
 _MIN_TURNS = 4  # a shorter session is not expected to leave memories
 _MOST_OTHERS = 3  # sessions without an end event that are caught up at the start of one
-_IDLE_SECONDS = 300  # a transcript that was not written to for this long is not in use
 _DUPLICATE_SECONDS = 2  # two prompts of the same words within this time are one, unless the host gives them ids
 
 
@@ -195,7 +196,7 @@ class _Recording:
         is_first_read = state.offset < 0
         turns = self._unread()
         if is_first_read:
-            turns = _from_last_prompt(turns)
+            turns = from_last_prompt(turns)
         if event.prompt and not any(turn.role == USER for turn in turns):
             turns = keep_final_replies([TranscriptTurn(USER, event.prompt, f"prompt:{key}")]) + turns
         turns = self._with_reply(turns, key)
@@ -238,14 +239,14 @@ class _Recording:
     def _end(self) -> None:
         is_first_read = self._state.offset < 0
         turns = self._unread()
-        self._store(_from_last_prompt(turns) if is_first_read else turns)
+        self._store(from_last_prompt(turns) if is_first_read else turns)
         self._note_if_without_memories()
 
     # -- the transcript
 
     def _unread(self) -> list[TranscriptTurn]:
         """The turns of the transcript since it was last read. They count as read when the state is saved."""
-        state, parse_turns = self._state, parser_for(self._event.client)
+        state, parse_turns = self._state, _parser_for(self._event.client)
         if parse_turns is None or transcript_size(self._path) < 0:
             return []
         lines, state.offset = read_lines(self._path, state.offset)
@@ -263,7 +264,7 @@ class _Recording:
         for other in self._states.load_others(self._state):
             if other.ended or other.is_off:
                 continue
-            if transcript_size(other.transcript) <= other.offset or _is_in_use(other.transcript):
+            if transcript_size(other.transcript) <= other.offset or is_in_use(other.transcript):
                 continue
             caught_up += 1
             if caught_up > _MOST_OTHERS:
@@ -418,11 +419,6 @@ def _add(session: SessionMemory, items: list[tuple[str, dict[str, Any]]]) -> tup
     return written, failed
 
 
-def _from_last_prompt(turns: list[TranscriptTurn]) -> list[TranscriptTurn]:
-    last = max((position for position, turn in enumerate(turns) if turn.role == USER), default=0)
-    return turns[last:]
-
-
 def _is_same_prompt(before: str, now: str) -> bool:
     """Whether two prompts without an id are the same one, for which two hooks were called."""
     parts, others = before.split(":"), now.split(":")
@@ -434,11 +430,17 @@ def _is_same_prompt(before: str, now: str) -> bool:
     )
 
 
-def _is_in_use(path: str) -> bool:
-    try:
-        return time.time() - os.stat(path).st_mtime < _IDLE_SECONDS
-    except OSError:
-        return True
+def _parser_for(client: str) -> Callable[[list[dict[str, Any]]], list[TranscriptTurn]] | None:
+    """The parser of a host's lines; None if its transcripts are not read."""
+    if client == "claude-code":
+        from smp_memory.integrations.hooks.claude_transcript import parse_turns
+
+        return parse_turns
+    if client == "codex":
+        from smp_memory.integrations.hooks.codex_transcript import parse_turns as parse_rollout
+
+        return parse_rollout
+    return None
 
 
 def _now() -> str:

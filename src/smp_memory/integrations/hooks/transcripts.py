@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import os
 import stat as modes
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
 LIMIT_BYTES = 64 << 20  # of one read; older lines are skipped
+_IDLE_SECONDS = 300  # a transcript that was not written to for this long is not in use
 USER, ASSISTANT, SUMMARY = "user", "assistant", "summary"
 
 
@@ -35,19 +36,6 @@ class TranscriptTurn:
 
     def __repr__(self) -> str:
         return f"Turn({self.role}, {self.text[:40]!r}, {self.key})"
-
-
-def parser_for(client: str) -> Callable[[list[dict[str, Any]]], list[TranscriptTurn]] | None:
-    """The parser of a host's lines; None if its transcripts are not read."""
-    if client == "claude-code":
-        from smp_memory.integrations.hooks.claude_transcript import parse_turns
-
-        return parse_turns
-    if client == "codex":
-        from smp_memory.integrations.hooks.codex_transcript import parse_turns as parse_rollout
-
-        return parse_rollout
-    return None
 
 
 def transcript_size(path: str) -> int:
@@ -86,6 +74,20 @@ def read_lines(path: str, offset: int) -> tuple[list[dict[str, Any]], int]:
         if isinstance(value, dict):
             lines.append(value)
     return lines, start + end
+
+
+def is_in_use(path: str) -> bool:
+    """Whether a transcript was written to recently, or its time cannot be read."""
+    try:
+        return time.time() - os.stat(path).st_mtime < _IDLE_SECONDS
+    except OSError:
+        return True
+
+
+def from_last_prompt(turns: list[TranscriptTurn]) -> list[TranscriptTurn]:
+    """The turns from the last prompt on."""
+    last = max((position for position, turn in enumerate(turns) if turn.role == USER), default=0)
+    return turns[last:]
 
 
 def keep_final_replies(turns: list[TranscriptTurn]) -> list[TranscriptTurn]:

@@ -79,7 +79,7 @@ def _not_searched(archived: int) -> list[str]:
 def get(caller: Caller, given: arguments.GetArguments) -> Reply:
     records = [caller.record(ref, given.session) for ref in given.ids]
     if given.start and len(records) > 1:
-        raise InvalidRecord("start: goes with one id.", field="start")
+        raise InvalidRecord("start: can only be given with one id.", field="start")
     left = given.max_tokens - ENVELOPE_TOKENS
     items: list[dict[str, Any]] = []
     next_start = None

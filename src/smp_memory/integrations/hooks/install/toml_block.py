@@ -42,9 +42,9 @@ def _block(command: str) -> str:
 
     from smp_memory.integrations.hooks.install.file_edit import server_command
 
-    asked = server_command(command)
-    words = ", ".join(json.dumps(word) for word in asked["args"])
-    return f"{BEGIN}\n[mcp_servers.smp]\ncommand = {json.dumps(asked['command'])}\nargs = [{words}]\n{END}\n"
+    server = server_command(command)
+    words = ", ".join(json.dumps(word) for word in server["args"])
+    return f"{BEGIN}\n[mcp_servers.smp]\ncommand = {json.dumps(server['command'])}\nargs = [{words}]\n{END}\n"
 
 
 def _without_block(text: str) -> str:
