@@ -1,4 +1,4 @@
-"""A coding agent as its hooks see it: events of four hosts with the fields that they send, and transcripts as they write them."""
+"""A coding agent as its hooks see it: events of four hosts with their fields, and transcripts in their formats."""
 
 from __future__ import annotations
 

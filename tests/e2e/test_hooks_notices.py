@@ -1,4 +1,4 @@
-"""Hooks tell the conversation what was redacted in what they recorded, and how full the session is."""
+"""Hooks report to the conversation what was redacted in what they recorded, and how full the session is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path / "shop")
 
 
-def test_hook_tells_once_at_the_next_prompt_what_was_redacted(project: Project) -> None:
+def test_redaction_notice_is_delivered_once_at_the_next_prompt(project: Project) -> None:
     host = Host(project)
     host.start()
     host.prompt(f"Please write to {MAIL} that the shop is open")
@@ -31,7 +31,7 @@ def test_hook_tells_once_at_the_next_prompt_what_was_redacted(project: Project) 
     assert "redaction" not in host.prompt("Which builds of the checkout are broken?")
 
 
-def test_hook_tells_nothing_when_nothing_was_redacted(project: Project) -> None:
+def test_no_notice_without_a_redaction(project: Project) -> None:
     host = Host(project)
     host.start()
     host.prompt("Please open the shop")

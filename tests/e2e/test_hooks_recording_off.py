@@ -68,7 +68,7 @@ def test_killed_conversation_with_recording_off_is_not_recorded_by_the_next(
 
 
 @WITH_TRANSCRIPT
-def test_stretch_with_recording_off_stays_unrecorded_when_the_conversation_goes_on(
+def test_turns_with_recording_off_stay_unrecorded_when_the_conversation_continues(
     project: Project, recording: Switch, kind: type[Host]
 ) -> None:
     host = kind(project)
@@ -110,9 +110,7 @@ def test_answer_to_a_prompt_sent_with_recording_off_is_not_recorded(
     assert spoken(project) == ["An open question", "An open answer"]
 
 
-def test_resumed_conversation_does_not_record_what_was_said_with_recording_off(
-    project: Project, recording: Switch
-) -> None:
+def test_resumed_conversation_does_not_record_turns_with_recording_off(project: Project, recording: Switch) -> None:
     recording.set(False)
     host = Host(project)
     host.start()
@@ -145,7 +143,7 @@ def test_transcript_that_became_shorter_is_not_read_from_its_beginning(project: 
     assert not any("private" in text for text in spoken(project))
 
 
-def test_crash_while_the_first_prompt_is_recorded_does_not_reveal_what_was_said_before(
+def test_crash_while_the_first_prompt_is_recorded_does_not_record_earlier_turns(
     project: Project, recording: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from smp_memory.integrations.hooks import events

@@ -1,4 +1,4 @@
-"""The note that a hook gives at the start of a session names entries that cannot be read, once and without their words."""
+"""The notice at the start of a session names entries that cannot be read, once and without their content."""
 
 from __future__ import annotations
 

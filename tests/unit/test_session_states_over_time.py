@@ -186,7 +186,7 @@ def test_a_task_that_ran_out_of_time_stays_due(machine: Machine, monkeypatch: py
             memory.create_session(f"s{number}").add_decision("One")
         memory.maintain()
     machine.clock.advance(days=31)
-    monkeypatch.setattr("smp_memory.lifecycle.maintenance._AT_ONCE_SECONDS", 0.0)
+    monkeypatch.setattr("smp_memory.lifecycle.maintenance._CHEAP_SECONDS", 0.0)
     with smp_memory.open(machine.root, config={"maintenance": {"auto": False}}) as memory:
         for done in (1, 2, 3):
             run_cheap_tasks(memory.scope)

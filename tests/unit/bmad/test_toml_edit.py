@@ -1,4 +1,4 @@
-"""What is put into a person's TOML goes out again, and nothing else changes."""
+"""Items added to a person's TOML can be removed, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def added(text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_in_and_out_again_is_as_before(name: str) -> None:
+def test_adding_and_removing_restores_the_text(name: str) -> None:
     before = TEXTS[name]
     after = add_items(before, "agent", LISTS, OURS)
     assert tomllib.loads(after) == added(before)
@@ -68,19 +68,19 @@ def test_in_and_out_again_is_as_before(name: str) -> None:
         '[agent]\nicon = "x"\nicon = "y"\n',
     ],
 )
-def test_what_cannot_be_merged_safely_is_refused(text: str) -> None:
+def test_text_that_cannot_be_merged_safely_is_refused(text: str) -> None:
     with pytest.raises(NotMergeable):
         add_items(text, "agent", LISTS, OURS)
 
 
-def test_an_older_sentence_is_replaced() -> None:
+def test_older_item_of_ours_is_replaced() -> None:
     old = add_items('[agent]\npersistent_facts = ["a"]\n', "agent", {"persistent_facts": [f"{OURS}old"]}, OURS)
     new = add_items(old, "agent", LISTS, OURS)
     assert "old" not in new
     assert tomllib.loads(new)["agent"]["persistent_facts"] == ["a", FACT, OTHER]
 
 
-def test_what_a_person_added_inside_our_block_stays() -> None:
+def test_items_added_by_a_person_inside_our_block_stay() -> None:
     after = add_items("", "agent", LISTS, OURS)
     mine = after.replace("persistent_facts = [\n", 'persistent_facts = [\n  "mine", # a note\n').replace(
         END, 'icon = "x"\n' + END
@@ -92,7 +92,7 @@ def test_what_a_person_added_inside_our_block_stays() -> None:
     assert OURS not in left
 
 
-def test_a_key_below_our_block_keeps_its_table() -> None:
+def test_key_after_our_block_keeps_its_table() -> None:
     after = add_items("", "agent", LISTS, OURS) + 'icon = "x"\n'
     assert tomllib.loads(remove_items(after, OURS)) == {"agent": {"icon": "x"}}
 
@@ -136,7 +136,7 @@ def documents(draw: st.DrawFn) -> str:
 
 @settings(max_examples=60, deadline=None)
 @given(documents())
-def test_any_document_comes_back(before: str) -> None:
+def test_adding_and_removing_restores_any_document(before: str) -> None:
     after = add_items(before, "agent", LISTS, OURS)
     assert tomllib.loads(after) == added(before)
     assert add_items(after, "agent", LISTS, OURS) == after

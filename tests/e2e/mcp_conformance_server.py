@@ -1,6 +1,6 @@
 """The HTTP server with a visitor's card for everybody: for programs that cannot send a token.
 
-    python -m tests.e2e.mcp_open_door ROOT
+    python -m tests.e2e.mcp_conformance_server ROOT
 
 Every request gets the token before the doorkeeper looks at it, who then checks the rest as ever. Two more tools are there,
 which the protocol's own suite calls; they go the way of all others.
