@@ -83,7 +83,7 @@ class Host:
         return {**given, "prompt": question, "prompt_id": session, **fields}
 
     def _wait_for_background_work(self, payload: dict[str, object] | None) -> None:
-        """Until the event is in its note, which is the last that is written, and in the index."""
+        """Wait until the event is in the session's state, which is written last, and in the index."""
         if payload is None:
             return
         from smp_memory.integrations.hooks.session_state import read_state
@@ -92,7 +92,7 @@ class Host:
         field = {"UserPromptSubmit": "last_prompt_key", "Stop": "last_reply_key"}.get(
             str(payload["hook_event_name"]), "since"
         )
-        while not getattr(read_state(self._root, str(payload["session_id"])), field):
+        while not getattr(read_state(self._memory.store.state, str(payload["session_id"])), field):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"Nothing was recorded: {self._failures()}")
             time.sleep(0.01)
@@ -100,7 +100,7 @@ class Host:
 
     def _failures(self) -> str:
         try:
-            with open(os.path.join(self._root, ".smp", "hooks.log"), encoding="utf-8") as file:
+            with open(self._memory.store.state.path("hooks.log"), encoding="utf-8") as file:
                 return file.read()[-500:]
         except OSError:
             return ""

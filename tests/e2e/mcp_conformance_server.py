@@ -1,9 +1,9 @@
-"""The HTTP server with a visitor's card for everybody: for programs that cannot send a token.
+"""The HTTP server for the conformance suite, whose programs cannot send a token.
 
     python -m tests.e2e.mcp_conformance_server ROOT
 
-Every request gets the token before the doorkeeper looks at it, who then checks the rest as ever. Two more tools are there,
-which the protocol's own suite calls; they go the way of all others.
+The token is added to every request before `RequestGuard` checks it; all other checks are unchanged. Two more tools, which the
+conformance suite calls, are served like all others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from smp_memory.integrations.mcp.transport import ServerOptions, serve
 
 
 class WithToken:
-    """What a client with the token would send."""
+    """Adds the token to every request."""
 
     def __init__(self, app: Any, token: str) -> None:
         self._app = app
