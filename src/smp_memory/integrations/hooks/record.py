@@ -338,8 +338,8 @@ class _Recording:
         limit = self._memory.config.content_limit_bytes - 1000
         if len(text.encode("utf-8", "replace")) <= limit:
             return text
-        states = text.encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
-        return f"{states}… [{len(text) - len(states)} more characters were not kept]"
+        kept = text.encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
+        return f"{kept}… [{len(text) - len(kept)} more characters were not kept]"
 
     def _opened(self) -> SessionMemory:
         """The session of this conversation, created if there is none."""

@@ -21,6 +21,7 @@ from mcp.shared.exceptions import MCPError
 
 from smp_memory.integrations.mcp.graph import UnknownEntity
 from smp_memory.integrations.mcp.server import INVALID_PARAMS, Threads, error_result, error_text
+from smp_memory.integrations.mcp.tools import ADDS, CHANGES, READS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,9 +120,6 @@ _OLD_OBSERVATIONS = _object(
     entityName=_text("The name of the entity containing the observations"),
     observations=_list(_text(), "An array of observations to delete"),
 )
-_READS = {"read_only_hint": True, "destructive_hint": False, "idempotent_hint": True, "open_world_hint": False}
-_ADDS = {"read_only_hint": False, "destructive_hint": False, "idempotent_hint": False, "open_world_hint": False}
-_DELETES = {"read_only_hint": False, "destructive_hint": True, "idempotent_hint": True, "open_world_hint": False}
 
 
 class _GraphTool:
@@ -166,28 +164,28 @@ TOOLS: dict[str, _GraphTool] = {
         "Create multiple new entities in the knowledge graph",
         _object(entities=_list(_ENTITY)),
         _object(entities=_list(_ENTITY)),
-        _ADDS,
+        ADDS,
         lambda graph, given: graph.create_entities(given["entities"]),
     ),
     "create_relations": _GraphTool(
         "Create multiple new relations between entities in the knowledge graph. Relations should be in active voice",
         _object(relations=_list(_RELATION)),
         _object(relations=_list(_RELATION)),
-        _ADDS,
+        ADDS,
         lambda graph, given: graph.create_relations(given["relations"]),
     ),
     "add_observations": _GraphTool(
         "Add new observations to existing entities in the knowledge graph",
         _object(observations=_list(_NEW_OBSERVATIONS)),
         _object(results=_list(_ADDED)),
-        _ADDS,
+        ADDS,
         lambda graph, given: graph.add_observations(given["observations"]),
     ),
     "delete_entities": _GraphTool(
         "Delete multiple entities and their associated relations from the knowledge graph",
         _object(entityNames=_list(_text(), "An array of entity names to delete")),
         _DONE,
-        _DELETES,
+        CHANGES,
         lambda graph, given: graph.delete_entities(given["entityNames"]),
         "Entities deleted successfully",
     ),
@@ -195,7 +193,7 @@ TOOLS: dict[str, _GraphTool] = {
         "Delete specific observations from entities in the knowledge graph",
         _object(deletions=_list(_OLD_OBSERVATIONS)),
         _DONE,
-        _DELETES,
+        CHANGES,
         lambda graph, given: graph.delete_observations(given["deletions"]),
         "Observations deleted successfully",
     ),
@@ -203,7 +201,7 @@ TOOLS: dict[str, _GraphTool] = {
         "Delete multiple relations from the knowledge graph",
         _object(relations=_list(_RELATION, "An array of relations to delete")),
         _DONE,
-        _DELETES,
+        CHANGES,
         lambda graph, given: graph.delete_relations(given["relations"]),
         "Relations deleted successfully",
     ),
@@ -211,21 +209,21 @@ TOOLS: dict[str, _GraphTool] = {
         "Read the entire knowledge graph",
         {"type": "object", "properties": {}},
         _GRAPH,
-        _READS,
+        READS,
         lambda graph, given: graph.read(),
     ),
     "search_nodes": _GraphTool(
         "Search for nodes in the knowledge graph based on a query",
         _object(query=_text("The search query to match against entity names, types, and observation content")),
         _GRAPH,
-        _READS,
+        READS,
         lambda graph, given: graph.search(given["query"]),
     ),
     "open_nodes": _GraphTool(
         "Open specific nodes in the knowledge graph by their names",
         _object(names=_list(_text(), "An array of entity names to retrieve")),
         _GRAPH,
-        _READS,
+        READS,
         lambda graph, given: graph.open(given["names"]),
     ),
 }
