@@ -312,11 +312,11 @@ def test_host_does_not_wait_for_recording_at_the_end_of_a_session(project: Proje
     try:
         done = project.call(host.payload("end", reason="other"))  # comes back although nothing can be recorded now
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-        assert not project.note(host.session).ended
+        assert not project.state(host.session).ended
     finally:
         lock.release()
         lock.close()
-    until(lambda: project.note(host.session).ended)
+    until(lambda: project.state(host.session).ended)
     assert [text for _, text in project.turns()] == ["A question just before the end", "An answer just before the end."]
 
 
@@ -407,10 +407,10 @@ def test_a_locked_session_does_not_stop_the_host(project: Project) -> None:
         held = memory.store.session(name)._lock
         held.acquire(5)
         said = project.call(host.payload("prompt", prompt=ASKED, prompt_id="p9"))
-        told = json.dumps(host.payload("prompt", prompt=ASKED, prompt_id="p10")).encode()
+        payload = json.dumps(host.payload("prompt", prompt=ASKED, prompt_id="p10")).encode()
         script = "import os; del os.fork; from smp_memory.integrations.hooks.entry import main; main(['hook'])"  # nothing can go on behind
         here = [sys.executable, "-c", script]
-        without = subprocess.run(here, input=told, cwd=project.folder, env=ENVIRONMENT, timeout=60, check=False)
+        without = subprocess.run(here, input=payload, cwd=project.folder, env=ENVIRONMENT, timeout=60, check=False)
         held.release()
     assert (said.returncode, without.returncode) == (0, 0)
     until(lambda: ("user", ASKED) in project.turns())
@@ -450,9 +450,9 @@ def test_log_of_failures_names_the_variable_with_a_bad_value(project: Project, v
 
 def test_start_does_not_say_that_it_records_when_recording_is_off(project: Project) -> None:
     project.decide(OAUTH)
-    told = Host(project).payload("start", source="startup")
-    assert "SMP records" in Host.injected(project.call(told, "--wait").stdout)
-    assert "records" not in Host.injected(project.call(told, "--wait", SMP_HOOKS_RECORD="off").stdout)
+    payload = Host(project).payload("start", source="startup")
+    assert "SMP records" in Host.injected(project.call(payload, "--wait").stdout)
+    assert "records" not in Host.injected(project.call(payload, "--wait", SMP_HOOKS_RECORD="off").stdout)
 
 
 @pytest.mark.parametrize("damage", ["config", "newer format", "index", "sessions", "private", "notes"])
@@ -536,7 +536,7 @@ def test_failure_in_another_conversation_does_not_lose_this_ones_state(project: 
     project.decide(OAUTH)
     host = Host(project, "next")
     assert OAUTH in host.start()
-    assert "earlier/DEC-0001" in project.note("next").injected
+    assert "earlier/DEC-0001" in project.state("next").injected
     assert [failure["event"] for failure in project.failures] == ["SessionEnd"]
 
 
@@ -561,7 +561,7 @@ def test_store_of_another_user_above_the_project_is_not_used(project: Project) -
     os.chown(project.root, 12345, -1)
     payload["session_id"] = "second"
     assert project.call(payload, "--wait").stdout == b""
-    assert project.note("second").is_new
+    assert project.state("second").is_new
     assert OAUTH in Host.injected(project.call(payload, "--wait", SMP_ROOT=str(project.root)).stdout)
     os.chown(inside, 12345, -1)  # whoever works in another's folder works with its store
     payload["session_id"] = "third"

@@ -54,6 +54,6 @@ def test_memory_is_injected_among_many_that_were_injected_before(project: Projec
         for number in range(MANY):
             memory.session("earlier").add_decision(f"orders database backups nightly rule {number}", author="ada")
     host = Host(project)
-    said = [host.prompt(ASKED) for _ in range(12)]
-    told = [line for text in said for line in text.splitlines() if "nightly rule" in line]
-    assert len(told) == len(set(told)) > 20
+    texts = [host.prompt(ASKED) for _ in range(12)]
+    lines = [line for text in texts for line in text.splitlines() if "nightly rule" in line]
+    assert len(lines) == len(set(lines)) > 20
