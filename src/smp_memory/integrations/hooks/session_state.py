@@ -186,7 +186,7 @@ class SessionStates:
         self._folder = state.path(FOLDER)
         state.make()
         state.disk.make_folder(self._folder)
-        self._lock = SessionLock(state.disk, self._folder, "the notes of the hooks")
+        self._lock = SessionLock(state.disk, self._folder, "the session states of the hooks")
         self._timeout_seconds = timeout_seconds
 
     def __enter__(self) -> SessionStates:
