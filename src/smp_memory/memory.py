@@ -10,6 +10,7 @@ from smp_memory.errors import InvalidConfig, InvalidFormat, InvalidRecord, SMPEr
 from smp_memory.files.system import RealSystem
 from smp_memory.import_lock import loading
 from smp_memory.lifecycle import deletion, sessions
+from smp_memory.lifecycle.background_maintenance import maintain_in_background
 from smp_memory.lifecycle.open_session import OpenSession, open_session
 from smp_memory.model import ids
 from smp_memory.model.session_info import GLOBAL_SESSION, SessionInfo
@@ -127,7 +128,7 @@ class Memory:
             self._store.report_unused_settings()
         self._finish_erasing()
         if clock is None and type(system) is RealSystem:
-            sessions.maintain_in_background(self.scope)
+            maintain_in_background(self.scope)
 
     def _finish_erasing(self) -> None:
         """Finish an erasure that a crash interrupted."""

@@ -51,7 +51,7 @@ def test_delete_by_criteria(cli: Lister) -> None:
 def test_delete_without_ids_or_filters_is_rejected(cli: Lister) -> None:
     code, _, err = cli("delete")
     assert code
-    assert "Say which memories" in err
+    assert "Name the memories" in err
     code, _, err = cli("delete", "DEC-0001", "--topic", "x")
     assert code
     assert "not both" in err

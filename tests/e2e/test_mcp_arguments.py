@@ -42,7 +42,7 @@ def test_server_accepts_fields_at_top_level_and_offers_erase_only_if_allowed(
         ("no JSON", None, -32700),
     ],
 )
-def test_request_that_cannot_be_read_gets_an_error_and_the_server_goes_on(
+def test_malformed_request_gets_an_error_and_the_server_continues(
     tmp_path: Path, line: str, number: object, code: int
 ) -> None:
     smp_memory.open(tmp_path / "store").close()

@@ -6,7 +6,7 @@ import os
 
 from smp_memory.cli.render import color_diff, paint, table
 from smp_memory.errors import UserError
-from smp_memory.integrations.hooks.install import HOSTS, PROJECT, USER, Where, host, project_folder
+from smp_memory.integrations.hooks.install import HOSTS, PROJECT, USER, InstallTarget, host, project_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def run_install(call: Invocation) -> int | None:
         return None
     extras = frozenset(name for name in ("memlog", "workflows") if getattr(options, name))
     scope = USER if options.user else PROJECT
-    where = Where(scope, project, os.path.expanduser("~"), os.environ, start, extras)
+    where = InstallTarget(scope, project, os.path.expanduser("~"), os.environ, start, extras)
     selected = host(options.host)
     module_command = _module_command(call, start) if options.with_module else []
     edits = selected.edits(where, _command(call))
@@ -99,7 +99,7 @@ def _trust_store(start: str) -> str | None:
     """Trust the project's store, because hooks that are installed for a project should use it; returns its folder."""
     from smp_memory.integrations.hooks import project_store
 
-    root = project_store.store_of(start, os.environ)
+    root = project_store.find_store(start, os.environ)
     if root is not None:
         project_store.trust(root)
     return root
@@ -114,8 +114,8 @@ def _list_hosts(call: Invocation, project: str) -> None:
         each = host(name)
         row: dict[str, Any] = {"host": name, "title": each.TITLE, "about": each.ABOUT}
         for scope in (PROJECT, USER):
-            where = Where(scope, project, os.path.expanduser("~"), os.environ)
-            row["detected"] = row.get("detected", False) or each.is_there(where)
+            where = InstallTarget(scope, project, os.path.expanduser("~"), os.environ)
+            row["detected"] = row.get("detected", False) or each.is_present(where)
             row[scope] = _state(each.edits(where, _command(call)))
         rows.append(row)
     call.answer(rows, _hosts_table(call, rows, project))
@@ -195,9 +195,9 @@ def _result_lines(
             from smp_memory.cli.commands.mcp import HOW_TO_INSTALL
 
             yield f"The MCP server needs one more package: {HOW_TO_INSTALL}. The hooks do not."
-        from smp_memory.integrations.hooks.project_store import store_of
+        from smp_memory.integrations.hooks.project_store import find_store
 
-        if store_of(os.getcwd(), os.environ) is None:
+        if find_store(os.getcwd(), os.environ) is None:
             yield "There is no store here yet: the hooks do nothing without one. Create it: smp init"
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from smp_memory.cli.arguments import Parser
     from smp_memory.cli.invocation import Invocation
-    from smp_memory.integrations.mcp.graph_file import TakenIn
+    from smp_memory.integrations.mcp.graph_file import GraphImportResult
 
 # The package of the extra `mcp`. `pip install smp[mcp]` would install another project of that name.
 HOW_TO_INSTALL = "pip install 'mcp>=2.3,<3'"
@@ -104,7 +104,7 @@ def import_graph(call: Invocation) -> None:
     call.answer(report.to_dict(), _import_lines(report))
 
 
-def _import_lines(report: TakenIn) -> Iterator[str]:
+def _import_lines(report: GraphImportResult) -> Iterator[str]:
     singular = {"entities": "entity", "observations": "observation", "relations": "relation"}
     counts = ", ".join(f"{count:,} {singular[name] if count == 1 else name}" for name, count in report.counts.items())
     yield f"{paint('green', '✓')} {report.session}: {counts} added"

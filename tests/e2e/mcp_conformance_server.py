@@ -1,9 +1,9 @@
-"""The HTTP server with a visitor's card for everybody: for programs that cannot send a token.
+"""The HTTP server for the conformance suite, whose programs cannot send a token.
 
-    python -m tests.e2e.mcp_open_door ROOT
+    python -m tests.e2e.mcp_conformance_server ROOT
 
-Every request gets the token before the doorkeeper looks at it, who then checks the rest as ever. Two more tools are there,
-which the protocol's own suite calls; they go the way of all others.
+The token is added to every request before `RequestGuard` checks it; all other checks are unchanged. Two more tools, which the
+conformance suite calls, are served like all others.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import smp_memory
 from smp_memory.integrations.mcp import http
 from smp_memory.integrations.mcp.answers import Reply
 from smp_memory.integrations.mcp.arguments import Answer, Arguments
-from smp_memory.integrations.mcp.tools import READS, TOOLS, ToolOf
+from smp_memory.integrations.mcp.tools import READS, TOOLS, ToolSpec
 from smp_memory.integrations.mcp.transport import ServerOptions, serve
 
 
 class WithToken:
-    """What a client with the token would send."""
+    """Adds the token to every request."""
 
     def __init__(self, app: Any, token: str) -> None:
         self._app = app
@@ -42,9 +42,9 @@ def error_handling(caller: Any, given: Any) -> Reply:
 
 def main() -> None:
     for run in (simple_text, error_handling):
-        TOOLS[f"test_{run.__name__}"] = ToolOf("Test", "For the suite.", Arguments, Answer, run, READS)
-    guarded = http.guarded
-    http.guarded = lambda server, token, *rest: WithToken(guarded(server, token, *rest), token)
+        TOOLS[f"test_{run.__name__}"] = ToolSpec("Test", "For the suite.", Arguments, Answer, run, READS)
+    guarded_app = http.guarded_app
+    http.guarded_app = lambda server, token, *rest: WithToken(guarded_app(server, token, *rest), token)
     with smp_memory.open(sys.argv[1]) as memory:
         serve(memory, ServerOptions(http=True))
 

@@ -1,4 +1,4 @@
-"""Taking memories away and bringing them back: by id and by criteria, with true counts."""
+"""Deletion, restoration and purge of memories by id and by criteria, with exact counts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def ids(session: SessionMemory) -> list[str]:
     return [record.id for record in session.records()]
 
 
-def test_by_id_the_record_is_returned(session: SessionMemory) -> None:
+def test_delete_by_id_returns_the_record(session: SessionMemory) -> None:
     record = session.delete("DEC-0001", "wrong")
     assert record.deleted
     assert record.id == "DEC-0001"
@@ -56,7 +56,7 @@ def test_by_id_the_record_is_returned(session: SessionMemory) -> None:
         session.delete("DEC-0099")
 
 
-def test_a_record_or_a_hit_is_as_good_as_its_id(memory: Memory, session: SessionMemory) -> None:
+def test_delete_accepts_a_record_or_a_hit(memory: Memory, session: SessionMemory) -> None:
     session.delete(session.get("DEC-0001"))
     session.delete(session.query("monthly")[0])
     memory.delete(session.get("DEC-0003"))
@@ -79,7 +79,7 @@ def test_a_record_or_a_hit_is_as_good_as_its_id(memory: Memory, session: Session
         ({"id": ["DEC-0001", "DEC-0003"]}, ["DEC-0001", "DEC-0003"]),
     ],
 )
-def test_by_criteria(session: SessionMemory, criteria: dict[str, object], expected: list[str]) -> None:
+def test_delete_by_criteria(session: SessionMemory, criteria: dict[str, object], expected: list[str]) -> None:
     before = ids(session)
     preview = session.delete(**criteria, preview=True)  # type: ignore[arg-type]
     assert sorted(preview.ids) == expected
@@ -97,22 +97,22 @@ def test_by_criteria(session: SessionMemory, criteria: dict[str, object], expect
 
 
 @pytest.mark.parametrize("criteria", [{}, {"topic": None}, {"text": ""}, {"where": {}}, {"include_decayed": True}])
-def test_everything_is_not_meant_by_nothing(session: SessionMemory, criteria: dict[str, object]) -> None:
+def test_delete_without_ids_and_criteria_is_refused(session: SessionMemory, criteria: dict[str, object]) -> None:
     for act in (session.delete, session.restore, session.erase):
-        with pytest.raises(InvalidQuery, match="which memories"):
+        with pytest.raises(InvalidQuery, match="Name the memories"):
             act(**criteria)  # type: ignore[operator]
     with pytest.raises(InvalidQuery, match="limit"):
         session.delete(topic="billing", limit=1)
     assert len(ids(session)) == 6
 
 
-def test_all_or_none(session: SessionMemory) -> None:
+def test_delete_of_several_ids_is_atomic(session: SessionMemory) -> None:
     with pytest.raises(MemoryNotFound):
         session.delete(["DEC-0001", "DEC-0099"])
     assert "DEC-0001" in ids(session)
 
 
-def test_the_deletion_record(session: SessionMemory) -> None:
+def test_deletion_report_names_records_author_and_reason(session: SessionMemory) -> None:
     told = session.delete(topic="billing", reason="Privacy", by="user-123").to_dict()
     assert told["count"] == 3
     (record,) = told["deletions"]
@@ -125,7 +125,7 @@ def test_the_deletion_record(session: SessionMemory) -> None:
     assert "euros" not in str(told)
 
 
-def test_over_all_sessions(memory: Memory, session: SessionMemory) -> None:
+def test_store_deletes_in_all_sessions(memory: Memory, session: SessionMemory) -> None:
     other = memory.create_session("t")
     other.add_decision("Bill yearly", topic="billing")
     done = memory.delete(topic="billing", reason="gone")
@@ -137,7 +137,7 @@ def test_over_all_sessions(memory: Memory, session: SessionMemory) -> None:
         memory.delete("DEC-0001")
 
 
-def test_the_trash_says_who_when_why_and_until_when(session: SessionMemory) -> None:
+def test_trash_lists_author_time_reason_and_purge_time(session: SessionMemory) -> None:
     session.delete("DEC-0001", "wrong", by="eve")
     (trashed,) = session.deleted()
     assert (trashed.id, trashed.by, trashed.reason) == ("DEC-0001", "eve", "wrong")
@@ -145,7 +145,7 @@ def test_the_trash_says_who_when_why_and_until_when(session: SessionMemory) -> N
     assert trashed.purged_from == datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
-def test_the_same_can_be_added_again(session: SessionMemory) -> None:
+def test_deleted_memory_can_be_added_again(session: SessionMemory) -> None:
     first = session.add_decision("Once", idempotency_key="k")
     session.delete(first.id)
     second = session.add_decision("Once", idempotency_key="k")
@@ -157,7 +157,7 @@ def test_the_same_can_be_added_again(session: SessionMemory) -> None:
     assert session.add_preference("style", "brief").id == "PREF-0002"
 
 
-def test_a_reference_to_a_deleted_memory_says_so(session: SessionMemory) -> None:
+def test_reference_to_a_deleted_memory_is_marked(session: SessionMemory) -> None:
     session.relate("DEC-0001", "FIND-0001", "resolves")
     session.delete("FIND-0001")
     (problem,) = [each for each in session.validate().problems if each.code == "deleted_reference"]
@@ -166,7 +166,7 @@ def test_a_reference_to_a_deleted_memory_says_so(session: SessionMemory) -> None
     assert [each.record.deleted for each in session.find_related("DEC-0001", include_deleted=True)] == [True]
 
 
-def test_what_was_done_is_in_the_audit_log(memory: Memory, session: SessionMemory) -> None:
+def test_deletions_are_in_the_audit_log(memory: Memory, session: SessionMemory) -> None:
     session.delete("DEC-0001", "why", by="eve")
     session.delete(topic="billing")
     session.restore("DEC-0001")
@@ -188,7 +188,7 @@ def test_what_was_done_is_in_the_audit_log(memory: Memory, session: SessionMemor
 # -- purge
 
 
-def test_a_purge_takes_two_looks(session: SessionMemory, clock: FrozenClock) -> None:
+def test_purge_takes_two_runs(session: SessionMemory, clock: FrozenClock) -> None:
     session.delete("DEC-0001")
     clock.advance(29 * DAY)
     session.delete("DEC-0002")
@@ -209,7 +209,7 @@ def test_a_purge_takes_two_looks(session: SessionMemory, clock: FrozenClock) -> 
     assert session.validate().ok
 
 
-def test_what_comes_back_is_not_purged(session: SessionMemory, clock: FrozenClock) -> None:
+def test_restored_memory_is_not_purged(session: SessionMemory, clock: FrozenClock) -> None:
     session.delete("DEC-0001")
     clock.advance(31 * DAY)
     assert session.purge(evidence=NO_EVIDENCE).announced == ["s/DEC-0001"]
@@ -223,7 +223,7 @@ def test_what_comes_back_is_not_purged(session: SessionMemory, clock: FrozenCloc
     assert session.find("DEC-0001") is not None
 
 
-def test_a_shorter_time_can_be_asked_for(memory: Memory, session: SessionMemory, clock: FrozenClock) -> None:
+def test_purge_accepts_a_shorter_age(memory: Memory, session: SessionMemory, clock: FrozenClock) -> None:
     session.delete("DEC-0001")
     assert memory.purge(older_than=0, evidence=NO_EVIDENCE).announced == ["s/DEC-0001"]
     clock.advance(DAY)
@@ -232,7 +232,7 @@ def test_a_shorter_time_can_be_asked_for(memory: Memory, session: SessionMemory,
     assert noted["ids"] == ["DEC-0001"]
 
 
-def test_a_jump_of_the_clock_is_refused(
+def test_purge_is_refused_after_a_clock_jump(
     session: SessionMemory, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     up = [1000.0]
@@ -258,7 +258,7 @@ def test_a_jump_of_the_clock_is_refused(
     assert session.find("DEC-0001") is not None
 
 
-def test_a_first_look_in_the_future_counts_for_none(session: SessionMemory, clock: FrozenClock) -> None:
+def test_announcement_in_the_future_does_not_count(session: SessionMemory, clock: FrozenClock) -> None:
     session.delete("DEC-0001")
     clock.advance(400 * DAY)
     session.purge(evidence=NO_EVIDENCE)
@@ -270,7 +270,7 @@ def test_a_first_look_in_the_future_counts_for_none(session: SessionMemory, cloc
     assert session.purge(evidence=NO_EVIDENCE).ids == ["s/DEC-0001"]
 
 
-def test_after_a_reboot_a_long_time_is_not_believed_at_once(session: SessionMemory, clock: FrozenClock) -> None:
+def test_long_gap_after_a_reboot_is_not_trusted_at_once(session: SessionMemory, clock: FrozenClock) -> None:
     session.delete("DEC-0001")
     last = clock()
     clock.advance(40 * DAY)

@@ -1,4 +1,4 @@
-"""How does a JSON file change in one place and stay as it is in all others? Laws, over files in any style."""
+"""Edits of a JSON text in one place leave all other bytes unchanged: laws, over files in any style."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smp_memory.integrations.hooks.install import json_edit
-from smp_memory.integrations.hooks.install.json_edit import NotPlain
+from smp_memory.integrations.hooks.install.json_edit import NotPlainJson
 
 NAMES = st.text(st.sampled_from('ab"\\é\n{}[],: 😀'), max_size=4)
 VALUES = st.recursive(
@@ -37,7 +37,7 @@ def value_of(text: str) -> Any:
 
 
 @given(styled(), VALUES)
-def test_a_member_comes_in_and_goes_and_nothing_else_changes(text: str, value: Any) -> None:
+def test_adding_and_removing_a_member_changes_nothing_else(text: str, value: Any) -> None:
     before = value_of(text)
     after = json_edit.add(text, ("new section", "list"), None, value)
     assert value_of(after) == {**before, "new section": {"list": [value]}}
@@ -48,7 +48,9 @@ def test_a_member_comes_in_and_goes_and_nothing_else_changes(text: str, value: A
 
 
 @given(styled(), st.lists(VALUES, min_size=1, max_size=4), st.data())
-def test_items_of_a_list_come_and_go(text: str, items: list[Any], data: st.DataObject) -> None:
+def test_adding_and_removing_items_of_a_list_changes_nothing_else(
+    text: str, items: list[Any], data: st.DataObject
+) -> None:
     before = value_of(text)
     for item in items:
         text = json_edit.add(text, ("new list",), None, item)
@@ -62,18 +64,18 @@ def test_items_of_a_list_come_and_go(text: str, items: list[Any], data: st.DataO
     "text",
     ["", "[]", "7", "{", '{"a": 1,}', '{"a": 1} // why', "/* why */ {}", '{"a": 1, "a": 2}', "{'a': 1}", '{"a": 1} {}', "{" * 5000],
 )  # fmt: skip
-def test_what_is_not_plain_json_is_refused(text: str) -> None:
-    with pytest.raises(NotPlain):
+def test_text_that_is_not_plain_json_is_refused(text: str) -> None:
+    with pytest.raises(NotPlainJson):
         json_edit.add(text, ("hooks",), "x", 1)
 
 
 @pytest.mark.parametrize("text", ['{"hooks": []}', '{"hooks": "x"}', '{"hooks": {"Stop": {}}}', '{"hooks": null}'])
-def test_what_stands_in_the_way_is_refused(text: str) -> None:
-    with pytest.raises(NotPlain):
+def test_value_of_another_type_on_the_path_is_refused(text: str) -> None:
+    with pytest.raises(NotPlainJson):
         json_edit.add(text, ("hooks", "Stop"), None, 1)
 
 
-def test_what_is_added_looks_like_its_neighbours() -> None:
+def test_added_members_are_formatted_like_their_neighbours() -> None:
     text = '{\n\t"a": {\n\t\t"b": [\n\t\t\t1\n\t\t]\n\t}\n}\n'
     assert json_edit.add(text, ("a", "b"), None, 2) == '{\n\t"a": {\n\t\t"b": [\n\t\t\t1,\n\t\t\t2\n\t\t]\n\t}\n}\n'
     assert json_edit.add('{"a": [1]}', ("a",), None, {"b": 2}) == '{"a": [1, {"b": 2}]}'

@@ -1,4 +1,4 @@
-"""What is put into a person's TOML goes out again, and nothing else changes."""
+"""Items added to a person's TOML can be removed, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smp_memory.integrations.bmad.toml_edit import BEGIN, END, NotMergeable, put, take
+from smp_memory.integrations.bmad.toml_edit import BEGIN, END, NotMergeable, add_items, remove_items
 
 OURS = "Memory (smp): "
 STEP, FACT, OTHER = f'{OURS}run "x" — now', f"{OURS}a \\ b", f"{OURS}c"
@@ -45,13 +45,13 @@ def added(text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_in_and_out_again_is_as_before(name: str) -> None:
+def test_adding_and_removing_restores_the_text(name: str) -> None:
     before = TEXTS[name]
-    after = put(before, "agent", LISTS, OURS)
+    after = add_items(before, "agent", LISTS, OURS)
     assert tomllib.loads(after) == added(before)
-    assert put(after, "agent", LISTS, OURS) == after
-    assert take(after, OURS) == before
-    assert take(before, OURS) == before
+    assert add_items(after, "agent", LISTS, OURS) == after
+    assert remove_items(after, OURS) == before
+    assert remove_items(before, OURS) == before
     for line in before.splitlines():  # all of it is there, in its order
         assert line.rstrip("]") in after or "persistent_facts" in line or "steps" in line
 
@@ -68,33 +68,33 @@ def test_in_and_out_again_is_as_before(name: str) -> None:
         '[agent]\nicon = "x"\nicon = "y"\n',
     ],
 )
-def test_what_cannot_be_merged_safely_is_refused(text: str) -> None:
+def test_text_that_cannot_be_merged_safely_is_refused(text: str) -> None:
     with pytest.raises(NotMergeable):
-        put(text, "agent", LISTS, OURS)
+        add_items(text, "agent", LISTS, OURS)
 
 
-def test_an_older_sentence_is_replaced() -> None:
-    old = put('[agent]\npersistent_facts = ["a"]\n', "agent", {"persistent_facts": [f"{OURS}old"]}, OURS)
-    new = put(old, "agent", LISTS, OURS)
+def test_older_item_of_ours_is_replaced() -> None:
+    old = add_items('[agent]\npersistent_facts = ["a"]\n', "agent", {"persistent_facts": [f"{OURS}old"]}, OURS)
+    new = add_items(old, "agent", LISTS, OURS)
     assert "old" not in new
     assert tomllib.loads(new)["agent"]["persistent_facts"] == ["a", FACT, OTHER]
 
 
-def test_what_a_person_added_inside_our_block_stays() -> None:
-    after = put("", "agent", LISTS, OURS)
+def test_items_added_by_a_person_inside_our_block_stay() -> None:
+    after = add_items("", "agent", LISTS, OURS)
     mine = after.replace("persistent_facts = [\n", 'persistent_facts = [\n  "mine", # a note\n').replace(
         END, 'icon = "x"\n' + END
     )
-    left = take(mine, OURS)
+    left = remove_items(mine, OURS)
     assert tomllib.loads(left) == {"agent": {"persistent_facts": ["mine"], "icon": "x"}}
     assert "# a note" in left
     assert BEGIN not in left
     assert OURS not in left
 
 
-def test_a_key_below_our_block_keeps_its_table() -> None:
-    after = put("", "agent", LISTS, OURS) + 'icon = "x"\n'
-    assert tomllib.loads(take(after, OURS)) == {"agent": {"icon": "x"}}
+def test_key_after_our_block_keeps_its_table() -> None:
+    after = add_items("", "agent", LISTS, OURS) + 'icon = "x"\n'
+    assert tomllib.loads(remove_items(after, OURS)) == {"agent": {"icon": "x"}}
 
 
 words = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=12)
@@ -136,9 +136,9 @@ def documents(draw: st.DrawFn) -> str:
 
 @settings(max_examples=60, deadline=None)
 @given(documents())
-def test_any_document_comes_back(before: str) -> None:
-    after = put(before, "agent", LISTS, OURS)
+def test_adding_and_removing_restores_any_document(before: str) -> None:
+    after = add_items(before, "agent", LISTS, OURS)
     assert tomllib.loads(after) == added(before)
-    assert put(after, "agent", LISTS, OURS) == after
-    left = take(after, OURS)
+    assert add_items(after, "agent", LISTS, OURS) == after
+    left = remove_items(after, OURS)
     assert left == before or left == before + "\n"

@@ -1,4 +1,4 @@
-"""A context brings memories of the session's own user, of sessions without a user and of `global`; not of other users."""
+"""A context contains memories of the session's own user, of sessions without a user and of `global`; not of other users."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import smp_memory
 from smp_memory.files.layouts import NAMES
 from smp_memory.integrations.hooks.events import HookEvent
-from smp_memory.integrations.hooks.recall import Reader, recalled
+from smp_memory.integrations.hooks.recall import Reader, recall_for_event
 from smp_memory.integrations.macp.manager import ContextManager
 from smp_memory.model.types import KINDS
 from smp_memory.testing import FrozenClock
@@ -71,7 +71,7 @@ QUESTIONS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("count", [1, 130])
-def test_a_context_brings_nothing_of_another_user(question: dict[str, Any], count: int) -> None:
+def test_context_contains_nothing_of_another_user(question: dict[str, Any], count: int) -> None:
     """However much the other user has written, and although it is newer than all else."""
     memory = known(count)
     session = memory.create_session(user="ada")
@@ -83,7 +83,7 @@ def test_a_context_brings_nothing_of_another_user(question: dict[str, Any], coun
     assert "Last turns" in found
 
 
-def test_sessions_without_a_user_and_global_are_for_all() -> None:
+def test_sessions_without_a_user_and_global_are_visible_to_all() -> None:
     memory = store()
     for user in ("ada", "bob", None):
         found = texts(memory.create_session(user=user).context(task=ASKED, max_tokens=20_000))
@@ -92,7 +92,7 @@ def test_sessions_without_a_user_and_global_are_for_all() -> None:
         assert (ADA in found, BOB in found) == (user == "ada", user == "bob")
 
 
-def test_a_session_without_a_user_reaches_the_only_user_of_the_store() -> None:
+def test_session_without_a_user_sees_the_only_user_of_the_store() -> None:
     memory = smp_memory.open(":memory:", clock=FrozenClock())
     fill(memory.create_session("adas", user="ada"), ADA)
     hook = memory.create_session("claude-code-1")
@@ -103,24 +103,24 @@ def test_a_session_without_a_user_reaches_the_only_user_of_the_store() -> None:
     assert BOB not in found
 
 
-def test_the_whole_store_is_asked_without_a_session() -> None:
+def test_context_without_a_session_uses_the_whole_store() -> None:
     found = texts(store().context(task=ASKED, max_tokens=20_000))
     assert all(word in found for word in (ADA, BOB, NOBODY, GLOBAL))
 
 
-def test_a_query_is_not_limited() -> None:
+def test_query_is_not_limited_to_visible_sessions() -> None:
     memory = store()
     hits = memory.session("adas").query(BOB, sessions="all")
     assert hits
     assert hits.records[0].session == "bobs"
 
 
-def test_the_store_can_share_the_sessions_of_all_users() -> None:
+def test_store_setting_shares_the_sessions_of_all_users() -> None:
     memory = store(context={"share_users": True})
     assert BOB in texts(memory.session("adas").context(task=ASKED, max_tokens=20_000))
 
 
-def test_a_session_can_be_shared_or_kept_by_its_own_setting() -> None:
+def test_session_setting_shares_or_hides_the_session() -> None:
     memory = store()
     shared = memory.create_session("bobs-shared", user="bob", config={"context": {"share_users": True}})
     fill(shared, "flamingo")
@@ -129,7 +129,7 @@ def test_a_session_can_be_shared_or_kept_by_its_own_setting() -> None:
     assert BOB not in found
 
 
-def test_a_session_keeps_to_itself_in_a_store_that_shares(tmp_path: Path) -> None:
+def test_session_setting_overrides_a_store_that_shares(tmp_path: Path) -> None:
     with store(tmp_path / "store") as memory:
         memory.set_config("context.share_users", True)
     with smp_memory.open(tmp_path / "store") as memory:
@@ -140,13 +140,13 @@ def test_a_session_keeps_to_itself_in_a_store_that_shares(tmp_path: Path) -> Non
         assert "flamingo" not in found
 
 
-def test_an_asking_session_cannot_open_the_sessions_of_others() -> None:
+def test_setting_of_the_asking_session_does_not_share_others() -> None:
     memory = store()
     curious = memory.create_session("curious", user="ada", config={"context": {"share_users": True}})
     assert BOB not in texts(curious.context(task=ASKED, max_tokens=20_000))
 
 
-def test_a_session_whose_head_is_damaged_counts_as_another_users(tmp_path: Path) -> None:
+def test_session_with_damaged_metadata_counts_as_another_users(tmp_path: Path) -> None:
     with store(tmp_path / "store") as memory:
         head = Path(memory.session("bobs").folder) / memory.store.layout.info_file
     assert '"bob"' in head.read_text()
@@ -155,7 +155,7 @@ def test_a_session_whose_head_is_damaged_counts_as_another_users(tmp_path: Path)
         assert BOB not in texts(memory.session("adas").context(task=ASKED, max_tokens=20_000))
 
 
-def test_an_agent_a_workflow_and_macp_keep_to_the_user() -> None:
+def test_agents_workflows_and_macp_are_limited_to_the_user() -> None:
     memory = store()
     session = memory.session("adas")
     agent = session.agent("architect")
@@ -174,7 +174,7 @@ def test_an_agent_a_workflow_and_macp_keep_to_the_user() -> None:
         assert ADA in answer
 
 
-def test_context_over_mcp_keeps_to_the_user_of_the_session() -> None:
+def test_context_over_mcp_is_limited_to_the_user_of_the_session() -> None:
     pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
     from smp_memory.integrations.mcp.request_context import RequestContext
     from smp_memory.integrations.mcp.resources import prompt_text
@@ -210,7 +210,7 @@ def test_hooks_recall_nothing_of_sessions_that_have_a_user(tmp_path: Path, count
         event = HookEvent(
             "claude-code", str(told["hook_event_name"]), {"session_id": "h1", "cwd": str(tmp_path), **told}
         )
-        found = recalled(reader, event, "claude-code-1")
+        found = recall_for_event(reader, event, "claude-code-1")
         assert NOBODY in found.text
         assert ADA not in found.text + str(found.refs)
         assert BOB not in found.text + str(found.refs)
@@ -222,11 +222,11 @@ def test_hooks_recall_nothing_where_all_sessions_belong_to_several_users(tmp_pat
         fill(memory.create_session("adas", user="ada"), ADA)
     reader = Reader(str(tmp_path / "store"), {})
     told = {"session_id": "h1", "cwd": str(tmp_path), "prompt": ASKED}
-    assert recalled(reader, HookEvent("claude-code", "UserPromptSubmit", told), "claude-code-1").text == ""
-    assert recalled(reader, HookEvent("claude-code", "SessionStart", told), "claude-code-1").refs == []
+    assert recall_for_event(reader, HookEvent("claude-code", "UserPromptSubmit", told), "claude-code-1").text == ""
+    assert recall_for_event(reader, HookEvent("claude-code", "SessionStart", told), "claude-code-1").refs == []
 
 
-def test_a_session_that_gets_another_user_is_that_users_at_once() -> None:
+def test_change_of_a_sessions_user_takes_effect_at_once() -> None:
     memory = store()
     ada = memory.session("adas")
     assert NOBODY in texts(ada.context(task=ASKED, max_tokens=20_000))
@@ -236,14 +236,14 @@ def test_a_session_that_gets_another_user_is_that_users_at_once() -> None:
     assert NOBODY in texts(ada.context(task=ASKED, max_tokens=20_000))
 
 
-def test_every_kind_of_memory_is_in_this_test() -> None:
+def test_every_type_of_memory_is_covered_here() -> None:
     memory = store()
     assert {record.type for record in memory.session("bobs").records()} == set(KINDS)
 
 
 @pytest.mark.parametrize("layout", NAMES)
 @pytest.mark.parametrize("asking", ["adas", "nobodys"])
-def test_session_whose_head_cannot_be_read_counts_as_another_users(tmp_path: Path, layout: str, asking: str) -> None:
+def test_session_with_unreadable_metadata_counts_as_another_users(tmp_path: Path, layout: str, asking: str) -> None:
     with smp_memory.open(tmp_path, layout=layout) as memory:
         memory.create_session("adas", user="ada").add_decision(f"The {ADA} database holds the orders")
         memory.create_session("nobodys").add_decision(f"The {NOBODY} database holds the orders")

@@ -1,4 +1,4 @@
-"""Whole sessions: their states, packing away and bringing back, the trash, and what maintenance does with them."""
+"""Whole sessions: their states, archiving and restoring, the trash, and maintenance."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def told(session: Any) -> Any:
 # -- states
 
 
-def test_a_session_ages_and_says_what_comes_next(world: World) -> None:
+def test_session_states_change_with_age_and_name_the_next_transition(world: World) -> None:
     session = world.session()
     seen = []
     for days in (0, 1.1, 7):
@@ -79,11 +79,11 @@ def test_a_session_ages_and_says_what_comes_next(world: World) -> None:
     assert timedelta(days=29.9) < standing.next.when - standing.last_used < timedelta(days=30.1)
 
 
-def test_a_session_without_memories_is_created(world: World) -> None:
+def test_session_without_memories_has_the_state_created(world: World) -> None:
     assert world.memory.create_session("empty").state == "created"
 
 
-def test_being_found_counts_as_use(world: World) -> None:
+def test_being_found_by_a_query_counts_as_use(world: World) -> None:
     world.session()
     world.passes(20)
     world.memory.query("login")
@@ -94,7 +94,7 @@ def test_being_found_counts_as_use(world: World) -> None:
     assert again.session("s1").state == "active"
 
 
-def test_a_session_that_shall_stay_stays(world: World) -> None:
+def test_session_with_auto_archive_off_is_not_archived(world: World) -> None:
     world.memory.create_session("kept", config={"lifecycle": {"auto_archive": False}}).add_decision("Stay")
     world.passes(100)
     assert world.memory.session("kept").next_step.when is None
@@ -104,7 +104,7 @@ def test_a_session_that_shall_stay_stays(world: World) -> None:
 # -- packing away
 
 
-def test_an_archived_session_comes_back_as_it_was_when_it_is_opened(every: World) -> None:
+def test_opening_an_archived_session_restores_it_unchanged(every: World) -> None:
     session = every.session()
     before = told(session)
     away = every.memory.archive_session("s1", "released", by="ada")
@@ -125,14 +125,14 @@ def test_an_archived_session_comes_back_as_it_was_when_it_is_opened(every: World
     assert every.opened().query("OAuth").ids == ["DEC-0001"]
 
 
-def test_a_write_to_a_session_that_was_archived_meanwhile_is_stored(every: World) -> None:
+def test_write_to_a_session_archived_meanwhile_is_stored(every: World) -> None:
     session = every.session()
     every.opened().archive_session("s1")
     assert session.add_decision("later").id == "DEC-0002"
     assert len(every.opened().session("s1").records("decision")) == 2
 
 
-def test_a_question_finds_memories_inside_an_archived_session(every: World) -> None:
+def test_query_can_search_archived_sessions(every: World) -> None:
     world = every
     session = world.session()
     session.add_decision("Deleted before, about OAuth")
@@ -154,7 +154,7 @@ def test_a_question_finds_memories_inside_an_archived_session(every: World) -> N
     assert not [hit for hit in world.memory.query("OAuth", include_archived=True) if hit.archived]
 
 
-def test_of_an_archive_that_is_too_large_or_damaged_the_summary_is_searched(
+def test_only_the_summary_of_a_large_or_damaged_archive_is_searched(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.session()
@@ -169,7 +169,7 @@ def test_of_an_archive_that_is_too_large_or_damaged_the_summary_is_searched(
     assert [hit.ref for hit in world.opened().query("OAuth", include_archived=True)] == ["s1/ARCHIVE"]
 
 
-def test_the_name_of_an_archived_session_is_taken(every: World) -> None:
+def test_name_of_an_archived_session_is_in_use(every: World) -> None:
     every.session()
     every.memory.archive_session("s1")
     with pytest.raises(SessionExists, match="archived"):
@@ -178,7 +178,7 @@ def test_the_name_of_an_archived_session_is_taken(every: World) -> None:
         every.memory.archive_session("s1")
 
 
-def test_a_damaged_archive_is_not_unpacked(world: World) -> None:
+def test_damaged_archive_is_not_restored(world: World) -> None:
     world.session()
     world.memory.archive_session("s1")
     path = archive_of(world.root, world.layout, "s1")
@@ -194,7 +194,7 @@ def test_a_damaged_archive_is_not_unpacked(world: World) -> None:
 
 @LAYOUTS
 @pytest.mark.parametrize("deleted", [True, False])
-def test_what_was_put_away_comes_back_in_another_layout(
+def test_archived_session_is_restored_in_another_layout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str, deleted: bool
 ) -> None:
     for other in NAMES:
@@ -212,7 +212,7 @@ def test_what_was_put_away_comes_back_in_another_layout(
         assert memory.session("s1").add_decision("next").id == "DEC-0002"
 
 
-def test_there_is_nothing_to_restore_or_to_undelete(every: World) -> None:
+def test_restore_and_undelete_of_unknown_sessions_are_errors(every: World) -> None:
     every.session()
     assert every.memory.restore_session("s1").id == "s1"  # it is there
     for call in (every.memory.restore_session, every.memory.undelete_session, every.memory.purge_session):
@@ -229,7 +229,7 @@ def test_there_is_nothing_to_restore_or_to_undelete(every: World) -> None:
 # -- the trash
 
 
-def test_a_deleted_session_can_be_brought_back(every: World) -> None:
+def test_deleted_session_can_be_undeleted(every: World) -> None:
     before = told(every.session())
     away = every.memory.delete_session("s1", "wrong one", by="ada")
     record = fields_of(record_of(every.root, every.layout, "s1"))["deletion"]
@@ -246,7 +246,7 @@ def test_a_deleted_session_can_be_brought_back(every: World) -> None:
     assert every.opened().query("OAuth").ids == ["DEC-0001"]
 
 
-def test_the_name_of_a_deleted_session_is_free(every: World) -> None:
+def test_name_of_a_deleted_session_can_be_reused(every: World) -> None:
     every.session().add_decision("the first")
     every.memory.delete_session("s1")
     every.session().add_decision("the second")
@@ -262,7 +262,7 @@ def test_the_name_of_a_deleted_session_is_free(every: World) -> None:
     assert every.memory.session("s1").get("DEC-0002").decision == "the second"
 
 
-def test_a_deleted_archive_comes_back_as_an_archive(every: World) -> None:
+def test_undeleted_archive_is_an_archive_again(every: World) -> None:
     before = told(every.session())
     every.memory.archive_session("s1", "old")
     every.memory.delete_session("s1")
@@ -272,7 +272,7 @@ def test_a_deleted_archive_comes_back_as_an_archive(every: World) -> None:
     assert told(every.memory.session("s1")) == before
 
 
-def test_every_step_leaves_an_audit_entry_without_content(world: World) -> None:
+def test_every_transition_is_audited_without_content(world: World) -> None:
     world.session()
     world.memory.archive_session("s1", by="ada")
     world.memory.restore_session("s1")
@@ -287,7 +287,7 @@ def test_every_step_leaves_an_audit_entry_without_content(world: World) -> None:
 # -- maintenance
 
 
-def test_unused_sessions_are_archived_and_deleted_ones_purged_in_two_looks(every: World) -> None:
+def test_unused_sessions_are_archived_and_deleted_ones_purged_in_two_runs(every: World) -> None:
     every.session("old")
     every.session("gone")
     every.memory.maintain()
@@ -307,7 +307,7 @@ def test_unused_sessions_are_archived_and_deleted_ones_purged_in_two_looks(every
     assert not any(name.startswith("gone") for name in os.listdir(every.root / "deleted"))
 
 
-def test_nothing_happens_by_the_calendar_after_the_clock_jumped(world: World) -> None:
+def test_no_calendar_task_runs_after_a_clock_jump(world: World) -> None:
     world.session()
     world.memory.maintain()
     world.clock.advance(days=400)  # and no time passed
@@ -321,7 +321,7 @@ def test_nothing_happens_by_the_calendar_after_the_clock_jumped(world: World) ->
     assert world.memory.maintain().did == ["archived s1: not used for 30 days"]  # it stayed for a day: it is trusted
 
 
-def test_what_is_not_due_does_not_run(world: World) -> None:
+def test_tasks_that_are_not_due_do_not_run(world: World) -> None:
     world.session()
     world.memory.maintain()
     world.passes(0.3)
@@ -331,7 +331,7 @@ def test_what_is_not_due_does_not_run(world: World) -> None:
         world.memory.maintain(only=["sweep"])
 
 
-def test_uses_go_into_the_files_and_outlive_the_log_and_the_index(every: World) -> None:
+def test_access_counts_are_stored_in_files_and_survive_loss_of_log_and_index(every: World) -> None:
     every.session()
     every.memory.maintain()
     for _ in range(3):
@@ -351,7 +351,7 @@ def test_uses_go_into_the_files_and_outlive_the_log_and_the_index(every: World) 
     assert every.memory.session("s1").find("DEC-0001").access["count"] == 4
 
 
-def test_who_expects_a_revision_is_not_refused_because_a_use_was_noted_in_the_file(every: World) -> None:
+def test_expected_revision_holds_when_only_access_counts_changed(every: World) -> None:
     session = every.session()
     seen = session.find("DEC-0001")
     assert seen is not None
@@ -367,7 +367,7 @@ def test_who_expects_a_revision_is_not_refused_because_a_use_was_noted_in_the_fi
     assert session.update("DEC-0001", changed.revision, rationale="again").rationale == "again"
 
 
-def test_uses_stay_with_their_memory_when_others_leave_the_files(every: World) -> None:
+def test_access_counts_stay_with_their_memory_when_others_are_removed(every: World) -> None:
     session = every.memory.create_session("s1")
     finding = session.add_finding("first, and settled")
     session.resolve(finding.id, "done")
@@ -388,9 +388,7 @@ def test_uses_stay_with_their_memory_when_others_leave_the_files(every: World) -
     assert session.priority("DEC-0001") < before
 
 
-def test_retention_is_off_unless_asked_for_and_spares_what_is_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_retention_is_off_by_default_and_spares_open_memories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for enabled in (False, True):
         days = {"conversation": 90, "decision": 0, "finding": 180}
         world = World(
@@ -411,7 +409,7 @@ def test_retention_is_off_unless_asked_for_and_spares_what_is_open(
             assert world.memory.session("s1").restore("TURN-0001").text.startswith("We talked")
 
 
-def test_opening_a_store_runs_what_is_due_and_cheap(world: World) -> None:
+def test_opening_a_store_runs_cheap_tasks_that_are_due(world: World) -> None:
     world.session()
     world.memory.close()
     long_ago = datetime.now(UTC).timestamp() - 40 * 86400

@@ -35,7 +35,7 @@ def caller(memory: Any) -> Caller:
 def call(caller: Caller, name: str, /, **given: Any) -> dict[str, Any]:
     tool = TOOLS[name]
     answer = tool.call(caller, given)
-    jsonschema.validate(json.loads(json.dumps(answer.data)), schema_of(tool.gives))
+    jsonschema.validate(json.loads(json.dumps(answer.data)), schema_of(tool.answer_model))
     return answer.data
 
 
@@ -66,7 +66,7 @@ def test_repeated_idempotency_key_stores_one_memory_and_says_so(caller: Caller) 
 
 
 def test_every_type_is_defined_in_the_schema() -> None:
-    told = schema_of(TOOLS["remember"].takes)["properties"]["type"]
+    told = schema_of(TOOLS["remember"].arguments_model)["properties"]["type"]
     assert set(told["enum"]) == set(KINDS)
     for name in KINDS:
         assert f"{name}: " in told["description"]
@@ -104,7 +104,7 @@ def test_fields_of_a_type_are_accepted_at_top_level(caller: Caller, type: str, g
     assert {name: stored[name] for name in given} == given
 
 
-def test_field_that_no_type_knows_is_refused_at_top_level_and_accepted_in_fields(caller: Caller) -> None:
+def test_unknown_field_is_refused_at_top_level_and_accepted_in_fields(caller: Caller) -> None:
     with pytest.raises(InvalidRecord, match="severty: there is no such argument"):
         call(caller, "remember", type="finding", text="x", severty="high")
     stored = call(caller, "remember", type="finding", text="x", fields={"ticket": "A-1"})
@@ -137,7 +137,7 @@ def test_tags_are_accepted_as_text_and_as_list(caller: Caller, tags: Any) -> Non
 
 
 @pytest.mark.parametrize("type", ["decision", "finding", "learning", "preference", "artifact", "summary"])
-def test_exact_duplicate_of_a_fresh_memory_is_stored_once(caller: Caller, type: str) -> None:
+def test_exact_duplicate_of_a_recent_memory_is_stored_once(caller: Caller, type: str) -> None:
     given = {"type": type, "text": "Sessions last 8 hours", "tags": ["auth"]}
     first = call(caller, "remember", **given)
     assert call(caller, "remember", **given) == {**first, "done": "known already"}
@@ -184,7 +184,7 @@ def test_duplicate_with_a_secret_is_recognised_after_redaction(caller: Caller) -
     assert call(caller, "remember", **given) == {**first, "done": "known already"}
 
 
-def test_identical_calls_at_once_store_one_memory(tmp_path: Any) -> None:
+def test_concurrent_identical_calls_store_one_memory(tmp_path: Any) -> None:
     with smp_memory.open(tmp_path / "store") as memory:
         memory.create_session("shop")
         caller = RequestContext(memory, session="shop").caller("tester")
@@ -206,7 +206,7 @@ def test_identical_calls_at_once_store_one_memory(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("words", [6, 40, 400])
-def test_smallest_budget_gives_something_useful(caller: Caller, words: int) -> None:
+def test_smallest_budget_returns_at_least_one_item(caller: Caller, words: int) -> None:
     said = "Use the database " + " ".join(f"word{number}" for number in range(words))
     for number in range(3):
         call(caller, "remember", type="decision", text=f"{said} {number}", rationale=said, topic="database")
@@ -218,7 +218,7 @@ def test_smallest_budget_gives_something_useful(caller: Caller, words: int) -> N
         ("overview", {"what": "timeline"}),
     )
     for name, given in asked:
-        fewest = schema_of(TOOLS[name].takes)["properties"]["max_tokens"]["minimum"]
+        fewest = schema_of(TOOLS[name].arguments_model)["properties"]["max_tokens"]["minimum"]
         text = TOOLS[name].call(caller, {**given, "max_tokens": fewest}).text
         assert "Use the database word0" in text, (name, given, text)
 
@@ -270,7 +270,7 @@ def test_argument_that_the_action_does_not_use_is_refused(
     assert caller.memory.get(finding.ref).revision == 1
 
 
-def test_defaults_given_in_full_are_no_ignored_arguments(caller: Caller) -> None:
+def test_explicit_default_values_are_accepted_for_any_action(caller: Caller) -> None:
     caller.memory.create_session("s1").add_finding("The door is open")
     given = {"changes": {}, "expected_revision": None, "resolution": "Shut", "status": "resolved", "target": None}
     assert call(caller, "update", action="resolve", id="FIND-0001", kind="relates_to", **given)["done"] == "resolved"
@@ -294,7 +294,7 @@ def test_another_text_inside_fields_is_refused(caller: Caller) -> None:
         call(caller, "remember", type="finding", text="One", fields={"text": "Two"})
 
 
-def test_agents_of_a_new_session_may_come_as_one_text(caller: Caller) -> None:
+def test_agents_of_a_new_session_are_accepted_as_text(caller: Caller) -> None:
     call(caller, "sessions", action="create", id="s1", agents="architect, veritas")
     assert caller.memory.session("s1").info.agents == ["architect", "veritas"]
 

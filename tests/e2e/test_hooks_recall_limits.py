@@ -1,4 +1,4 @@
-"""Memories that are not told at a prompt do not take the places of those that are."""
+"""Memories that are not injected at a prompt do not use up the limit of those that are."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def add_settled(session: smp_memory.SessionMemory, number: int) -> None:
 
 @pytest.mark.parametrize("add", [add_private, add_settled], ids=["private", "settled"])
 @pytest.mark.parametrize("count", [1, MANY])
-def test_memory_is_recalled_at_a_prompt_among_many_that_are_not_told(project: Project, add: object, count: int) -> None:
+def test_memory_is_injected_among_many_hidden_or_settled_ones(project: Project, add: object, count: int) -> None:
     assert callable(add)
     with project.open() as memory:
         for number in range(count):
@@ -48,12 +48,12 @@ def test_memory_is_recalled_at_a_prompt_among_many_that_are_not_told(project: Pr
     assert "hidden" not in said
 
 
-def test_memory_is_recalled_at_a_prompt_among_many_that_were_told_before(project: Project) -> None:
+def test_memory_is_injected_among_many_that_were_injected_before(project: Project) -> None:
     with project.open() as memory:
         memory.set_config("hooks.prompt_tokens", 400)
         for number in range(MANY):
             memory.session("earlier").add_decision(f"orders database backups nightly rule {number}", author="ada")
     host = Host(project)
-    said = [host.prompt(ASKED) for _ in range(12)]
-    told = [line for text in said for line in text.splitlines() if "nightly rule" in line]
-    assert len(told) == len(set(told)) > 20
+    texts = [host.prompt(ASKED) for _ in range(12)]
+    lines = [line for text in texts for line in text.splitlines() if "nightly rule" in line]
+    assert len(lines) == len(set(lines)) > 20

@@ -1,4 +1,4 @@
-"""The digest: what holds, with ids and dates, fenced, written when it changes and only over its own file."""
+"""The digest: active memories with ids and dates, fenced, written only when it changes and only over its own file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def memory(project: Path) -> Iterator[Memory]:
         yield opened
 
 
-def test_what_stands_there(memory: Memory) -> None:
+def test_digest_lists_active_memories_with_ids_and_dates(memory: Memory) -> None:
     session = memory.session("review")
     old = session.add_decision("Use passwords")
     new = session.add_decision("Use passkeys")
@@ -59,12 +59,12 @@ def test_what_stands_there(memory: Memory) -> None:
     assert digest_text(memory) == text
 
 
-def test_an_empty_store_has_a_page_too() -> None:
+def test_empty_store_gives_a_digest() -> None:
     with smp_memory.open(":memory:") as empty:
         assert digest_text(empty).count("None.") == 5
 
 
-def test_it_is_written_when_it_changed_and_renewed(memory: Memory, project: Path) -> None:
+def test_digest_is_written_only_when_it_changed(memory: Memory, project: Path) -> None:
     path = project / "_bmad-output/memory/MEMORY.md"
     assert write_digest(memory, str(path))
     assert path.stat().st_mode & 0o777 == 0o600 or os.name == "nt"
@@ -85,7 +85,7 @@ def test_it_is_written_when_it_changed_and_renewed(memory: Memory, project: Path
     assert not path.exists()
 
 
-def test_a_file_of_somebody_else_is_left_alone(memory: Memory, project: Path) -> None:
+def test_foreign_file_is_left_alone(memory: Memory, project: Path) -> None:
     path = project / "MEMORY.md"
     path.write_text("# Mine\n")
     with pytest.raises(UserError, match="--force"):
@@ -98,7 +98,7 @@ def test_a_file_of_somebody_else_is_left_alone(memory: Memory, project: Path) ->
     assert path.read_text() == "# Mine again\n"
 
 
-def test_the_command(memory: Memory, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_digest_command_writes_the_file(memory: Memory, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = project / "_bmad-output/memory/MEMORY.md"
     assert main(["digest", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"path": str(path), "changed": True}
@@ -112,7 +112,7 @@ def test_the_command(memory: Memory, project: Path, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == path.read_text()
 
 
-def test_elsewhere_it_must_be_said_where_to(
+def test_digest_command_needs_a_path_outside_of_bmad(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -123,7 +123,7 @@ def test_elsewhere_it_must_be_said_where_to(
     assert (tmp_path / "MEMORY.md").read_text().startswith(MARK)
 
 
-def test_several_that_write_one_page_at_once_all_succeed(memory: Memory, project: Path) -> None:
+def test_concurrent_digest_writers_all_succeed(memory: Memory, project: Path) -> None:
     memory.create_session("s")
     path = project / "MEMORY.md"
     killed = project / "MEMORY.md.0badcafe.smp-new"

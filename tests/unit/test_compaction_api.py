@@ -1,4 +1,4 @@
-"""A session keeps its bounds: sizes, compaction by hand and by itself, the cold segment, duplicates."""
+"""Size and compaction of a session: reports, compaction on demand and automatic, the cold segment, duplicates."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def whole(session: Any) -> dict[str, Any]:
 
 
 @LAYOUTS
-def test_what_is_compacted_comes_back_as_it_was(tmp_path: Path, layout: str) -> None:
+def test_restored_memory_equals_the_one_before_compaction(tmp_path: Path, layout: str) -> None:
     session, _ = old_session(tmp_path, layout)
     before = whole(session)
     report = session.compact(ALL)
@@ -96,14 +96,14 @@ def test_what_is_compacted_comes_back_as_it_was(tmp_path: Path, layout: str) -> 
 
 
 @LAYOUTS
-def test_ids_of_compacted_memories_are_not_given_out_again(tmp_path: Path, layout: str) -> None:
+def test_ids_of_compacted_memories_are_not_reused(tmp_path: Path, layout: str) -> None:
     session, _ = old_session(tmp_path, layout)
     session.compact(ALL)
     assert session.add_turn("user", "later").id == "TURN-0063"
     assert session.add_finding("later").id == "FIND-0003"
 
 
-def test_a_dry_run_changes_nothing_and_says_what_would_go(tmp_path: Path) -> None:
+def test_dry_run_changes_nothing_and_reports_the_plan(tmp_path: Path) -> None:
     session, _ = old_session(tmp_path)
     before = whole(session)
     report = session.compact(ALL, dry_run=True)
@@ -116,7 +116,7 @@ def test_a_dry_run_changes_nothing_and_says_what_would_go(tmp_path: Path) -> Non
     assert session.archived() == []
 
 
-def test_turns_that_go_leave_a_summary_that_says_which(tmp_path: Path) -> None:
+def test_compacted_turns_leave_a_summary_that_names_them(tmp_path: Path) -> None:
     session, _ = old_session(tmp_path)
     report = session.compact(ALL)
     [summary] = session.records("summary")
@@ -125,13 +125,13 @@ def test_turns_that_go_leave_a_summary_that_says_which(tmp_path: Path) -> None:
     assert summary.author_kind == "system"
 
 
-def test_a_summariser_of_ones_own(tmp_path: Path) -> None:
+def test_custom_summariser_is_used(tmp_path: Path) -> None:
     session, _ = old_session(tmp_path)
     session.compact(ALL, summariser=lambda texts: f"{len(texts)} texts, summed up by me")
     assert "60 texts, summed up by me" in session.records("summary")[0].summary
 
 
-def test_get_says_where_a_compacted_memory_is(tmp_path: Path) -> None:
+def test_error_of_get_names_the_cold_segment(tmp_path: Path) -> None:
     session, _ = old_session(tmp_path)
     session.compact(ALL)
     with pytest.raises(MemoryNotFound, match=r"cold segment .*cold\.gz.*restore") as caught:
@@ -144,7 +144,7 @@ def test_get_says_where_a_compacted_memory_is(tmp_path: Path) -> None:
 
 
 @LAYOUTS
-def test_a_query_finds_what_was_compacted_if_asked_to(tmp_path: Path, layout: str) -> None:
+def test_query_finds_compacted_memories_if_asked_to(tmp_path: Path, layout: str) -> None:
     session, _ = old_session(tmp_path, layout)
     session.compact(ALL)
     assert session.query("needle").ids == []
@@ -160,7 +160,7 @@ def test_a_query_finds_what_was_compacted_if_asked_to(tmp_path: Path, layout: st
     assert session.query("needle", include_archived=True)[0].archived is None
 
 
-def test_what_changed_after_the_plan_stays(tmp_path: Path) -> None:
+def test_memory_changed_after_planning_is_kept(tmp_path: Path) -> None:
     session, _ = old_session(tmp_path)
     other = smp_memory.open(tmp_path / "store", clock=FrozenClock()).session("s1")
 
@@ -177,7 +177,7 @@ def test_what_changed_after_the_plan_stays(tmp_path: Path) -> None:
     assert session.find("TURN-0006").deleted
 
 
-def test_a_memory_that_took_the_id_keeps_it(tmp_path: Path) -> None:
+def test_restore_is_refused_when_the_id_is_in_use(tmp_path: Path) -> None:
     memory, clock = opened(tmp_path)
     session = memory.create_session("s1")
     session.resolve(session.add("finding", {"finding": "first", "id": "MINE"}).id, "done")
@@ -190,7 +190,7 @@ def test_a_memory_that_took_the_id_keeps_it(tmp_path: Path) -> None:
     assert [each.id for each in session.archived()] == ["MINE"]
 
 
-def test_compaction_twice_adds_to_the_same_segment(tmp_path: Path) -> None:
+def test_second_compaction_appends_to_the_same_segment(tmp_path: Path) -> None:
     session, clock = old_session(tmp_path)
     session.compact(2_000)
     first = len(session.archived())
@@ -203,7 +203,7 @@ def test_compaction_twice_adds_to_the_same_segment(tmp_path: Path) -> None:
 
 
 @LAYOUTS
-def test_the_cold_segment_goes_along_when_the_layout_changes(tmp_path: Path, layout: str) -> None:
+def test_conversion_keeps_the_cold_segment(tmp_path: Path, layout: str) -> None:
     session, _ = old_session(tmp_path, layout)
     before = whole(session)
     session.compact(ALL)
@@ -218,7 +218,7 @@ def test_the_cold_segment_goes_along_when_the_layout_changes(tmp_path: Path, lay
 
 
 @pytest.mark.parametrize("target", ["much", True, 1.5])
-def test_a_target_that_is_none(tmp_path: Path, target: Any) -> None:
+def test_invalid_target_is_refused(tmp_path: Path, target: Any) -> None:
     session, _ = old_session(tmp_path, turns=1)
     with pytest.raises(InvalidRecord, match="target"):
         session.compact(target)
@@ -227,7 +227,7 @@ def test_a_target_that_is_none(tmp_path: Path, target: Any) -> None:
 # -- by itself
 
 
-def test_a_full_session_makes_room_before_a_write_fails(tmp_path: Path) -> None:
+def test_full_session_is_compacted_before_a_write_fails(tmp_path: Path) -> None:
     session, _ = old_session(tmp_path, turns=100, storage={"max_session_size_mb": 0.06})
     session.memory.close()
     session = smp_memory.open(
@@ -246,7 +246,7 @@ def _later() -> FrozenClock:
     return clock
 
 
-def test_compaction_begins_by_itself_after_the_write_that_crosses_the_bound(tmp_path: Path) -> None:
+def test_compaction_starts_after_a_write_that_crosses_the_threshold(tmp_path: Path) -> None:
     session, _ = old_session(tmp_path, turns=100, storage={"max_session_size_mb": 1})
     size = sum(session.stats().files.values())
     session.memory.close()
@@ -261,7 +261,7 @@ def test_compaction_begins_by_itself_after_the_write_that_crosses_the_bound(tmp_
     assert session.validate().ok
 
 
-def test_a_session_of_which_nothing_may_go_is_not_read_by_each_new_process(
+def test_session_without_compactable_memories_is_not_read_by_each_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each command that wrote a line to a nearly full session read all of it again, to find that nothing may go."""
@@ -320,7 +320,7 @@ def test_a_session_of_which_nothing_may_go_is_not_read_by_each_new_process(
         b'{"again": "2020-01-01T00:00:00Z", "pause_seconds": NaN}',
     ],
 )
-def test_a_note_that_nobody_can_read_keeps_no_compaction_back(tmp_path: Path, noted: bytes) -> None:
+def test_unreadable_pause_file_does_not_prevent_compaction(tmp_path: Path, noted: bytes) -> None:
     from smp_memory.store.compaction import ended, pause, seconds_left
 
     session, clock = old_session(tmp_path)
@@ -333,7 +333,7 @@ def test_a_note_that_nobody_can_read_keeps_no_compaction_back(tmp_path: Path, no
     assert ended(files, clock(), freed=False) == seconds_left(files, clock()) == 600
 
 
-def test_the_pause_after_a_compaction_that_frees_nothing_grows_to_six_hours(tmp_path: Path) -> None:
+def test_pause_after_a_useless_compaction_grows_to_six_hours(tmp_path: Path) -> None:
     from smp_memory.store.compaction import ended, pause, seconds_left
 
     session, clock = old_session(tmp_path)
@@ -347,7 +347,7 @@ def test_the_pause_after_a_compaction_that_frees_nothing_grows_to_six_hours(tmp_
     assert ended(files, clock(), freed=False) == 600
 
 
-def test_all_pinned_fails_at_the_limit_and_loses_nothing(tmp_path: Path) -> None:
+def test_session_of_pinned_memories_refuses_writes_at_the_limit(tmp_path: Path) -> None:
     memory, _ = opened(tmp_path, storage={"max_session_size_mb": 0.02})
     session = memory.create_session("s1")
     chance = random.Random(3)
@@ -360,7 +360,7 @@ def test_all_pinned_fails_at_the_limit_and_loses_nothing(tmp_path: Path) -> None
     assert session.archived() == []
 
 
-def test_without_compaction_the_limit_is_the_limit(tmp_path: Path) -> None:
+def test_write_at_the_limit_is_refused_with_compaction_off(tmp_path: Path) -> None:
     session, _ = old_session(tmp_path, storage={"max_session_size_mb": 0.03}, compaction={"enabled": False})
     with pytest.raises(SizeLimitExceeded):
         for _ in range(1000):
@@ -372,7 +372,7 @@ def test_without_compaction_the_limit_is_the_limit(tmp_path: Path) -> None:
 
 
 @LAYOUTS
-def test_the_parts_of_a_size_report_add_up(tmp_path: Path, layout: str) -> None:
+def test_size_report_parts_add_up(tmp_path: Path, layout: str) -> None:
     session, _ = old_session(tmp_path, layout)
     report = session.size_report()
     assert report.total_bytes == sum(session.stats().files.values()) == sum(report.components.values())
@@ -391,7 +391,7 @@ def test_the_parts_of_a_size_report_add_up(tmp_path: Path, layout: str) -> None:
 # -- what says the same
 
 
-def test_duplicates_are_merged_and_the_merge_undone(tmp_path: Path) -> None:
+def test_duplicates_are_merged_and_the_merge_can_be_undone(tmp_path: Path) -> None:
     memory, _ = opened(tmp_path)
     session = memory.create_session("s1")
     session.add_finding("The login has no rate limit", severity="low", author="ada", tags=["a"])
@@ -412,7 +412,7 @@ def test_duplicates_are_merged_and_the_merge_undone(tmp_path: Path) -> None:
     assert session.get(kept.id).severity == before[kept.id][0]["severity"]
 
 
-def test_a_merge_of_what_has_changed_is_refused(tmp_path: Path) -> None:
+def test_merge_of_changed_memories_is_refused(tmp_path: Path) -> None:
     memory, _ = opened(tmp_path)
     session = memory.create_session("s1")
     for author in ("ada", "bob"):
@@ -429,7 +429,7 @@ def test_a_merge_of_what_has_changed_is_refused(tmp_path: Path) -> None:
 
 
 @LAYOUTS
-def test_an_idempotency_key_outlives_compaction(tmp_path: Path, layout: str) -> None:
+def test_idempotency_key_survives_compaction(tmp_path: Path, layout: str) -> None:
     with smp_memory.open(tmp_path / "store", layout=layout, clock=(clock := FrozenClock())) as memory:
         session = memory.create_session("s1")
         first = session.add("finding", {"finding": "done with", "status": "resolved"}, idempotency_key="k-1")
@@ -451,7 +451,7 @@ def test_an_idempotency_key_outlives_compaction(tmp_path: Path, layout: str) -> 
 
 
 @LAYOUTS
-def test_a_store_brings_back_several_from_the_trash_and_from_cold_segments(tmp_path: Path, layout: str) -> None:
+def test_restore_combines_trash_and_cold_segments(tmp_path: Path, layout: str) -> None:
     with smp_memory.open(tmp_path / "store", layout=layout, clock=(clock := FrozenClock())) as memory:
         for name in ("s1", "s2"):
             memory.create_session(name).add_many([("turn", {"role": "user", "content": "words " * 40})] * 30)
@@ -472,7 +472,7 @@ def test_a_store_brings_back_several_from_the_trash_and_from_cold_segments(tmp_p
 
 
 @LAYOUTS
-def test_numbers_of_what_was_compacted_are_not_given_out_after_a_conversion(tmp_path: Path, layout: str) -> None:
+def test_ids_of_compacted_memories_are_not_reused_after_conversion(tmp_path: Path, layout: str) -> None:
     clock = FrozenClock()
     memory = smp_memory.open(tmp_path / "store", layout=layout, clock=clock)
     session = memory.create_session("s1")
