@@ -13,6 +13,7 @@ import os
 
 from smp_memory.errors import SessionExists, SessionNotFound
 from smp_memory.model import ids
+from smp_memory.model.types import STEMS
 from smp_memory.ownership import config_bytes, is_ours
 
 TYPE_CHECKING = False
@@ -27,19 +28,6 @@ if TYPE_CHECKING:
 
 PLACES = {".bmad/memory": ("jsonl",), ".bmad/sessions": ("markdown", "single"), "memory": ("log",)}
 _LAYOUTS = ("jsonl", "markdown", "single", "log")
-_TYPE_FILES = frozenset(
-    f"{stem}.jsonl"
-    for stem in (
-        "conversation",
-        "decisions",
-        "findings",
-        "preferences",
-        "agent-states",
-        "artifacts",
-        "learnings",
-        "summaries",
-    )
-)
 _GLOBAL_FILES = frozenset(("cross-session-preferences.yaml", "learned-patterns.yaml", "user-profile.yaml"))
 
 
@@ -211,7 +199,7 @@ def layout_of(root: str, names: Callable[[str], Iterable[str]], folders: Callabl
     if "sessions" in top:
         for session in folders(os.path.join(root, "sessions")):
             session_files = frozenset(names(os.path.join(root, "sessions", session)))
-            if "manifest.json" in session_files or session_files & _TYPE_FILES:
+            if "manifest.json" in session_files or session_files.intersection(f"{stem}.jsonl" for stem in STEMS):
                 return "jsonl"
             if "memory.jsonl" in session_files:
                 return "log"

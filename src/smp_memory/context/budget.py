@@ -8,6 +8,7 @@ A memory stands there once, and on one line: what it holds cannot look like a he
 from __future__ import annotations
 
 from smp_memory.context.format import when_of
+from smp_memory.model.types import in_order
 from smp_memory.privacy import fence
 
 TYPE_CHECKING = False
@@ -19,16 +20,6 @@ if TYPE_CHECKING:
 
     Counter = Callable[[str], int]
 
-# In the order of the text. Turns come last and oldest first: the conversation goes on behind them.
-SECTIONS = {
-    "state": "Your own state",
-    "preference": "Preferences",
-    "finding": "Open findings",
-    "decision": "Decisions",
-    "learning": "Learned before",
-    "earlier": "Said earlier",
-    "turn": "Last turns",
-}
 ELLIPSIS = "…"
 _LEAST_TOKENS = 12  # no memory is shorter than this, with its date and id
 _PATIENCE = 8  # so many that do not fit are passed over, in the hope of a short one
@@ -37,6 +28,12 @@ _SHARE = 8  # of the budget that one memory may take before it is cut
 _FEWEST_CHARACTERS, _MOST_CHARACTERS = 160, 1200
 _FEWEST_LEFT = 40  # characters; a memory of which less is left says nothing
 _JOINERS = "\u200c\u200d"  # not printable, but parts of words and of emoji
+
+
+def section_titles() -> dict[str, str]:
+    """Titles of the sections, in the order of the text. Turns come last and oldest first: the conversation goes on behind them."""
+    own = {kind.name: kind.context_title for kind in in_order("context_place") if kind.context_title}
+    return {"state": "Your own state", **own, "earlier": "Said earlier", "turn": "Last turns"}
 
 
 def count_tokens(text: str) -> int:
@@ -119,6 +116,7 @@ def _chosen(items: Iterable[ContextItem], around: str, max_tokens: int, count: C
     left = max_tokens - count(around) - 1
     longest = min(max(max_tokens * 4 // _SHARE, _FEWEST_CHARACTERS), _MOST_CHARACTERS)
     known: set[str] = set()
+    titles = section_titles()
     sections: set[str] = set()
     missed = 0
     if left < _LEAST_TOKENS:
@@ -127,7 +125,7 @@ def _chosen(items: Iterable[ContextItem], around: str, max_tokens: int, count: C
         if _is_repeated(item, known):
             continue
         item.cut(longest)
-        heading = 0 if item.section in sections else count(f"\n## {SECTIONS[item.section]}\n") + 1
+        heading = 0 if item.section in sections else count(f"\n## {titles[item.section]}\n") + 1
         cost = heading + count(item.line) + 1
         if cost > left and left - heading >= _SHORTEST_TOKENS:
             item.cut(len(item.text) - (cost - left) * 4 - 8)
@@ -156,21 +154,22 @@ def _is_repeated(item: ContextItem, known: set[str]) -> bool:
 
 def _in_order(chosen: list[ContextItem]) -> list[ContextItem]:
     """By section; best first, but turns as they were said."""
+    order = {section: place for place, section in enumerate(section_titles())}
 
     def place(item: ContextItem) -> tuple[Any, ...]:
         by_time = item.section in ("turn", "earlier")
         when = (item.record.created, item.record.session, item.record.seq) if by_time else ()
-        return list(SECTIONS).index(item.section), when, -item.score, item.record.ref
+        return order[item.section], when, -item.score, item.record.ref
 
     return sorted(chosen, key=place)
 
 
 def _written(chosen: list[ContextItem], head: str, nonce: str) -> str:
     lines = [head] if head else []
-    section = ""
+    titles, section = section_titles(), ""
     for item in _in_order(chosen):
         if item.section != section:
             section = item.section
-            lines += ["", f"## {SECTIONS[section]}"] if lines else [f"## {SECTIONS[section]}"]
+            lines += ["", f"## {titles[section]}"] if lines else [f"## {titles[section]}"]
         lines.append(item.line)
     return fence.fence("\n".join(lines), nonce)

@@ -16,12 +16,13 @@ from heapq import merge
 
 from smp_memory.context.budget import ContextItem
 from smp_memory.context.format import head_of, said_by
-from smp_memory.index.rows import POSITION_BITS, TYPE_NUMBERS, TYPES
+from smp_memory.index.rows import POSITION_BITS
 from smp_memory.index.selection import RowConditions
 from smp_memory.index.tokens import parse, terms, without_signs
 from smp_memory.model.ids import STATE_PREFIX
 from smp_memory.model.session_info import GLOBAL_SESSION as GLOBAL
-from smp_memory.policies.statuses import SETTLED, is_settled
+from smp_memory.model.types import KINDS, NUMBERED, SEVERITY_WEIGHTS, names_where
+from smp_memory.policies.statuses import is_settled
 from smp_memory.search.query import NEWEST, Query
 from smp_memory.search.ranking import Ranking
 from smp_memory.search.scoring import CANDIDATES, RARITY
@@ -35,15 +36,12 @@ if TYPE_CHECKING:
     from smp_memory.context.builder import SessionReach
     from smp_memory.index.rows import Row
     from smp_memory.model.record import Record
+    from smp_memory.model.types import Kind
     from smp_memory.store.visible_index import VisibleFinder
 
-_WRITTEN = ("decision", "finding", "learning")
-_TURNS = ("conversation", "summary")
 _MATCHING, _EARLIER, _JUDGED, _SPARE = 20, 6, 32, 10
 _FIRST_BLOCK, _BLOCK = 24, 8  # memories that are read at once
 _NEWEST, _PREFERENCES, _STATES = 30, 30, 200
-_LOOKED_AT = {"decision": 40, "finding": 120, "learning": 30}  # grave findings may be older
-_GRAVITY = {"critical": 0.9, "high": 0.78, "important": 0.7, "medium": 0.55, "low": 0.4, "minor": 0.35, "info": 0.3}
 _UNKNOWN_GRAVITY = 0.5
 _ENOUGH = 0.4  # of the best match: what fits less is left out
 _MOST_WORDS = 12
@@ -143,7 +141,7 @@ class CandidateSearch:
         for place, record in enumerate(self._shared):
             text = f"{said_by(record)} {record.given.get('topic', '')}".casefold()
             fit = sum(word in text for word in words) / len(words) if words else _NEW
-            score = 0.69 if record.type == "preference" else 0.3 + 0.5 * fit
+            score = 0.69 if KINDS[record.type].is_named_by_key else 0.3 + 0.5 * fit
             found.append((max(score - 0.001 * place, _LEAST), record))
         for score, record in sorted(found, key=lambda each: -each[0]):
             if self._is_needed(record, record.type, keys):
@@ -178,7 +176,7 @@ class CandidateSearch:
 
     def _rows(self, types: tuple[str, ...], limit: int, session: str | None = None) -> list[Row]:
         conditions = RowConditions()
-        conditions.types = [TYPE_NUMBERS[name] for name in types]
+        conditions.types = [KINDS[name].number for name in types]
         if session is not None:
             if session not in self._numbers:
                 self._numbers[session] = self._finder.session_numbers([session])
@@ -189,9 +187,8 @@ class CandidateSearch:
         """The newest memories that meet the conditions, within reach."""
         if conditions.sessions is None:
             conditions.sessions = self._within
-        states = [
-            TYPE_NUMBERS["agent_state"]
-        ]  # most are another agent's: told apart by their ids, without reading them
+        states = [KINDS[name].number for name in _states()]
+        # most states are another agent's: told apart by their ids, without reading them
         select = self._finder.select if conditions.types == states else self._finder.select_shown
         return [row for row in select(conditions, NEWEST, limit) if self._is_in_reach(row)]
 
@@ -235,10 +232,11 @@ class CandidateSearch:
     def _last_turns(self) -> None:
         """Of the session; at its beginning, of the one before."""
         wanted = self._wanted
-        rows = self._rows(_TURNS, wanted.turns, wanted.session) if wanted.session else []
+        said = names_where("is_said")
+        rows = self._rows(said, wanted.turns, wanted.session) if wanted.session else []
         where, penalty = "this session", 0.0
         if not rows:
-            rows = self._rows(_TURNS, max(wanted.turns, 1))
+            rows = self._rows(said, max(wanted.turns, 1))
             rows = [row for row in rows if row.doc >> POSITION_BITS == rows[0].doc >> POSITION_BITS][: wanted.turns]
             if wanted.session:
                 where, penalty = "the session before", 0.2
@@ -249,7 +247,7 @@ class CandidateSearch:
 
     def _latest(self, turns: list[Row]) -> str | None:
         """The session that was spoken in last, else the one that was written in last."""
-        for row in turns or self._rows((*_WRITTEN, "preference", "agent_state"), _NEWEST):
+        for row in turns or self._rows((*names_where("is_written_down"), *_states()), _NEWEST):
             session = self._finder.session_of(row.doc)
             if session != GLOBAL:
                 return session
@@ -263,9 +261,9 @@ class CandidateSearch:
         name = STATE_PREFIX + agent
         row = self._finder.row(self.home, name) if self.home else None
         if row is None or row.deleted:
-            row = self._state_among(self._rows(("agent_state",), _STATES, self.home) if self.home else [], name)
+            row = self._state_among(self._rows(_states(), _STATES, self.home) if self.home else [], name)
         if row is None:
-            row = self._state_among(self._rows(("agent_state",), _STATES), name)
+            row = self._state_among(self._rows(_states(), _STATES), name)
         if row is not None:
             self._add(row, "state", 0.95, "its own state")
 
@@ -279,9 +277,9 @@ class CandidateSearch:
         return None
 
     def _matching(self) -> None:
-        wanted = self._wanted
+        wanted, written_types = self._wanted, names_where("is_written_down")
         if wanted.topic:
-            question = Query({"topic": wanted.topic, "types": (*_WRITTEN, "preference")}, wanted.now)
+            question = Query({"topic": wanted.topic, "types": written_types}, wanted.now)
             rows = self._select(self._finder.conditions(question), _MATCHING)
             for place, row in enumerate(rows):
                 self._consider(row, 0.75 - 0.01 * place, "is about the topic")
@@ -289,10 +287,10 @@ class CandidateSearch:
         if not words:
             return
         found = self._search(words)  # all types: to leave some out costs more than to pass over them
-        turns = [each for each in found if TYPES[each[0].type] == "conversation"]
-        written = [each for each in found if TYPES[each[0].type] in (*_WRITTEN, "preference")]
+        turns = [each for each in found if _kind_of(each[0]).is_turn]
+        written = [each for each in found if _kind_of(each[0]).is_written_down]
         if len(written) < _FEW:  # what was said may drown what was written down
-            written = self._search(words, (*_WRITTEN, "preference"))
+            written = self._search(words, written_types)
         for row, relevance in self._good(written, _MATCHING):
             self._consider(row, relevance, f"matches ({relevance:.2f})")
         for row, relevance in self._good(turns, _EARLIER):
@@ -300,12 +298,13 @@ class CandidateSearch:
 
     def _newest(self) -> None:
         """What was written last, in the session, for all sessions, and without a task in the whole store."""
-        rows = [row for type, limit in _LOOKED_AT.items() for row in self._rows((type,), limit)]
+        written = _written_without_key()
+        rows = [row for name in written for row in self._rows((name,), KINDS[name].context_newest)]
         own = [row for row in rows if self._is_of(row, self.home)]
         if self.home and len(own) < _FEW and len(rows) >= _NEWEST:  # it may have older ones
-            own = self._rows(_WRITTEN, _NEWEST, self.home)
+            own = self._rows(written, _NEWEST, self.home)
         self._consider_new(own, 0.0, "new in this session")
-        self._consider_new(self._rows(_WRITTEN, _NEWEST, GLOBAL), 0.05, "holds in all sessions")
+        self._consider_new(self._rows(written, _NEWEST, GLOBAL), 0.05, "holds in all sessions")
         if not self._wanted.words:
             self._consider_new(rows, 0.15, "new in the store")
 
@@ -326,25 +325,24 @@ class CandidateSearch:
         if not self._wanted.words:
             scopes.append((None, 0.2, "of another session"))
         for session, fit, why in scopes:
-            for place, row in enumerate(self._rows(("preference",), _PREFERENCES, session)):
+            for place, row in enumerate(self._rows(names_where("is_named_by_key"), _PREFERENCES, session)):
                 self._consider(row, fit - 0.005 * place, why)
 
     # -- what a candidate is worth
 
     def _consider(self, row: Row, fit: float, why: str) -> None:
-        type = TYPES[row.type]
-        if type != "preference" and not _stands(row):
+        kind = _kind_of(row)
+        if not kind.is_named_by_key and not _stands(row):
             return
-        if type == "finding":
+        if kind.is_open_until_closed:
             grave = f"open, {row.severity}; {why}" if row.severity else f"open; {why}"
-            self._add(row, type, 0.7 * _gravity(row.severity) + 0.3 * fit, grave)
-        elif type == "preference":
+            self._add(row, kind.name, 0.7 * _gravity(row.severity) + 0.3 * fit, grave)
+        elif kind.is_named_by_key:
             nearer = 0.15 if self._is_of(row, self.home) else 0.05 if self._is_of(row, GLOBAL) else 0.0
-            self._add(row, type, 0.6 + 0.2 * fit + nearer, why)
-        elif type == "decision":
-            self._add(row, type, 0.4 + 0.55 * fit, why)
+            self._add(row, kind.name, 0.6 + 0.2 * fit + nearer, why)
         else:
-            self._add(row, type, 0.35 + 0.5 * fit, why)
+            base, share = kind.context_score
+            self._add(row, kind.name, base + share * fit, why)
 
     def _is_of(self, row: Row, session: str | None) -> bool:
         return self._session_of(row) == session
@@ -362,12 +360,14 @@ class CandidateSearch:
 
     def _is_needed(self, record: Record, section: str, keys: set[str]) -> bool:
         """What only the memory itself can tell."""
-        if section == "preference":
+        if section not in KINDS:  # a state or a turn
+            return True
+        if KINDS[section].is_named_by_key:
             key = record.key if isinstance(record.key, str) else ""
             if not self._applies(record) or (key and key in keys):
                 return False
             keys.add(key)
-        elif section in ("decision", "finding"):
+        elif KINDS[section].statuses:
             return not is_settled(record) and not self._finder.is_superseded(record)
         return True
 
@@ -393,7 +393,7 @@ def _fits_best(found: tuple[Row, float]) -> tuple[Any, ...]:
 
 
 def _stands(row: Row) -> bool:
-    return row.status is None or row.status.lower() not in SETTLED
+    return row.status is None or row.status.lower() not in _kind_of(row).settled
 
 
 def _new_and_grave(row: Row) -> tuple[Any, ...]:
@@ -406,4 +406,18 @@ def _newest_first(row: Row) -> tuple[Any, ...]:
 
 
 def _gravity(severity: Any) -> float:
-    return _GRAVITY.get(severity.strip().lower(), _UNKNOWN_GRAVITY) if isinstance(severity, str) else _UNKNOWN_GRAVITY
+    word = severity.strip().lower() if isinstance(severity, str) else ""
+    return SEVERITY_WEIGHTS.get(word, _UNKNOWN_GRAVITY)
+
+
+def _kind_of(row: Row) -> Kind:
+    return KINDS[NUMBERED[row.type]]
+
+
+def _states() -> tuple[str, ...]:
+    return names_where("is_named_by_agent")
+
+
+def _written_without_key() -> tuple[str, ...]:
+    """Of what was written down all but preferences, of which each key holds once."""
+    return tuple(name for name in names_where("is_written_down") if not KINDS[name].is_named_by_key)

@@ -17,6 +17,7 @@ import time
 
 from smp_memory.errors import SMPError, UserError, from_os_error
 from smp_memory.files.disk import TEMPORARY, Disk
+from smp_memory.model.types import in_order, severity_rank
 from smp_memory.ownership import plain_bytes
 
 TYPE_CHECKING = False
@@ -25,17 +26,15 @@ if TYPE_CHECKING:
 
     from smp_memory.memory import Memory
     from smp_memory.model.record import Record
+    from smp_memory.model.types import Kind
 
 MARK = "<!-- Made by `smp digest` from the memories of this project. It is replaced as a whole: edits are lost. -->"
 NOTES = "digests.json"  # in the user's state
-MOST = {"decision": 60, "finding": 60, "preference": 40, "learning": 40}
-_TITLES = {"decision": "Decisions", "finding": "Open findings", "preference": "Preferences", "learning": "Learned"}
 _LOOKED_AT = 5  # times as many are looked at, because some are settled
 _SESSIONS = 10
 _CHARACTERS = 400
 _ABANDONED_SECONDS = 3600
 _LARGEST_BYTES = 16 << 20
-_GRAVITY = ("critical", "high", "important", "medium", "low", "minor", "info")
 
 
 def digest_text(memory: Memory) -> str:
@@ -43,10 +42,12 @@ def digest_text(memory: Memory) -> str:
     from smp_memory.privacy.fence import fence, nonce_from
 
     parts = ["# Memory", ""]
-    for type, title in _TITLES.items():
-        records, more = _records(memory, type)
-        parts += [f"## {title}", "", *(_line(record) for record in records)]
-        parts += [f"- … and older ones: `smp query --type {type}`"] if more else []
+    for kind in in_order("place"):
+        if not kind.digest_title:
+            continue
+        records, more = _records(memory, kind)
+        parts += [f"## {kind.digest_title}", "", *(_line(record) for record in records)]
+        parts += [f"- … and older ones: `smp query --type {kind.name}`"] if more else []
         parts += [] if records else ["None."]
         parts.append("")
     parts += ["## Last sessions", "", *(_sessions(memory) or ["None."])]
@@ -144,31 +145,28 @@ def is_ours(data: bytes) -> bool:
 # -- what stands there
 
 
-def _records(memory: Memory, type: str) -> tuple[list[Record], bool]:
+def _records(memory: Memory, kind: Kind) -> tuple[list[Record], bool]:
     """The newest that still hold; open findings by gravity."""
-    from smp_memory.policies.statuses import is_active_decision, is_settled, relations_of
+    from smp_memory.policies.statuses import is_settled, relations_of
     from smp_memory.privacy.visibility import Viewer
 
-    most = MOST[type]
-    hits = memory.query(types=type, sort="newest", limit=most * _LOOKED_AT, track_access=False)
+    most = kind.digest_most
+    hits = memory.query(types=kind.name, sort="newest", limit=most * _LOOKED_AT, track_access=False)
     seen = [record for record in hits.records if Viewer(None).sees(record)]
     replaced = {
-        (record.session, target) for record in seen for kind, target in relations_of(record) if kind == "supersedes"
+        (record.session, target)
+        for record in seen
+        for relation, target in relations_of(record)
+        if relation == "supersedes"
     }
     held = [
         record
         for record in seen
-        if (record.session, record.id) not in replaced
-        and not (is_settled(record) if type == "finding" else type == "decision" and not is_active_decision(record))
+        if (record.session, record.id) not in replaced and not (kind.statuses and is_settled(record))
     ]
-    if type == "finding":
-        held.sort(key=_gravity)
+    if kind.has_severity:
+        held.sort(key=lambda record: severity_rank(record.given.get("severity")))
     return held[:most], len(held) > most or hits.more
-
-
-def _gravity(record: Record) -> int:
-    said = str(record.given.get("severity") or "").lower()
-    return _GRAVITY.index(said) if said in _GRAVITY else len(_GRAVITY)
 
 
 def _line(record: Record) -> str:

@@ -73,7 +73,11 @@ def give_ids(reader: SessionReader) -> None:
 
 def _own_name(reader: SessionReader, name: str, entry: Entry, taken: set[str]) -> str:
     agent = entry.data.get("agent")
-    if entry.type == "agent_state" and isinstance(agent, str) and ids.is_valid(ids.STATE_PREFIX + agent, ids.LIMIT + 8):
+    if (
+        KINDS[entry.type].is_named_by_agent
+        and isinstance(agent, str)
+        and ids.is_valid(ids.STATE_PREFIX + agent, ids.LIMIT + 8)
+    ):
         return ids.STATE_PREFIX + agent
     stem = reader.layout.id_in_name(name)
     return stem if stem and stem not in taken and ids.is_valid(stem) else ""

@@ -32,6 +32,7 @@ from smp_memory.git.entry_files import (
     split_lines,
 )
 from smp_memory.git.metadata_merge import Heads, hunks, merge_heads, merge_mapping_files
+from smp_memory.model.types import markdown_folders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ _OF_AN_ENTRY = frozenset(
 )  # fmt: skip
 _NESTED = ("data", "content")
 _END: Key = ("end of the file",)
-_IN_FOLDERS = ("agent-states", "artifacts")
 
 
 class Merged:
@@ -127,7 +127,7 @@ def _relative(path: str) -> str:
     """The name of a file in its session's folder."""
     folder, name = os.path.split(path.replace(os.sep, "/"))
     parent = os.path.basename(folder)
-    return f"{parent}/{name}" if parent in _IN_FOLDERS else name
+    return f"{parent}/{name}" if parent in markdown_folders() else name
 
 
 class _Side:

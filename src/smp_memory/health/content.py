@@ -30,6 +30,7 @@ from smp_memory.files.journal import QUARANTINE
 from smp_memory.health.report import NOTE, PROBLEM, WARNING, Check, HealthIssue, counted, named, several
 from smp_memory.health.subject import CONFIGURATION, head_path
 from smp_memory.model.session_info import FORMAT
+from smp_memory.model.types import KINDS
 from smp_memory.privacy.fence import MARK, find, is_only_recalled
 from smp_memory.privacy.settings import redactor_even_if_off
 from smp_memory.store.cold_storage import decoded, segment_of
@@ -311,7 +312,7 @@ class RecalledText(Check):
             ", and nothing else there." if only else "."
         )
         take_out = f"smp delete {session}/{first.id} --reason recalled"
-        advice = take_out if only or first.type == "conversation" else f"smp edit {session}/{first.id}, or {take_out}"
+        advice = take_out if only or KINDS[first.type].is_turn else f"smp edit {session}/{first.id}, or {take_out}"
         details = tuple({"id": first.id, "field": name} for name in fields)
         return HealthIssue(
             self.name, WARNING, message, advice, session, (first.id,), first.file, first.line, None, details

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 
 from smp_memory.model.times import to_text
-from smp_memory.model.types import CLOSED_STATUSES, OVERTURNED_STATUSES
+from smp_memory.model.types import KINDS, SEVERITY_LEVELS
 from smp_memory.overview.activity import agents_of
 from smp_memory.overview.items import brief, header, overview_items, plural, refs_by_type, small, text_of, word
 from smp_memory.overview.topics import topics_of
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 MAX_ITEMS = 10
 UNRATED = "unrated"
 _MAX_SEVERITY = 40
-_SEVERITIES = {"critical": 0, "high": 1, "important": 1, "medium": 2, "low": 3, "minor": 3, "info": 4}
 
 
 class SessionSummary:
@@ -122,7 +121,7 @@ class SessionSummary:
             "id": self.ref(record),
             "decision": brief(record.text),
             **({"rationale": brief(why)} if why else {}),
-            "made_by": word(record.author) or "user",
+            KINDS[record.type].author_name: word(record.author) or "user",
             "timestamp": text_of(record.created),
         }
 
@@ -130,12 +129,12 @@ class SessionSummary:
         return {
             "id": self.ref(record),
             "finding": brief(record.text),
-            "discovered_by": word(record.author) or "user",
+            KINDS[record.type].author_name: word(record.author) or "user",
             "timestamp": text_of(record.created),
         }
 
     def _preference(self, record: Record) -> dict[str, Any]:
-        fields = ((name, getattr(record, name, None)) for name in ("key", "value", "preference"))
+        fields = ((name, getattr(record, name, None)) for name in KINDS[record.type].parts)
         return {"id": self.ref(record), **{name: small(value) for name, value in fields if value is not None}}
 
     def _state(self, record: Record) -> dict[str, Any]:
@@ -188,7 +187,11 @@ def _by_worth(items: list[OverviewItem], priority: Priority | None) -> list[Reco
 def _active_decisions(records: list[Record]) -> list[Record]:
     replaced = {target for record in records for target in _superseded_by(record)}
     decisions = [record for record in records if record.type == "decision"]
-    return [record for record in decisions if _status(record) not in OVERTURNED_STATUSES and record.ref not in replaced]
+    return [
+        record
+        for record in decisions
+        if _status(record) not in KINDS[record.type].closed and record.ref not in replaced
+    ]
 
 
 def _superseded_by(record: Record) -> Iterator[str]:
@@ -201,7 +204,7 @@ def _superseded_by(record: Record) -> Iterator[str]:
 
 
 def _is_open(record: Record) -> bool:
-    return record.type == "finding" and _status(record) not in CLOSED_STATUSES
+    return record.type == "finding" and _status(record) not in KINDS[record.type].closed
 
 
 def _status(record: Record) -> str:
@@ -214,7 +217,7 @@ def severity_of(record: Record) -> str:
 
 def _severity_rank(record: Record) -> tuple[int, str]:
     severity = severity_of(record)
-    return _SEVERITIES.get(severity, len(_SEVERITIES)), severity
+    return -SEVERITY_LEVELS.get(severity, -1), severity
 
 
 def _first_of_each(records: list[Record], type: str, key: Callable[[Record], str]) -> list[Record]:
@@ -241,7 +244,6 @@ def _state_key(record: Record) -> str:
 
 # -- text
 
-_NAMES = {"agent_state": "agent state", "conversation": "turn"}
 _MAX_REASON = 120
 _MAX_SESSIONS = 3
 
@@ -277,7 +279,7 @@ def _counts(summary: SessionSummary) -> str:
 def counted(count: int, type: str) -> str:
     """`1 turn`, `2 agent states`."""
     if count == 1:
-        return f"1 {_NAMES.get(type, type)}"
+        return f"1 {KINDS[type].noun}"
     return f"{count:,} {plural(type).replace('_', ' ')}"
 
 
@@ -319,7 +321,7 @@ def _author_and_day(record: Record) -> str:
 
 
 def _preference(record: Record) -> str:
-    fields = (getattr(record, name, None) for name in ("key", "value", "preference"))
+    fields = (getattr(record, name, None) for name in KINDS[record.type].parts)
     return ": ".join(_on_one_line(value) for value in fields if value is not None)
 
 

@@ -15,7 +15,7 @@ from smp_memory.files.layouts.layout import (
     take,
     without_figures,
 )
-from smp_memory.model.types import KINDS
+from smp_memory.model.types import KINDS, STEMS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from smp_memory.model.entry import Entry
     from smp_memory.model.session_info import SessionInfo
 
-_FILES = {kind.name: f"{kind.file}.jsonl" for kind in KINDS.values()}
-_KINDS = {file: name for name, file in _FILES.items()}
+_ENDING = ".jsonl"
 _CODEC = JsonLines()
 
 
@@ -43,20 +42,20 @@ class JsonlLayout(Layout):
     )
 
     def file_of(self, entry: Entry, session: str) -> str:
-        return _FILES[entry.type]
+        return KINDS[entry.type].file + _ENDING
 
     def files(self, disk: Disk, folder: str, session: str) -> list[str]:
         there = disk.names(folder)  # cheaper than to ask for each
-        return [file for file in _KINDS if file in there]
+        return [file for stem in STEMS if (file := stem + _ENDING) in there]
 
     def is_own_file(self, name: str, session: str) -> bool:
-        return name in _KINDS
+        return self.kind_of(name) is not None
 
     def codec_of(self, file: str) -> Codec:
         return _CODEC
 
     def kind_of(self, file: str) -> str | None:
-        return _KINDS.get(file)
+        return STEMS.get(file.removesuffix(_ENDING)) if file.endswith(_ENDING) else None
 
     def encode_info(self, info: SessionInfo) -> bytes:
         return encode_head({"session_id": info.id, "created_at": info.created_text}, info, "metadata", "agent_ids")

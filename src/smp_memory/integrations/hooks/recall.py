@@ -14,6 +14,7 @@ import os
 
 from smp_memory.integrations.hooks import session_state as notes
 from smp_memory.integrations.hooks.events import AGENT_START, PROMPT, START
+from smp_memory.model.types import KINDS, names_where
 from smp_memory.search import api
 
 TYPE_CHECKING = False
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from smp_memory.integrations.hooks.session_state import HookSession
     from smp_memory.model.hits import Hit
 
-_WRITTEN_DOWN = ("decision", "finding", "learning", "preference")
-_SAID = ("conversation", "summary")
 _BELOW_OTHERS = 0.4  # what was written down comes before what was only said
 _LIMIT, _SAID_LIMIT, _ENOUGH = 10, 5, 4
 _MIN_RELEVANCE, _SAID_MIN_RELEVANCE = 0.15, 0.5  # in a small store few words are rare: little is what there is
@@ -210,13 +209,10 @@ def _for_prompt(reader: Reader, event: HookEvent, note: HookSession, session: st
 
     reach = _reach(reader, note)
     items: list[ContextItem] = []
-    for types, limit, least in (
-        (_WRITTEN_DOWN, _LIMIT, _MIN_RELEVANCE),
-        (_SAID, _SAID_LIMIT, _SAID_MIN_RELEVANCE),
-    ):
+    for was_said, limit, least in ((False, _LIMIT, _MIN_RELEVANCE), (True, _SAID_LIMIT, _SAID_MIN_RELEVANCE)):
         if len(items) >= _ENOUGH:
             break  # what was written down says it
-        was_said = types == _SAID
+        types = names_where("is_said" if was_said else "is_written_down")
         for hit in _untold(_matches(reader, words, types, limit, reach), limit, least, set(note.given), session):
             score = hit.relevance - (_BELOW_OTHERS if was_said else 0.0)
             section = "earlier" if was_said else hit.record.type
@@ -259,7 +255,7 @@ def _untold(hits: Iterator[Hit], limit: int, least: float, given: set[str], sess
         record, best = hit.record, best or hit.relevance
         if hit.relevance < max(least, _OF_THE_BEST * best):
             return
-        was_said_here = record.type in _SAID and record.session == session
+        was_said_here = KINDS[record.type].is_said and record.session == session
         if record.ref in given or was_said_here or is_settled(record):
             continue
         yield hit

@@ -32,6 +32,7 @@ from smp_memory.integrations.hooks.transcripts import (
     reader_of,
     size_of,
 )
+from smp_memory.model.types import names_where
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from smp_memory.session import SessionMemory
 
 _BEHIND_SECONDS, _AWAITED_SECONDS, _HERE_SECONDS = 60.0, 30.0, 0.8  # how long to wait for a lock
-_LASTING = ("decision", "finding", "learning", "preference")
 _ENOUGH_TURNS = 4  # a shorter session need not leave anything
 _OTHERS = 3  # so many sessions whose end nobody saw are looked at, at the start of one
 _QUIET_SECONDS = 300  # a transcript that nobody wrote to for so long is not in use
@@ -371,7 +371,9 @@ class _Recording:
     def _say_if_nothing_was_left(self) -> None:
         note = self._note
         if note.session and note.turns >= _ENOUGH_TURNS:
-            found = self._memory.query(types=list(_LASTING), since=note.since, limit=1, track_access=False)
+            found = self._memory.query(
+                types=list(names_where("is_written_down")), since=note.since, limit=1, track_access=False
+            )
             if not found:
                 self._kept.say_nothing_was_left(note.session, note.turns, _now())
 
