@@ -118,7 +118,9 @@ class Kind:
     context_score = (0.35, 0.5)  # of a context candidate: base, share of the match
     digest_title = ""  # empty: it is not in the digest
     digest_most = 40
-    markdown_folder = ""  # one file per memory in this folder
+    has_own_files = (
+        False  # each has a file of its own, in a folder, in the layout `markdown`; it knows no other such types
+    )
 
     # -- visibility
     is_shared = False  # never one agent's own
@@ -163,6 +165,9 @@ class Kind:
         return f"Kind({self.name})"
 
 
+_DECISION_FIELDS = ("author", "decision", "rationale", "alternatives_considered", "impact", "reversible", "approved_by", "agreed_by", "agents_involved", "status", "resolution")  # fmt: skip
+_FINDING_FIELDS = ("author", "severity", "category", "finding", "evidence", "recommendation", "location", "impact", "root_cause", "status", "resolution")  # fmt: skip
+
 _ROWS = (
     Kind(
         "conversation",
@@ -189,7 +194,7 @@ _ROWS = (
         "DEC",
         "decisions",
         "decision",
-        ("author", "decision", "rationale", "alternatives_considered", "impact", "reversible", "approved_by", "agreed_by", "agents_involved", "status", "resolution"),  # fmt: skip
+        _DECISION_FIELDS,
         {"alternatives": "alternatives_considered", "implementation_impact": "impact"},
         number=1,
         place=1,
@@ -221,7 +226,7 @@ _ROWS = (
         "FIND",
         "findings",
         "finding",
-        ("author", "severity", "category", "finding", "evidence", "recommendation", "location", "impact", "root_cause", "status", "resolution"),  # fmt: skip
+        _FINDING_FIELDS,
         {"issue": "finding", "description": "finding"},
         number=2,
         place=2,
@@ -293,7 +298,7 @@ _ROWS = (
         decay=(0.80, 0.06, 0.01, 0.0),
         keeps=ALWAYS,
         kept_because="an agent's current state",
-        markdown_folder="agent-states",
+        has_own_files=True,
     ),
     Kind(
         "artifact",
@@ -309,7 +314,7 @@ _ROWS = (
         keeps_line_end=True,
         is_own_object=True,
         decay=(0.90, 0.04, 0.015, 0.3),
-        markdown_folder="artifacts",
+        has_own_files=True,
     ),
     Kind(
         "learning",
@@ -386,9 +391,9 @@ def register(kind: Kind) -> None:
         raise ValueError(f"{kind.name}: a name, the id prefix, the number or the file belongs to another type")
     if kind.name in _retired and vars(_retired[kind.name]) != vars(kind):
         raise ValueError(f"{kind.name}: was registered with other facts in this process; use another name")
-    for fact in ("is_turn", "is_named_by_agent", "is_named_by_key"):
-        if getattr(kind, fact) and names_where(fact):
-            raise ValueError(f"{kind.name}: {fact}: there is one such type, {names_where(fact)[0]}")
+    for fact in ("is_turn", "is_named_by_agent", "is_named_by_key", "has_own_files"):
+        if getattr(kind, fact) and kind not in _ROWS:
+            raise ValueError(f"{kind.name}: {fact}: only {' and '.join(names_where(fact))} can be such a type")
     KINDS[kind.name] = kind
     PREFIXES[kind.prefix] = STEMS[kind.file] = NUMBERED[kind.number] = kind.name
     _NAMES.update(dict.fromkeys(names - {kind.name}, kind.name))
@@ -413,7 +418,7 @@ def names_where(fact: str) -> tuple[str, ...]:
 
 def markdown_folders() -> list[str]:
     """The folders with one file per memory in the layout `markdown`."""
-    return [kind.markdown_folder for kind in KINDS.values() if kind.markdown_folder]
+    return [kind.file for kind in KINDS.values() if kind.has_own_files]
 
 
 def in_order(fact: str) -> list[Kind]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from smp_memory.model.entry import Entry
     from smp_memory.model.session_info import SessionInfo
 
-_STATES, _ARTIFACTS = KINDS["agent_state"].markdown_folder, KINDS["artifact"].markdown_folder
+_STATES, _ARTIFACTS = KINDS["agent_state"].file, KINDS["artifact"].file
 _PEOPLE = "participants"  # what else a head says of who takes part
 _CONVERSATION, _LIST = "conversation.md", ".yaml"
 _USUAL_QUOTA_BYTES = 10 * 1024 * 1024
@@ -47,7 +47,7 @@ _CODECS = PerKind(lambda kind: YamlList(kind.file))
 def _type_of_list(file: str) -> str:
     """The type of the memories in a file that is a list in YAML; empty for other files."""
     name = STEMS.get(file.removesuffix(_LIST)) if file.endswith(_LIST) else None
-    return name if name and not KINDS[name].is_turn and not KINDS[name].markdown_folder else ""
+    return name if name and not KINDS[name].is_turn and not KINDS[name].has_own_files else ""
 
 
 class MarkdownLayout(Layout):
@@ -75,7 +75,7 @@ class MarkdownLayout(Layout):
 
     def files(self, disk: Disk, folder: str, session: str) -> list[str]:
         there = disk.names(folder)  # cheaper than to ask for each
-        lists = [f"{kind.file}{_LIST}" for kind in KINDS.values() if not kind.is_turn and not kind.markdown_folder]
+        lists = [f"{kind.file}{_LIST}" for kind in KINDS.values() if not kind.is_turn and not kind.has_own_files]
         found = [file for file in (_CONVERSATION, *lists) if file in there]
         for inner, ending in ((_STATES, ".yaml"), (_ARTIFACTS, ".md")):
             if inner in there and disk.is_folder(os.path.join(folder, inner)):
