@@ -113,7 +113,7 @@ class Kind:
     is_said = False  # part of the conversation
     reason = ("", "")  # on one line behind the text: label and field
     context_place = 99  # the order of sections in a context
-    context_title = ""  # empty: no section of its own
+    context_title = ""  # default: the plural; only what was written down has a section
     context_newest = 30  # of the newest ones that are considered
     context_score = (0.35, 0.5)  # of a context candidate: base, share of the match
     digest_title = ""  # empty: it is not in the digest
@@ -150,6 +150,7 @@ class Kind:
             setattr(self, fact, value)
         self.noun = self.noun or name
         self.plural = self.plural or f"{name}s"
+        self.context_title = self.context_title or self.plural.replace("_", " ").capitalize()
         self.component = file.replace("-", "_")  # in figures of sizes
         self.adding = f"adding a {name}"  # shown to other processes while the lock is held
         self.has_severity = "severity" in fields
