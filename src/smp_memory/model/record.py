@@ -348,8 +348,10 @@ def name_and_content(record: Record) -> tuple[Any, Any]:
     kind, data = KINDS[record.type], record.given
     if kind.is_named_by_agent:
         return None, data.get(kind.text)
-    name = data.get("key") if kind.is_named_by_key else None
-    return name, record.text or data.get("value")
+    name, text, value = data.get("key") if kind.is_named_by_key else None, record.text, data.get("value")
+    if name is None or text != name:
+        return name, text or value
+    return (None, name) if value is None else (name, value)  # a value that is not a text, such as a number
 
 
 CLASSES: dict[str, type[Record]] = PerKind(record_class)

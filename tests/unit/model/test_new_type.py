@@ -172,7 +172,12 @@ def test_open_ones_are_in_the_context_and_the_digest_with_severity_and_reason(tm
         )
         assert page.index("## Decisions") < page.index("## Risks") < page.index("## Preferences")
         assert "RISK-0002" not in text + page
-        assert "2 risks" in str(session.summarize())
+        summary = session.summarize()
+        assert "2 risks" in summary.text
+        assert "\nOpen risks\n- RISK-0001 critical: The vendor may close (ada, 2026-01-01)\n" in summary.text
+        known = summary.to_dict()["session_summary"]
+        assert [each["risk"] for each in known["open_risks"]["critical"]] == ["The vendor may close"]
+        assert list(known["open_risks"]) == ["critical"]
 
 
 def test_the_command_line_adds_lists_and_finds_it(
