@@ -94,7 +94,8 @@ class SmpPolicy:
         if inputs.pinned:
             return 1.0
         rule = self._rule(inputs)
-        least = _floor(inputs, rule[3])[0] if KINDS[inputs.type].floors else rule[3]
+        floors = KINDS[inputs.type].floors
+        least = _floor(inputs, floors, rule[3])[0] if floors else rule[3]
         return min(1.0, max(least, self._decayed(inputs, now, rule)))
 
     def without_floor(self, inputs: DecayInputs, now: int) -> float:
@@ -110,7 +111,8 @@ class SmpPolicy:
 
     def explain(self, inputs: DecayInputs, now: int) -> dict[str, Any]:
         base, rate, boost, floor = self._rule(inputs)
-        least, why = _floor(inputs, floor)
+        kind = KINDS[inputs.type]
+        least, why = _floor(inputs, kind.floors, floor)
         since, age = _days(_touched(inputs), now), _days(inputs.created, now)
         parts = {
             "base": base,
@@ -121,7 +123,7 @@ class SmpPolicy:
             "age_penalty": exp(-AGE_PENALTY * age),
             "access_boost": _boost(inputs, boost),
             "floor": least,
-            "floor_because": why,
+            "floor_because": _BECAUSE[why].format(kind.noun) if why else "its type",
         }
         return _explained(self, inputs, now, parts)
 
@@ -305,19 +307,26 @@ def _multiplier(inputs: DecayInputs) -> float:
     return 1 + 0.1 * inputs.access_count + 0.2 * importance_of(inputs)
 
 
-def _floor(inputs: DecayInputs, floor: float) -> tuple[float, str]:
-    """The floor of the priority, and its reason: the largest that applies."""
-    kind = KINDS[inputs.type]
-    for rule in kind.floors:
+_BECAUSE = {
+    IF_CRITICAL: "a critical {}",
+    IF_HIGH_IMPACT: "a {} of high impact",
+    IF_UNRESOLVED: "an unresolved {}",
+    IF_INFERRED: "an inferred {}",
+}
+
+
+def _floor(inputs: DecayInputs, rules: tuple[str, ...], floor: float) -> tuple[float, str]:
+    """The floor of the priority, and the first of these rules that applies; empty: that of the type holds."""
+    for rule in rules:
         if rule == IF_CRITICAL and inputs.severity == CRITICAL:
-            return max(floor, CRITICAL_FLOOR), f"a critical {kind.noun}"
+            return max(floor, CRITICAL_FLOOR), rule
         if rule == IF_HIGH_IMPACT and inputs.impact in _HIGH_IMPACT:
-            return max(floor, HIGH_IMPACT_FLOOR), f"a {kind.noun} of high impact"
+            return max(floor, HIGH_IMPACT_FLOOR), rule
         if rule == IF_UNRESOLVED and inputs.status in UNRESOLVED_STATUSES:
-            return max(floor, UNRESOLVED_FLOOR), f"an unresolved {kind.noun}"
+            return max(floor, UNRESOLVED_FLOOR), rule
         if rule == IF_INFERRED and inputs.confidence is not None and inputs.confidence <= INFERRED:
-            return min(floor, INFERRED_FLOOR), f"an inferred {kind.noun}"
-    return floor, "its type"
+            return min(floor, INFERRED_FLOOR), rule
+    return floor, ""
 
 
 def _rules_with(settings: Mapping[str, Any]) -> dict[str, tuple[float, float, float, float]]:
