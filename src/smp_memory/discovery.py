@@ -13,7 +13,6 @@ import os
 
 from smp_memory.errors import SessionExists, SessionNotFound
 from smp_memory.model import ids
-from smp_memory.model.types import STEMS
 from smp_memory.ownership import config_bytes, is_ours
 
 TYPE_CHECKING = False
@@ -197,6 +196,8 @@ def layout_of(root: str, names: Callable[[str], Iterable[str]], folders: Callabl
     """The layout of a folder by the sessions in it; None if there are none. `names` and `folders` list a folder."""
     top = frozenset(names(root))
     if "sessions" in top:
+        from smp_memory.model.types import STEMS  # late: most folders that hooks look at have no sessions
+
         for session in folders(os.path.join(root, "sessions")):
             session_files = frozenset(names(os.path.join(root, "sessions", session)))
             if "manifest.json" in session_files or session_files.intersection(f"{stem}.jsonl" for stem in STEMS):
