@@ -36,7 +36,6 @@ from smp_memory.model.types import (
     IF_UNRESOLVED,
     KINDS,
     RESOLVED_STATUSES,
-    UNRESOLVED_STATUSES,
     PerKind,
 )
 
@@ -94,8 +93,8 @@ class SmpPolicy:
         if inputs.pinned:
             return 1.0
         rule = self._rule(inputs)
-        floors = KINDS[inputs.type].floors
-        least = _floor(inputs, floors, rule[3])[0] if floors else rule[3]
+        kind = KINDS[inputs.type]
+        least = _floor(inputs, kind, rule[3])[0] if kind.floors else rule[3]
         return min(1.0, max(least, self._decayed(inputs, now, rule)))
 
     def without_floor(self, inputs: DecayInputs, now: int) -> float:
@@ -112,7 +111,7 @@ class SmpPolicy:
     def explain(self, inputs: DecayInputs, now: int) -> dict[str, Any]:
         base, rate, boost, floor = self._rule(inputs)
         kind = KINDS[inputs.type]
-        least, why = _floor(inputs, kind.floors, floor)
+        least, why = _floor(inputs, kind, floor)
         since, age = _days(_touched(inputs), now), _days(inputs.created, now)
         parts = {
             "base": base,
@@ -315,14 +314,14 @@ _BECAUSE = {
 }
 
 
-def _floor(inputs: DecayInputs, rules: tuple[str, ...], floor: float) -> tuple[float, str]:
-    """The floor of the priority, and the first of these rules that applies; empty: that of the type holds."""
-    for rule in rules:
+def _floor(inputs: DecayInputs, kind: Kind, floor: float) -> tuple[float, str]:
+    """The floor of the priority, and the first rule of the type that applies; empty: none does."""
+    for rule in kind.floors:
         if rule == IF_CRITICAL and inputs.severity == CRITICAL:
             return max(floor, CRITICAL_FLOOR), rule
         if rule == IF_HIGH_IMPACT and inputs.impact in _HIGH_IMPACT:
             return max(floor, HIGH_IMPACT_FLOOR), rule
-        if rule == IF_UNRESOLVED and inputs.status in UNRESOLVED_STATUSES:
+        if rule == IF_UNRESOLVED and inputs.status in kind.unresolved:
             return max(floor, UNRESOLVED_FLOOR), rule
         if rule == IF_INFERRED and inputs.confidence is not None and inputs.confidence <= INFERRED:
             return min(floor, INFERRED_FLOOR), rule
