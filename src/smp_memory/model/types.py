@@ -53,7 +53,7 @@ CLOSED_STATUSES = ("resolved", "closed", "fixed", "done", "wontfix", "rejected",
 VALID_STATUSES = ("proposed", "draft", "open", "pending", "active", "accepted", "approved", "agreed", "confirmed", "final", "deferred", "implemented", "resolved", "done", "closed")  # fmt: skip
 OVERTURNED_STATUSES = ("superseded", "rejected", "reversed", "reverted", "revoked", "withdrawn", "cancelled", "obsolete", "deprecated")  # fmt: skip
 UNRESOLVED_STATUSES = frozenset(("open", "unresolved", "pending", "proposed", "in_progress"))  # somebody has to act
-RESOLVED_STATUSES = frozenset(CLOSED_STATUSES[:4])  # somebody has acted
+RESOLVED_STATUSES = frozenset(("resolved", "closed", "fixed", "done"))  # somebody has acted
 # Nothing is left to do, whatever the type: all of the above that end a memory, and other words for them.
 SETTLED = frozenset((*CLOSED_STATUSES, *OVERTURNED_STATUSES, "completed", "implemented", "wont_fix", "won't_fix", "not_a_bug", "canceled", "archived"))  # fmt: skip
 
@@ -105,7 +105,7 @@ class Kind:
     # -- retention, compaction, consolidation
     retention_days: int | None = None  # by default; None: for ever
     keeps = ""  # what compaction never removes of it; empty: nothing
-    kept_because = ""  # the reason shown in a plan
+    kept_because = ""  # the reason shown in a plan; default: an open finding
     is_merged = False  # near-duplicates are merged
 
     # -- how it reads
@@ -118,9 +118,7 @@ class Kind:
     context_score = (0.35, 0.5)  # of a context candidate: base, share of the match
     digest_title = ""  # empty: it is not in the digest
     digest_most = 40
-    has_own_files = (
-        False  # each has a file of its own, in a folder, in the layout `markdown`; it knows no other such types
-    )
+    has_own_files = False  # a file for each, in a folder, in the layout `markdown`
 
     # -- visibility
     is_shared = False  # never one agent's own
@@ -151,6 +149,9 @@ class Kind:
         self.noun = self.noun or name
         self.plural = self.plural or f"{name}s"
         self.context_title = self.context_title or self.plural.replace("_", " ").capitalize()
+        self.kept_because = self.kept_because or (
+            f"a {self.noun}" if self.keeps == ALWAYS else f"an {self.keeps} {self.noun}"
+        )
         self.component = file.replace("-", "_")  # in figures of sizes
         self.adding = f"adding a {name}"  # shown to other processes while the lock is held
         self.has_severity = "severity" in fields
@@ -212,7 +213,6 @@ _ROWS = (
         importance=1.0,
         retention_days=365,
         keeps=ACTIVE,
-        kept_because="an active decision",
         is_written_down=True,
         reason=("why", "rationale"),
         context_place=3,
@@ -244,7 +244,6 @@ _ROWS = (
         importance=0.8,
         retention_days=180,
         keeps=OPEN,
-        kept_because="an open finding",
         is_merged=True,
         is_written_down=True,
         reason=("do", "recommendation"),
@@ -274,7 +273,6 @@ _ROWS = (
         importance=0.7,
         retention_days=730,
         keeps=EXPLICIT,
-        kept_because="an explicit preference",
         is_merged=True,
         is_written_down=True,
         context_place=1,
@@ -346,7 +344,6 @@ _ROWS = (
         definition="what happened over a longer time",
         decay=(0.95, 0.03, 0.02, 0.4),
         keeps=ALWAYS,
-        kept_because="a summary",
         is_said=True,
         is_shared=True,
     ),

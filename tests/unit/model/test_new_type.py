@@ -33,7 +33,6 @@ RISK = {
     "importance": 0.9,
     "retention_days": 10,
     "keeps": OPEN,
-    "kept_because": "an open risk",
     "is_merged": True,
     "is_written_down": True,
     "reason": ("against it", "mitigation"),
@@ -345,7 +344,7 @@ def test_a_name_is_not_registered_again_with_other_facts() -> None:
 
 
 def test_types_that_hold_until_they_are_overturned_are_kept_while_active(tmp_path: Path) -> None:
-    types.register(new_kind("policy", "POL", keeps=ACTIVE, kept_because="an active policy", is_open_until_closed=False))
+    types.register(new_kind("policy", "POL", keeps=ACTIVE, is_open_until_closed=False))
     try:
         clock = FrozenClock()
         with opened(tmp_path, clock=clock) as memory:
