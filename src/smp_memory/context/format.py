@@ -1,4 +1,4 @@
-"""What does a memory say in a prompt? Its date and id, and its text in a sentence. Pure."""
+"""Format a memory as one line of a prompt: date, id, severity, author and text. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from smp_memory.model.record import Record
 
 
-def head_of(record: Record, home: str | None) -> str:
-    """When, which one, how grave, by whom. Memories of the session at home go by their id, others by `session/ID`."""
-    name = record.id if record.session == home else record.ref
-    when = when_of(record)
+def line_prefix(record: Record, default_session: str | None) -> str:
+    """Date, id, severity and author. Memories of the default session are named by `ID`, others by `session/ID`."""
+    name = record.id if record.session == default_session else record.ref
+    when = relevant_time(record)
     kind = KINDS[record.type]
     if kind.is_turn:
         return f"{when[:16].replace('T', ' ')} {name} {record.role or record.author or ''}:"
@@ -24,13 +24,14 @@ def head_of(record: Record, home: str | None) -> str:
     return f"{when[:10]} {name}{grave}{author}:"
 
 
-def when_of(record: Record) -> str:
-    """The time that matters: of what is changed again and again, that of the last change."""
+def relevant_time(record: Record) -> str:
+    """The time of the last change for types that are changed again and again, else that of creation."""
     kind = KINDS[record.type]
     return record._updated if kind.is_named_by_key or kind.is_named_by_agent else record._created
 
 
-def said_by(record: Record) -> str:
+def line_text(record: Record) -> str:
+    """The text of a memory in a sentence, with the reason of a decision and the recommendation of a finding."""
     kind, data = KINDS[record.type], record.given
     if kind.is_named_by_key:
         value, text, key = plain_text(data.get("value")), data.get(kind.text), data.get("key")
@@ -44,7 +45,7 @@ def said_by(record: Record) -> str:
 
 
 def plain_text(value: Any) -> str:
-    """A value as a person would write it."""
+    """A JSON value as plain text."""
     if isinstance(value, dict):
         return "; ".join(f"{key}: {plain_text(item)}" for key, item in value.items())
     if isinstance(value, list):

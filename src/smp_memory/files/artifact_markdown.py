@@ -2,7 +2,7 @@
 
 A file without a line "## Artifact" and without SMP's first lines is one unsigned artifact: all of its text is the content, the name
 of the file gives the id and its time of modification the time, until the next write to the session or `repair` puts both into the file:
-then the text stands under a heading (`typed_entries`).
+then the text stands under a heading (`smp_memory.files.incomplete_entries`).
 """
 
 from __future__ import annotations

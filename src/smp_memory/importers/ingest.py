@@ -103,7 +103,7 @@ class Source:
             return ""
 
 
-class MemoryFile(NamedTuple):
+class ImportFile(NamedTuple):
     """A file with memories, and its reader."""
 
     path: str
@@ -147,7 +147,7 @@ class IngestReport:
 
 def ingest_files(
     memory: Memory,
-    files: Iterable[MemoryFile],
+    files: Iterable[ImportFile],
     tool: str,
     session: str | None = None,
     *,
@@ -199,7 +199,7 @@ class _Ingest:
         self._target = memory.session(session, author=self._author)
         return memory.store.session(session)
 
-    def read_file(self, file: MemoryFile) -> None:
+    def read_file(self, file: ImportFile) -> None:
         source = Source(file.path, file.name)
         found = file.reader(source)
         self.report.unread += source.unread

@@ -12,7 +12,7 @@ from zlib import crc32
 from smp_memory.decay.inputs import DecayInputs, impact_level
 from smp_memory.index.rows import NULL
 from smp_memory.index.tokens import bag_of_terms
-from smp_memory.model.entry import BY_MAINTENANCE, is_use
+from smp_memory.model.entry import BY_MAINTENANCE, is_maintenance
 from smp_memory.model.types import CONFIDENCE_WORDS, KINDS, NUMBERED
 
 TYPE_CHECKING = False
@@ -162,7 +162,7 @@ _SUMMARY = KINDS["summary"].number  # compaction writes it
 
 def _last_change(history: RecordHistory) -> int:
     """The last write, change, deletion or restoration of a memory in microseconds; maintenance and accesses do not count."""
-    changes = (entry for entry in reversed(history.entries) if entry.by != BY_MAINTENANCE and not is_use(entry))
+    changes = (entry for entry in reversed(history.entries) if entry.by != BY_MAINTENANCE and not is_maintenance(entry))
     return max(microseconds(history.first.at), microseconds(next(changes, history.first).at))
 
 

@@ -17,11 +17,10 @@ from smp_memory.model.clone_merge import (
     in_order,
     is_rename,
     is_same_put,
-    is_upkeep,
     names_of,
     only_ids,
 )
-from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_revision, is_use, transaction_range
+from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_maintenance, is_revision, transaction_range
 from smp_memory.model.record import CLASSES, Record, copied, same
 from smp_memory.model.reports import Problem
 from smp_memory.model.types import KINDS, PREFIXES
@@ -52,8 +51,8 @@ class RecordHistory:
     def append(self, entry: Entry) -> None:
         self.entries.append(entry)
         if entry.op in _SETS_FIELDS:  # a second put: the state of an agent from another clone
-            self.revision += not is_use(entry)
-            if not is_upkeep(entry):  # counting a use is not a change
+            if not is_maintenance(entry):
+                self.revision += 1
                 self.last = entry
         else:
             self.deletion = entry if entry.op == DELETE else None
@@ -80,13 +79,6 @@ class RecordHistory:
             self._merged = {key: value for key, value in merged.items() if value is not None}
             self._merged_count = len(self.entries)
         return self._merged
-
-    def changed_since(self, revision: int) -> bool:
-        """Whether the content changed after that revision; uses and renames do not count."""
-        if revision == self.revision:
-            return False
-        revisions = [entry for entry in self.entries if is_revision(entry)]
-        return not 0 < revision < self.revision or not all(map(is_upkeep, revisions[revision:]))
 
     def has_key(self, key: str) -> bool:
         """Whether this is a live preference with this key."""
@@ -115,7 +107,7 @@ class RecordHistory:
         now: dict[str, Any] = {}
         revision = 0
         for entry in self.entries:
-            if is_use(entry):
+            if is_maintenance(entry):
                 continue
             step: dict[str, Any] = {"op": entry.op, "at": entry.at, "by": entry.by}
             if entry.op == PUT:
@@ -184,7 +176,9 @@ class SessionHistory:
             self._add(entry)
         for name, put in names.unsettled.items():
             self._report_duplicate_id(name, put)
-        self.problems += [problem for history in self.histories.values() for problem in conflicting_changes(history)]
+        self.problems += [
+            problem for history in self.histories.values() for problem in conflicting_changes(history.entries)
+        ]
         self._is_rebuilding, self._is_in_order = False, True
 
     def _add(self, entry: Entry) -> None:

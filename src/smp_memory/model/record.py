@@ -160,11 +160,7 @@ class Record:
     @property
     def text(self) -> str:
         """The main text of the memory, for lists and digests."""
-        for name in KINDS[self.type].texts:
-            value = self._data.get(name)
-            if isinstance(value, str) and value:
-                return value
-        return ""
+        return text_in(KINDS[self.type], self._data)
 
     @property
     def confidence_value(self) -> float | None:
@@ -182,6 +178,7 @@ class Record:
         known = self._fields()
         if self.typed_by_hand:
             known["typed_by_hand"] = True
+        known.setdefault("text", self.text)
         return known
 
     def _fields(self) -> dict[str, Any]:
@@ -229,6 +226,11 @@ class Record:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id} r{self.revision}: {self.text[:60]!r})"
 
+    def _repr_html_(self) -> str:
+        from smp_memory.model.notebook import table
+
+        return table(("field", "value"), self.to_dict().items())
+
 
 class Records(list[Record]):
     """A list of memories; `problems` names entries that could not be read and are missing in it."""
@@ -248,6 +250,16 @@ class Records(list[Record]):
             found.problems += each.problems
         return found
 
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One dictionary for each memory, as a DataFrame takes them."""
+        return [record.to_dict() for record in self]
+
+    def _repr_html_(self) -> str:
+        from smp_memory.model.notebook import table
+
+        rows = ((each.ref, each.type, each.to_dict()["created"], each.author, each.text) for each in self)
+        return table(("memory", "type", "created", "author", "text"), rows)
+
 
 class Status:
     """The status of a memory: from `status` or, as in some designs, `resolution.status`; else the default of its type."""
@@ -260,6 +272,15 @@ class Status:
         resolution = record._data.get("resolution")
         inner = resolution.get("status") if isinstance(resolution, dict) else None
         return record._data.get("status") or inner or KINDS[record.type].default_status
+
+
+def text_in(kind: Kind, data: dict[str, Any]) -> str:
+    """The main text of a memory, from its fields."""
+    for name in kind.texts:
+        value = data.get(name)
+        if isinstance(value, str) and value:
+            return value
+    return ""
 
 
 class Turn(Record):

@@ -17,7 +17,7 @@ No value that only hidden revisions had is returned, neither as a value nor as t
 
 from __future__ import annotations
 
-from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_revision, is_use
+from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_maintenance, is_revision
 from smp_memory.model.record import same
 from smp_memory.model.types import KINDS
 
@@ -121,7 +121,7 @@ def history_for(history: RecordHistory, viewer: Viewer) -> list[dict[str, Any]]:
     """`RecordHistory.steps` as visible to the viewer. A change whose old value is hidden has no `from`."""
     steps: list[dict[str, Any]] = []
     known: dict[str, Any] = {}  # the fields after the last visible entry
-    changes_only = (step for step in _steps(history, viewer) if not is_use(step.entry))
+    changes_only = (step for step in _steps(history, viewer) if not is_maintenance(step.entry))
     for whole, step in zip(history.steps(), changes_only, strict=True):
         if not step.is_visible:
             verb = {PUT: "was", CHANGE: "was", DELETE: "was deleted while", RESTORE: "was restored while"}[
@@ -158,7 +158,7 @@ def entries_for(history: RecordHistory, viewer: Viewer) -> list[Entry]:
         twin = step.entry.copy()
         kept.append(twin)
         if not is_revision(twin):
-            twin.revision = revision if is_use(twin) else 0
+            twin.revision = revision if is_maintenance(twin) else 0
             known = step.after
             continue
         revision += 1

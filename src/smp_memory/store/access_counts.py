@@ -61,7 +61,7 @@ class PendingAccesses:
         if size > self._end:
             noted, self._end = self._log.read(self._end)
             _add(self._read, noted)
-        unwritten = self._log.unwritten()
+        unwritten = self._log.pending()
         if not unwritten:
             return self._read
         found = dict(self._read)
@@ -144,5 +144,5 @@ def _told(access: tuple[int, int]) -> tuple[int, str]:
 
 
 def empty_log(store: FileStore, until: int) -> None:
-    store.access.forget(until)
+    store.access.remove_before(until)
     store.indexer.count_all_accesses(from_start=True)

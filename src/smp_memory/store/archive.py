@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from smp_memory.errors import SessionCorrupt, SessionExists, SessionNotFound, SMPError
 from smp_memory.files import archive
-from smp_memory.files.archive_names import LEFT_OUT, PLAN
+from smp_memory.files.archive_format import EXCLUDED, JOURNAL
+from smp_memory.files.archive_reader import read_archive
 from smp_memory.files.disk import TEMPORARY
-from smp_memory.files.foreign_tar import read_archive
 from smp_memory.files.journal import Journal
 from smp_memory.files.json_lines import to_json
 from smp_memory.files.layouts import NAMES, layout_named
@@ -178,7 +178,7 @@ def _reader_of(disk: Disk, layout: Layout, folder: str, session: str) -> Session
     """A reader of a session that is not in its place."""
     reader = SessionReader(disk, layout, folder, session)
     reader.folder, reader.private = folder, os.path.join(folder, PRIVATE)
-    reader.journal = Journal(disk, os.path.join(reader.private, PLAN), folder, reader.session)
+    reader.journal = Journal(disk, os.path.join(reader.private, JOURNAL), folder, reader.session)
     return reader
 
 
@@ -190,7 +190,7 @@ def info_of(disk: Disk, layout: Layout, reader: SessionReader) -> SessionInfo:
     elif layout.info_file:
         info = layout.decode_info(disk.read(path), reader.session)
     else:
-        heads = [head for state in reader.states.values() for head in state.heads]
+        heads = [head for state in reader.states.values() for head in state.metadata_lines]
         info = layout.decode_info(json.dumps(heads[-1] if heads else {}).encode(), reader.session)
     if info.created_text == UNKNOWN:
         info.created_text = first_time(reader)
@@ -201,7 +201,7 @@ def _own_files(disk: Disk, private: str) -> Iterator[tuple[str, str]]:
     """What SMP keeps beside a session, without what belongs to processes."""
     for name in disk.names(private):
         path = os.path.join(private, name)
-        if name in LEFT_OUT or name == PLAN or name.endswith(TEMPORARY):
+        if name in EXCLUDED or name == JOURNAL or name.endswith(TEMPORARY):
             continue
         if disk.is_folder(path):
             yield from archive.files_below(disk, path, f"{name}/")
@@ -287,7 +287,7 @@ def holds_private_files(store: FileStore, archive: str, private: str) -> bool:
     return all(
         packed.get(f"{PRIVATE}/{name}") == store.disk.read(os.path.join(private, name))
         for name in _names_below(store, private, "")
-        if name not in LEFT_OUT
+        if name not in EXCLUDED
     )
 
 

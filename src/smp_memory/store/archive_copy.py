@@ -1,6 +1,6 @@
 """What is in a session that is put away? A copy of it in RAM, read and changed by the same code as one in its place.
 
-Guarantees: the store is not changed. An archive is read by the strict reader (`files.archive_contents`) within limits, and
+Guarantees: the store is not changed. An archive is read by the strict reader (`files.archive_reader`) within limits, and
 every byte is compared with its manifest before the copy is handed out. An entry that lies in the archive and cannot be
 read is reported by the copy's own reader, with the archive and the member as its path.
 Non-guarantees: what is changed in the copy is for the caller to write down.
@@ -12,20 +12,19 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import StorageCorrupt
-from smp_memory.files.archive_names import LEFT_OUT, is_private
-from smp_memory.files.foreign_tar import read_archive
+from smp_memory.files.archive_format import DEFAULT_LIMITS, EXCLUDED, is_private
+from smp_memory.files.archive_reader import read_archive
 from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.layouts.layout import PRIVATE
 from smp_memory.files.memory_system import MemorySystem
-from smp_memory.files.tar_stream import DEFAULT_LIMITS
 from smp_memory.store.file_store import FileStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from smp_memory.files.archive_format import ArchiveLimits
     from smp_memory.files.disk import Disk
     from smp_memory.files.layouts.layout import Layout
-    from smp_memory.files.tar_stream import ArchiveLimits
     from smp_memory.store.file_session import FileSession
 
 _ROOT = "/away"
@@ -79,7 +78,7 @@ def _names_below(disk: Disk, folder: str, prefix: str) -> Iterator[str]:
         inside = prefix + name
         if disk.is_folder(os.path.join(folder, inside)):
             yield from _names_below(disk, folder, f"{inside}/")
-        elif not is_private(inside, LEFT_OUT):
+        elif not is_private(inside, EXCLUDED):
             yield inside
 
 

@@ -178,7 +178,7 @@ class ArchiveIndex:
                 self.tidy(session)
                 yield
         finally:
-            self.store.marks.set(session)
+            self.store.marks.mark_changed(session)
 
     @contextmanager
     def held(self, doing: str, timeout_seconds: float | None = None) -> Iterator[None]:

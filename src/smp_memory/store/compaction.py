@@ -169,9 +169,9 @@ class _Moving:
         there = {(row.id, row.seq) for row in known if key_of(row) not in goes}
         there |= {(entry.id, entry.seq) for entry in kept}
         new = [*kept, *(entry for entry in going if (entry.id, entry.seq) not in there)]
-        for name, data in cold_segment.set_aside(segment, lambda row: key_of(row) in goes).items():
+        for name, data in cold_segment.copy_if_lossy(segment, lambda row: key_of(row) in goes).items():
             edit.files[private_name(self._reader, name)] = data
-        changed = cold_segment.extended(segment, new, lambda row: key_of(row) in goes)
+        changed = cold_segment.encode_extended(segment, new, lambda row: key_of(row) in goes)
         if changed is not None:
             edit.files[private_name(self._reader, cold_segment.FILE)] = changed
             self.cold = len(changed)
@@ -253,9 +253,9 @@ def _returning(
     admit(reader.size_bytes(), sum(row.length for row in rows))
     for id in dict.fromkeys(ids):
         _check_free(session, reader, id, edit)
-    for name, data in cold_segment.set_aside(segment, lambda row: row.id in wanted).items():
+    for name, data in cold_segment.copy_if_lossy(segment, lambda row: row.id in wanted).items():
         edit.files[private_name(reader, name)] = data
-    gone, left = cold_segment.reduced(segment, lambda row: row.id in wanted)
+    gone, left = cold_segment.encode_reduced(segment, lambda row: row.id in wanted)
     if gone:
         edit.files[private_name(reader, cold_segment.FILE)] = left
     return edit

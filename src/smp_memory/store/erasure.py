@@ -64,7 +64,7 @@ def erase(
             for session, ids in wanted.items():
                 shelf.tidy(session)
                 pieces |= _erase_in(shelf, session, ids, receipt)
-                store.marks.set(session)
+                store.marks.mark_changed(session)
         finally:
             clean = _clean_up(store, wanted, receipt)
         digests, failed = renew()

@@ -9,7 +9,7 @@ session is read.
 
 from __future__ import annotations
 
-from smp_memory.files.spans import Spans
+from smp_memory.files.partial_reader import SpanReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _by_index(session: FileSession, id: str) -> RecordHistory | None:
         row = finder.row(name, id)
         if row is None:
             return None
-        with Spans(store.disk) as spans:
+        with SpanReader(store.disk) as spans:
             return store.indexer.reader.history(finder.index, name, row, spans)
 
     return store.indexer.answer([name], look)

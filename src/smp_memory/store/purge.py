@@ -8,7 +8,7 @@ Guarantees: what was restored meanwhile stays and is announced anew if it is del
 announced, while the clock cannot be trusted (`lifecycle.clock`): the answer says why. A crash leaves all of a session's
 purge done or nothing of it. Numbers of purged memories are never given out again. Which ones went stands in
 `purge.json`, written in the same stroke, until it stands in the audit log: nothing goes without a word. The file is
-signed (`files.authentication`): announcements that came with a repository do not count.
+signed (`files.user_state`): announcements that came with a repository do not count.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smp_memory.errors import Corrupt, SMPError, UserError
 from smp_memory.files.cold_segment import FILE as COLD
-from smp_memory.files.cold_segment import ColdSegment, reduced
-from smp_memory.files.user_state import code, is_authentic
+from smp_memory.files.cold_segment import ColdSegment, encode_reduced
+from smp_memory.files.user_state import authentication_code, is_authentic
 from smp_memory.model.deletions import Purged, Trashed
 from smp_memory.model.times import to_moment, to_text
 from smp_memory.policies.clock_trust import (
@@ -124,7 +124,7 @@ def encode(reader: SessionReader, announced: dict[str, AnnouncedPurge], taken: l
 
 
 def _signed(reader: SessionReader, said: dict[str, Any], disk: Disk) -> bytes:
-    mac = code(disk.system.secret(), _purpose(reader), json.dumps(said).encode())
+    mac = authentication_code(disk.system.secret(), _purpose(reader), json.dumps(said).encode())
     return (json.dumps({**said, "mac": mac}) + "\n").encode()
 
 
@@ -201,7 +201,7 @@ def without(reader: SessionReader, ids: list[str]) -> SessionEdit:
         wanted.remove(entry)
     path = os.path.join(reader.private, COLD)
     if ids and reader.disk.exists(path):
-        gone, data = reduced(ColdSegment(reader.disk, path), lambda row: row.id in ids)
+        gone, data = encode_reduced(ColdSegment(reader.disk, path), lambda row: row.id in ids)
         if gone:
             wanted.files[private_name(reader, COLD)] = data
     return wanted

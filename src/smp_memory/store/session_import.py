@@ -42,7 +42,7 @@ def place(store: FileStore, info: SessionInfo, entries: list[Entry], quota_bytes
     except OSError as error:
         raise from_os_error(error, store.layout.folder(store.root, info.id), "creating a session") from error
     store.check_current()  # a conversion that began meanwhile may not have seen it
-    store.marks.set(info.id)
+    store.marks.mark_changed(info.id)
     return store.session(info.id)
 
 
@@ -58,7 +58,7 @@ def _contents(layout: Layout, info: SessionInfo, entries: list[Entry]) -> dict[s
         codec = layout.codec_of(name)
         if name not in parts:
             parts[name] = [codec.header(layout.title_of(name, info.id))]
-        parts[name].append(codec.encode(layout.dialect.encode(entry, info.id)))
+        parts[name].append(codec.encode(layout.field_names.encode(entry, info.id)))
     return {name: b"".join(part) for name, part in parts.items()}
 
 

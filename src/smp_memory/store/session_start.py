@@ -23,7 +23,9 @@ def first_time(reader: SessionReader) -> str:
             data = disk.read(os.path.join(reader.folder, name), 0, _FIRST_BYTES)
         except (FileNotFoundError, SMPError):
             continue  # `validate` reports a file that cannot be read
-        said = (piece.fields.get(layout.dialect.time) for piece in layout.codec_of(name).decode(data) if piece.fields)
+        said = (
+            piece.fields.get(layout.field_names.time) for piece in layout.codec_of(name).decode(data) if piece.fields
+        )
         first = next((time for time in said if time is not None), None)
         try:
             times += [parse(first, "created")] if first is not None else []

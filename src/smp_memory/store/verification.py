@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from smp_memory import event_log
 from smp_memory.errors import InvalidConfig, SessionCorrupt
 from smp_memory.files.codec import CONFLICT, EDITED, NOT_KNOWN, SIGNED, TORN, Piece
-from smp_memory.files.folded_entries import entries_of
+from smp_memory.files.folded_entries import decode_entries
 from smp_memory.files.journal import MISSING, QUARANTINE
 from smp_memory.files.layouts.layout import PRIVATE
-from smp_memory.files.quarantine import FileChangedUnderneath
+from smp_memory.files.quarantine import ConcurrentFileChange
 from smp_memory.files.reader import SessionReader
 from smp_memory.model import hand_edits, ids
 from smp_memory.model.entry import PUT
@@ -43,7 +43,7 @@ def validate(session: FileSession, reader: SessionReader | None = None) -> Repor
     """Read everything and say what a person should look at; `reader` is one that has just done so."""
     store = session.store
     reader = reader or SessionReader(store.disk, store.layout, store.root, session.session)
-    stored_until = reader.notes().seq  # first: a writer may be at work
+    stored_until = reader.read_writer_state().seq  # first: a writer may be at work
     session_history = reader.catch_up()
     problems = _without_unfinished(reader)
     for name, state in reader.states.items():
@@ -181,13 +181,15 @@ def _preference_problems(session_history: SessionHistory) -> list[Problem]:
 
 def _conflict_in_head(session: FileSession) -> list[Problem]:
     found = session.head_conflict()
-    return [] if found is None else [Problem(session.info_path(), found.line, "head_conflict", found.told(), "warning")]
+    return (
+        [] if found is None else [Problem(session.info_path(), found.line, "head_conflict", found.message(), "warning")]
+    )
 
 
 def _head_problems(reader: SessionReader) -> list[Problem]:
     """Sessions of one name that two clones made, in a log that holds the heads of both."""
     for name, state in reader.states.items():
-        engines = [head.get("smp") for head in state.heads]
+        engines = [head.get("smp") for head in state.metadata_lines]
         if len({engine.get("uid") for engine in engines if isinstance(engine, dict) and engine.get("uid")}) > 1:
             message = f"two clones made a session {reader.session}; its memories are united, and the last head holds."
             return [Problem(os.path.join(reader.folder, name), 0, "united_session", message, "note")]
@@ -231,8 +233,8 @@ def _repaired(session: FileSession) -> list[str]:
     for _ in range(_TRIES):
         try:
             return _Repair(session).run()
-        except FileChangedUnderneath:
-            session.writer.settle()
+        except ConcurrentFileChange:
+            session.writer.reconcile()
     return _Repair(session).run()
 
 
@@ -264,11 +266,11 @@ class _Repair:
             copies = self._set_aside()
             try:
                 self._session.writer.rewrite(contents)
-            except FileChangedUnderneath:
+            except ConcurrentFileChange:
                 for path in copies:
                     self._store.disk.remove(path)
                 raise
-            self._session.writer.settle()
+            self._session.writer.reconcile()
         return self._actions
 
     def _add_info(self, contents: dict[str, bytes | None], info: SessionInfo) -> None:
@@ -287,10 +289,10 @@ class _Repair:
             info, conflict = self._session.info(), self._session.head_conflict()
             if conflict is not None:
                 path = self._session.info_path()
-                sides = self._store.disk.read(path) if self._layout.info_file else conflict.both()
+                sides = self._store.disk.read(path) if self._layout.info_file else conflict.both_sides()
                 self._aside.append((self._layout.info_file or "metadata.json", sides))
                 self._actions.append(
-                    f"{path}:{conflict.line}: the merge conflict in the metadata is settled: {conflict.kept()}"
+                    f"{path}:{conflict.line}: the merge conflict in the metadata is settled: {conflict.resolution()}"
                 )
             return info
         except SessionCorrupt as error:
@@ -380,21 +382,21 @@ class _Repair:
 
     def _entries(self, name: str, piece: Piece) -> list[Entry]:
         fields, kind = piece.fields or {}, self._layout.kind_of(name)
-        return entries_of(self._layout.dialect, fields, kind, piece.state, name, piece.line, 0)
+        return decode_entries(self._layout.field_names, fields, kind, piece.state, name, piece.line, 0)
 
     def _problems_at(self, name: str, line: int) -> list[Problem]:
         path = os.path.join(self._reader.folder, name)
         return [problem for problem in self._reader.problems() if problem.path == path and problem.line == line]
 
     def _entry(self, name: str, piece: Piece) -> Entry:
-        return self._layout.dialect.decode(
+        return self._layout.field_names.decode(
             piece.fields or {}, self._layout.kind_of(name), piece.state, name, piece.line, 0
         )
 
     def _encoded(self, name: str, piece: Piece, entry: Entry) -> bytes:
         if entry.op == PUT and not entry.schema:
             entry.schema = 1
-        fields = self._layout.dialect.encode(entry, self._session.session)
+        fields = self._layout.field_names.encode(entry, self._session.session)
         if type((piece.fields or {}).get("seq")) is not int:
             fields.pop("seq")  # it goes on standing, in order, where it stands in the file
         return self._layout.codec_of(name).encode(fields)

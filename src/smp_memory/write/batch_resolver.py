@@ -48,7 +48,8 @@ class BatchResolver:
     def history(self, name: str) -> RecordHistory | None:
         return self._added.get(name) or self._allocator.history(name)
 
-    def known(self, name: str, *, deleted: bool = False) -> RecordHistory:
+    def require(self, name: str, *, deleted: bool = False) -> RecordHistory:
+        """The history of a live or, with `deleted`, of a deleted memory; raises MemoryNotFound for any other."""
         history = self.history(name)
         if history is None:
             raise MemoryNotFound(f"{name} does not exist in session {self.session}.", id=name, session=self.session)
@@ -109,7 +110,7 @@ class BatchResolver:
     def change(self, name: str, data: dict[str, Any], by: str | None, at: str | None) -> None:
         """Change fields of a memory; without changes no entry is written."""
         if data:
-            history = self.known(name)
+            history = self.require(name)
             if data.get("idempotency_key") is not None:
                 self._keys[data["idempotency_key"]] = name
             if data.get("key") is not None and KINDS[history.first.type].is_named_by_key:
@@ -118,8 +119,9 @@ class BatchResolver:
             change.revision = history.revision + is_revision(change)
             self._amend(history, change)
 
-    def append_mark(self, op: str, name: str, by: str | None, data: dict[str, Any]) -> None:
-        history = self.known(name, deleted=op == RESTORE)
+    def append_deletion(self, op: str, name: str, by: str | None, data: dict[str, Any]) -> None:
+        """Append a deletion or a restoration."""
+        history = self.require(name, deleted=op == RESTORE)
         self._amend(history, Entry(op, history.first.type, name, self.now, data, by=by, uid=history.first.uid))
 
     def _uids(self, data: dict[str, Any]) -> dict[str, str]:

@@ -141,7 +141,7 @@ class Add(Operation):
         if known is None and self.replaces:
             known = self._replaced(resolver)
             if known is not None:
-                self._check_targets(resolver, self.draft.data, resolver.known(known).data())
+                self._check_targets(resolver, self.draft.data, resolver.require(known).data())
                 resolver.change(
                     known, self._changed_fields(resolver, known), self.draft.data.get("author"), self.draft.created
                 )
@@ -183,7 +183,7 @@ class Add(Operation):
         return name
 
     def _changed_fields(self, resolver: BatchResolver, known: str) -> dict[str, Any]:
-        before = resolver.known(known).data()
+        before = resolver.require(known).data()
         return {name: value for name, value in self.draft.data.items() if not same(before.get(name), value)}
 
 
@@ -210,12 +210,11 @@ class Update(Operation):
         self.memory_id = name = id_of(self.target)
         if self.rights is not None:
             self.rights._check_change(self, resolver.record(name))
-        history = resolver.known(name)
-        if self.expected_revision is not None and history.changed_since(self.expected_revision):
-            by = f" by {history.last.by}" if history.last.by else ""
+        history = resolver.require(name)
+        if self.expected_revision not in (None, history.revision):
             raise Conflict(
-                f"{name} is at revision {history.revision}, expected {self.expected_revision}: it was changed"
-                f"{by}. Read it again, then retry.",
+                f"{name} is at revision {history.revision}, expected {self.expected_revision}: it was changed "
+                "meanwhile. Read it again, then retry.",
                 id=name,
                 revision=history.revision,
                 expected_revision=self.expected_revision,
@@ -260,7 +259,7 @@ class Relate(Update):
     def resolve(self, resolver: BatchResolver) -> None:
         other = id_of(self.other)
         if "/" not in other:
-            resolver.known(other)
+            resolver.require(other)
         super().resolve(resolver)
 
 
@@ -280,8 +279,8 @@ class Delete(Operation):
         self.memory_id = name = id_of(self.target)
         if self.rights is not None:
             self.rights._check_change(self, resolver.record(name))
-        resolver.known(name, deleted=self.op == RESTORE)
-        resolver.append_mark(self.op, name, self.by, {"reason": self.reason} if self.reason else {})
+        resolver.require(name, deleted=self.op == RESTORE)
+        resolver.append_deletion(self.op, name, self.by, {"reason": self.reason} if self.reason else {})
 
 
 class Restore(Delete):

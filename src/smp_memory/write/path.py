@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from smp_memory.error_mapping import maps_errors
 from smp_memory.errors import InvalidRecord, NotAllowed
+from smp_memory.model.record import text_in
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS, kind_of, names_where
 from smp_memory.privacy.fence import strip_reason, without_recalled
@@ -214,6 +215,8 @@ class Writer:
     def _validated(self, kind: Kind, given: dict[str, Any]) -> Operation:
         draft = validation.draft(kind, given, self._rules.content_limit)
         data = draft.data
+        if "text" in data and data["text"] == text_in(kind, data):
+            del data["text"]  # computed, as in `Record.to_dict()`
         if "author" not in data:
             author = self._default_author(data.get("role"))
             if author is not None:

@@ -287,7 +287,7 @@ def test_tidy_says_what_it_did(memory: Memory, session: SessionMemory, capsys: p
     from smp_memory.cli.main import main
 
     assert main(["--root", memory.root, "tidy", "--session", "s"]) == 0
-    assert "changes of 1 memory folded into their entries" in capsys.readouterr().out
+    assert "changes of 1 memory merged into their entries" in capsys.readouterr().out
     assert main(["--root", memory.root, "tidy", "--all", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["ids"] == []
 
