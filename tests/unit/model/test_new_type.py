@@ -79,7 +79,7 @@ def test_it_is_added_read_found_changed_resolved_and_deleted(tmp_path: Path) -> 
         first, second = session.records("risks")
         assert (first.id, first.type, first.text, first.status) == ("RISK-0001", "risk", "The vendor may close", "open")
         assert (type(first).__name__, first.probability, second.probability) == ("Risk", None, 0.2)
-        assert list(first.to_dict())[-6:] == ["author", "severity", "risk", "mitigation", "tags", "pinned"]
+        assert list(first.to_dict())[-7:] == ["author", "severity", "risk", "mitigation", "tags", "pinned", "text"]
         assert session.query("vendor", types="risk").ids == ["RISK-0001"]
         assert session.query(types="risk", where={"status": "open"}, sort="severity").ids == ["RISK-0001", "RISK-0002"]
         assert session.query(where="severity>=high").ids == ["RISK-0001"]
@@ -297,7 +297,7 @@ def test_it_can_hold_in_all_sessions(tmp_path: Path) -> None:
 
 def test_hooks_tell_it_at_a_prompt(tmp_path: Path) -> None:
     from smp_memory.integrations.hooks.events import read
-    from smp_memory.integrations.hooks.recall import Reader, recalled
+    from smp_memory.integrations.hooks.recall import Reader, recall_for_event
 
     with opened(tmp_path) as memory:
         filled(memory)
@@ -309,7 +309,7 @@ def test_hooks_tell_it_at_a_prompt(tmp_path: Path) -> None:
     }
     known = read(json.dumps(event).encode(), "claude-code", {})
     assert known is not None
-    told = recalled(Reader(str(tmp_path / "store"), {}), known, "other")
+    told = recall_for_event(Reader(str(tmp_path / "store"), {}), known, "other")
     assert "## Open risks\n" in told.text
     assert told.refs == ["s1/RISK-0001"]
 

@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 import pytest
 
 import smp_memory
-from smp_memory.cli.commands.read import gist
+from smp_memory.cli.commands.read import display_text
 from smp_memory.model.record import CLASSES, Field, Status
 from smp_memory.model.types import (
     CLOSED_STATUSES,
@@ -61,11 +61,11 @@ def test_a_preference_on_one_line_shows_its_value_also_if_it_is_not_a_text(
     given: dict[str, Any], listed: str, recalled: str
 ) -> None:
     pytest.importorskip("mcp", reason="needs the extra smp-memory[mcp]")
-    from smp_memory.integrations.mcp.read_tools import said
+    from smp_memory.integrations.mcp.read_tools import memory_text
 
     with smp_memory.open(":memory:") as memory:
         record = memory.create_session("s1").add("preference", given)
-        assert (gist(record), said(record)) == (listed, recalled)
+        assert (display_text(record), memory_text(record)) == (listed, recalled)
 
 
 def test_the_numbers_of_the_index_never_change() -> None:
