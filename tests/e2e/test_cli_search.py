@@ -10,6 +10,8 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -60,11 +62,18 @@ def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Asker:
     return Asker(capsys)
 
 
-def start(folder: Path, *words: str, **options: Any) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+@contextmanager
+def start(folder: Path, *words: str, **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A command that runs in the background; it is killed if the test fails before it ends."""
+    with subprocess.Popen(
         [sys.executable, "-m", "smp_memory", *words],
         env=ENVIRONMENT, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
-    )  # fmt: skip
+    ) as started:  # fmt: skip
+        try:
+            yield started
+        finally:
+            if started.poll() is None:
+                started.kill()
 
 
 # -- words
