@@ -31,7 +31,7 @@ _JOINERS = "\u200c\u200d"  # not printable, but parts of words and of emoji
 
 
 def section_titles() -> dict[str, str]:
-    """Titles of the sections, in the order of the text. Turns come last and oldest first: the conversation goes on behind them."""
+    """Titles of the sections, in the order of the text. Turns come last and oldest first: the conversation continues after them."""
     own = {kind.name: kind.context_title for kind in in_order("context_place") if kind.is_written_down}
     return {"state": "Your own state", **own, "earlier": "Said earlier", "turn": "Last turns"}
 
