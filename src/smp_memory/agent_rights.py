@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         [str, str], None
     ]  # called with the type, and the state's agent or the preference's key; raises if refused
 
-_SHARED_KINDS = ("conversation", "preference", "summary")  # never private to one agent
 _OWNER_FIELDS = frozenset(("author", "visibility", "agent"))
 
 
@@ -53,7 +52,7 @@ class AgentRights:
             record = self._find_visible(operation.target) if isinstance(operation.target, str) else None
             if record is not None:
                 self._check_change(operation, record)
-            if record is None or record.type == "preference":
+            if record is None or KINDS[record.type].is_named_by_key:
                 self._check_key(getattr(operation, "changes", None))
             if isinstance(operation, Relate) and isinstance(operation.other, str):
                 self._find_visible(operation.other)
@@ -68,8 +67,9 @@ class AgentRights:
         if not self._viewer.sees(record):
             raise self._no_memory(record.id)
         kind, name = record.type, _guarded_name(record.type, record.given)
-        owner = name if kind == "agent_state" else str(record.author or "")
-        if kind == "agent_state" and owner != self.agent:
+        is_state = KINDS[kind].is_named_by_agent
+        owner = name if is_state else str(record.author or "")
+        if is_state and owner != self.agent:
             raise self._foreign_state(owner)
         if isinstance(operation, Update) and isinstance(operation.changes, dict):
             self._check_changes(kind, owner, operation.changes)
@@ -84,13 +84,14 @@ class AgentRights:
         return self._files.no_memory(id)
 
     def _check_new(self, operation: Add) -> None:
-        kind, data = operation.draft.kind.name, operation.draft.data
+        type, data = operation.draft.kind, operation.draft.data
+        kind = type.name
         author, role = data.get("author"), data.get("role")
-        if kind == "agent_state" and data.get("agent") != self.agent:
+        if type.is_named_by_agent and data.get("agent") != self.agent:
             raise self._foreign_state(data.get("agent"))
-        if author != self.agent and not (kind == "conversation" and role in ("user", "system", "tool")):
+        if author != self.agent and not (type.is_turn and role in ("user", "system", "tool")):
             raise NotAllowed(f"author: {self._name} cannot write as {author!r}.", field="author", agent=self.agent)
-        if kind == "preference":
+        if type.is_named_by_key:
             self._check_key(data)
         self._check_values(kind, data)
         self._call_guard(kind, _guarded_name(kind, data))
@@ -99,7 +100,7 @@ class AgentRights:
 
     def _check_values(self, kind: str, data: Mapping[str, Any]) -> None:
         """Check the values of a new memory or of a change."""
-        if kind in _SHARED_KINDS and data.get("visibility") not in VISIBLE_TO_ALL:
+        if KINDS[kind].is_shared and data.get("visibility") not in VISIBLE_TO_ALL:
             raise InvalidRecord(
                 f"visibility: a {kind} is for all agents of a session; use a learning or the agent's state for its own notes.",
                 field="visibility",
@@ -150,5 +151,6 @@ class AgentRights:
 
 def _guarded_name(kind: str, data: Mapping[str, Any]) -> str:
     """The name that a workflow's declaration may contain: the agent of a state, the key of a preference."""
-    field = {"agent_state": "agent", "preference": "key"}.get(kind)
+    facts = KINDS[kind]
+    field = "agent" if facts.is_named_by_agent else "key" if facts.is_named_by_key else ""
     return str(data.get(field) or "") if field else ""

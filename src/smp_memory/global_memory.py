@@ -21,6 +21,7 @@ from smp_memory.error_mapping import maps_errors
 from smp_memory.errors import Conflict, InvalidRecord, SessionExists
 from smp_memory.model.session_info import GLOBAL_SESSION
 from smp_memory.model.times import to_text
+from smp_memory.model.types import KINDS
 from smp_memory.privacy.visibility import Viewer
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ PROFILE = "user-profile"  # the category of the preferences that make the profil
 _SETTINGS = {"lifecycle": {"auto_archive": False}, "retention": {"enabled": False}}
 _COPIED_FIELDS = ("topic", "tags", "confidence", "importance", "pinned", "category", "context", "source", "applies_to")
 _MOST_ATTEMPTS = 20
-_PREFERENCE_FIELDS = ("key", "value", "preference")
-_PATTERN_TYPES = ("learning", "decision", "finding")
 
 
 @maps_errors
@@ -126,7 +125,7 @@ class GlobalMemory:
             "idempotency_key": f"promoted {record.ref}",
         }
         if record.type == "preference":
-            data |= {name: record.given[name] for name in _PREFERENCE_FIELDS if name in record.given}
+            data |= {name: record.given[name] for name in KINDS[record.type].parts if name in record.given}
             return self._add("preference", {**data, **fields})
         data.setdefault("category", record.type if record.type != "learning" else None)
         return self._add("learning", {"learning": record.text, **data, **fields})
@@ -161,7 +160,7 @@ class GlobalMemory:
             raise InvalidRecord(f"what: give a record or session/ID, not {repr(what)[:60]}.", field="what")
         if record.session == GLOBAL_SESSION:
             raise InvalidRecord(f"{record.id}: holds in all sessions already.", field="id", id=record.id)
-        if record.type not in (*_PATTERN_TYPES, "preference"):
+        if not KINDS[record.type].is_written_down:
             raise InvalidRecord(
                 f"{record.ref}: a {record.type} cannot hold in all sessions; a preference, learning, decision or finding can.",
                 field="id",
@@ -188,7 +187,7 @@ class GlobalMemory:
         origins = known.given.get("promoted_from", [])
         changes: dict[str, Any] = dict(fields)
         if record.type == "preference":
-            changes.update({name: record.given[name] for name in ("value", "preference") if name in record.given})
+            changes.update({name: record.given[name] for name in KINDS[record.type].parts if name in record.given})
         if not any(each.get("id") == record.id and each.get("session") == record.session for each in origins):
             changes["promoted_from"] = [*origins, origin]
         if relation not in known.relations:

@@ -14,6 +14,7 @@ from smp_memory.errors import InvalidFormat, InvalidRecord, SMPError, UserError
 from smp_memory.files.yaml_list import load_mapping
 from smp_memory.files.yaml_text import emit_mapping
 from smp_memory.model.record import Field
+from smp_memory.model.types import KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def edit_in_editor(session: SessionMemory, record: Record, file: str | None, exp
 
 
 def _editable_fields(record: Record) -> dict[str, Any]:
-    if record.type == "conversation":
+    if KINDS[record.type].is_turn:
         raise InvalidRecord(f"{record.id}: a turn of a conversation cannot be changed, only deleted.", field="id")
     return {name: value for name, value in record.to_dict().items() if name not in _FIXED}
 

@@ -6,6 +6,7 @@ import re
 
 from smp_memory.cli.commands.read import display_text, status_text
 from smp_memory.cli.render import bar, one_line, pad, paint, safe, time_text, truncate, value_text, width_of, wrap
+from smp_memory.model.types import SEVERITIES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ def _header_cells(hit: Hit, short_ids: bool) -> list[str]:
 
 
 def _state(record: Record, text: str) -> str:
-    grave = record.deleted or text.startswith(("critical", "high"))
+    grave = record.deleted or text.startswith(SEVERITIES[:2])
     return paint("red" if grave else "yellow", text) if text else ""
 
 

@@ -8,6 +8,7 @@ A memory appears once, and on one line: its content cannot look like a heading, 
 from __future__ import annotations
 
 from smp_memory.context.format import relevant_time
+from smp_memory.model.types import in_order
 from smp_memory.privacy import fence
 
 TYPE_CHECKING = False
@@ -19,16 +20,6 @@ if TYPE_CHECKING:
 
     Counter = Callable[[str], int]
 
-# In the order of the text. Turns come last and oldest first: the conversation continues after them.
-SECTIONS = {
-    "state": "Your own state",
-    "preference": "Preferences",
-    "finding": "Open findings",
-    "decision": "Decisions",
-    "learning": "Learned before",
-    "earlier": "Said earlier",
-    "turn": "Last turns",
-}
 ELLIPSIS = "…"
 _MIN_TOKENS = 12  # no memory is shorter than this, with its date and id
 _MOST_MISSES = 8  # items that do not fit are skipped this often, because a shorter one may follow
@@ -37,6 +28,12 @@ _BUDGET_SHARE = 8  # one memory may take this fraction of the budget (1/8) befor
 _FEWEST_CHARACTERS, _MOST_CHARACTERS = 160, 1200
 _MIN_TEXT = 40  # characters; a cut memory that is shorter is left out
 _JOINERS = "\u200c\u200d"  # not printable, but parts of words and of emoji
+
+
+def section_titles() -> dict[str, str]:
+    """Titles of the sections, in the order of the text. Turns come last and oldest first: the conversation continues after them."""
+    own = {kind.name: kind.context_title for kind in in_order("context_place") if kind.is_written_down}
+    return {"state": "Your own state", **own, "earlier": "Said earlier", "turn": "Last turns"}
 
 
 def count_tokens(text: str) -> int:
@@ -121,6 +118,7 @@ def _select(items: Iterable[ContextItem], around: str, max_tokens: int, count: C
     left = max_tokens - count(around) - 1
     longest = min(max(max_tokens * 4 // _BUDGET_SHARE, _FEWEST_CHARACTERS), _MOST_CHARACTERS)
     known: set[str] = set()
+    titles = section_titles()
     sections: set[str] = set()
     missed = 0
     if left < _MIN_TOKENS:
@@ -129,7 +127,7 @@ def _select(items: Iterable[ContextItem], around: str, max_tokens: int, count: C
         if _is_repeated(item, known):
             continue
         item.cut(longest)
-        heading = 0 if item.section in sections else count(f"\n## {SECTIONS[item.section]}\n") + 1
+        heading = 0 if item.section in sections else count(f"\n## {titles[item.section]}\n") + 1
         cost = heading + count(item.line) + 1
         if cost > left and left - heading >= _MIN_CUT_TOKENS:
             item.cut(len(item.text) - (cost - left) * 4 - 8)
@@ -158,21 +156,22 @@ def _is_repeated(item: ContextItem, known: set[str]) -> bool:
 
 def _ordered(chosen: list[ContextItem]) -> list[ContextItem]:
     """By section; best first, but turns in the order of time."""
+    order = {section: place for place, section in enumerate(section_titles())}
 
     def sort_key(item: ContextItem) -> tuple[Any, ...]:
         by_time = item.section in ("turn", "earlier")
         when = (item.record.created, item.record.session, item.record.seq) if by_time else ()
-        return list(SECTIONS).index(item.section), when, -item.score, item.record.ref
+        return order[item.section], when, -item.score, item.record.ref
 
     return sorted(chosen, key=sort_key)
 
 
 def _layout(chosen: list[ContextItem], heading: str, nonce: str) -> str:
     lines = [heading] if heading else []
-    section = ""
+    titles, section = section_titles(), ""
     for item in _ordered(chosen):
         if item.section != section:
             section = item.section
-            lines += ["", f"## {SECTIONS[section]}"] if lines else [f"## {SECTIONS[section]}"]
+            lines += ["", f"## {titles[section]}"] if lines else [f"## {titles[section]}"]
         lines.append(item.line)
     return fence.fence("\n".join(lines), nonce)

@@ -17,12 +17,13 @@ from heapq import merge
 
 from smp_memory.context.budget import ContextItem
 from smp_memory.context.format import line_prefix, line_text
-from smp_memory.index.rows import POSITION_BITS, TYPE_NUMBERS, TYPES
+from smp_memory.index.rows import POSITION_BITS
 from smp_memory.index.selection import RowConditions
 from smp_memory.index.tokens import parse, terms, without_signs
 from smp_memory.model.ids import STATE_PREFIX
 from smp_memory.model.session_info import GLOBAL_SESSION as GLOBAL
-from smp_memory.policies.statuses import SETTLED, is_settled
+from smp_memory.model.types import KINDS, NUMBERED, SEVERITY_WEIGHTS, names_where
+from smp_memory.policies.statuses import is_settled
 from smp_memory.search.query import NEWEST, Query
 from smp_memory.search.ranking import Ranking
 from smp_memory.search.scoring import CANDIDATES, RARITY
@@ -36,15 +37,12 @@ if TYPE_CHECKING:
     from smp_memory.context.visible_sessions import VisibleSessions
     from smp_memory.index.rows import Row
     from smp_memory.model.record import Record
+    from smp_memory.model.types import Kind
     from smp_memory.store.visible_index import VisibleFinder
 
-_CURATED = ("decision", "finding", "learning")
-_TURNS = ("conversation", "summary")
 _MOST_MATCHES, _MOST_EARLIER, _MOST_RANKED, _SPARE = 20, 6, 32, 10
 _FIRST_BLOCK, _BLOCK = 24, 8  # memories that are read in one call
 _NEWEST, _PREFERENCES, _STATES = 30, 30, 200
-_MOST_READ = {"decision": 40, "finding": 120, "learning": 30}  # grave findings may be older
-_GRAVITY = {"critical": 0.9, "high": 0.78, "important": 0.7, "medium": 0.55, "low": 0.4, "minor": 0.35, "info": 0.3}
 _UNKNOWN_GRAVITY = 0.5
 _MIN_SHARE_OF_BEST = 0.4  # matches below this share of the best relevance are left out
 _MOST_WORDS = 12
@@ -144,7 +142,7 @@ class CandidateSearch:
         for rank, record in enumerate(self._shared):
             text = f"{line_text(record)} {record.given.get('topic', '')}".casefold()
             fit = sum(word in text for word in words) / len(words) if words else _RECENCY
-            score = 0.69 if record.type == "preference" else 0.3 + 0.5 * fit
+            score = 0.69 if KINDS[record.type].is_named_by_key else 0.3 + 0.5 * fit
             scored.append((max(score - 0.001 * rank, _MIN_SCORE), record))
         for score, record in sorted(scored, key=lambda each: -each[0]):
             if self._is_included(record, record.type, keys):
@@ -191,7 +189,7 @@ class CandidateSearch:
 
     def _rows(self, types: tuple[str, ...], limit: int, session: str | None = None) -> list[Row]:
         conditions = RowConditions()
-        conditions.types = [TYPE_NUMBERS[name] for name in types]
+        conditions.types = [KINDS[name].number for name in types]
         if session is not None:
             if session not in self._numbers:
                 self._numbers[session] = self._finder.session_numbers([session])
@@ -202,7 +200,8 @@ class CandidateSearch:
         """The newest memories of visible sessions that meet the conditions."""
         if conditions.sessions is None:
             conditions.sessions = self._sessions_searched
-        states = [TYPE_NUMBERS["agent_state"]]  # most are another agent's, which the id says without reading the memory
+        states = [KINDS[name].number for name in _states()]
+        # most states are another agent's, which the id says without reading the memory
         select = self._finder.select if conditions.types == states else self._finder.select_shown
         return [row for row in select(conditions, NEWEST, limit) if self._is_visible(row)]
 
@@ -245,11 +244,11 @@ class CandidateSearch:
 
     def _add_last_turns(self) -> None:
         """The last turns of the session; if it has none, those of the session before."""
-        request = self._request
-        rows = self._rows(_TURNS, request.turns, request.session) if request.session else []
+        request, types = self._request, names_where("is_said")
+        rows = self._rows(types, request.turns, request.session) if request.session else []
         where, penalty = "this session", 0.0
         if not rows:
-            rows = self._rows(_TURNS, max(request.turns, 1))
+            rows = self._rows(types, max(request.turns, 1))
             rows = [row for row in rows if row.doc >> POSITION_BITS == rows[0].doc >> POSITION_BITS][: request.turns]
             if request.session:
                 where, penalty = "the session before", 0.2
@@ -260,7 +259,7 @@ class CandidateSearch:
 
     def _latest(self, turns: list[Row]) -> str | None:
         """The session with the newest turn, else the one with the newest other memory."""
-        for row in turns or self._rows((*_CURATED, "preference", "agent_state"), _NEWEST):
+        for row in turns or self._rows((*names_where("is_written_down"), *_states()), _NEWEST):
             session = self._finder.session_of(row.doc)
             if session != GLOBAL:
                 return session
@@ -275,10 +274,10 @@ class CandidateSearch:
         row = self._finder.row(self.default_session, name) if self.default_session else None
         if row is None or row.deleted:
             row = self._state_in(
-                self._rows(("agent_state",), _STATES, self.default_session) if self.default_session else [], name
+                self._rows(_states(), _STATES, self.default_session) if self.default_session else [], name
             )
         if row is None:
-            row = self._state_in(self._rows(("agent_state",), _STATES), name)
+            row = self._state_in(self._rows(_states(), _STATES), name)
         if row is not None:
             self._add(row, "state", 0.95, "its own state")
 
@@ -292,9 +291,9 @@ class CandidateSearch:
         return None
 
     def _add_matches(self) -> None:
-        request = self._request
+        request, curated_types = self._request, names_where("is_written_down")
         if request.topic:
-            query = Query({"topic": request.topic, "types": (*_CURATED, "preference")}, request.now)
+            query = Query({"topic": request.topic, "types": curated_types}, request.now)
             rows = self._select(self._finder.conditions(query), _MOST_MATCHES)
             for rank, row in enumerate(rows):
                 self._score(row, 0.75 - 0.01 * rank, "is about the topic")
@@ -302,10 +301,10 @@ class CandidateSearch:
         if not words:
             return
         matches = self._search(words)  # all types: a filter costs more than skipping the others
-        turns = [each for each in matches if TYPES[each[0].type] == "conversation"]
-        curated = [each for each in matches if TYPES[each[0].type] in (*_CURATED, "preference")]
+        turns = [each for each in matches if _kind_of(each[0]).is_turn]
+        curated = [each for each in matches if _kind_of(each[0]).is_written_down]
         if len(curated) < _FEW:  # turns may have filled the limit
-            curated = self._search(words, (*_CURATED, "preference"))
+            curated = self._search(words, curated_types)
         for row, relevance in self._relevant(curated, _MOST_MATCHES):
             self._score(row, relevance, f"matches ({relevance:.2f})")
         for row, relevance in self._relevant(turns, _MOST_EARLIER):
@@ -313,12 +312,13 @@ class CandidateSearch:
 
     def _add_newest(self) -> None:
         """The newest decisions, findings and learnings of the session and of `global`; without a task, of the whole store."""
-        rows = [row for type, limit in _MOST_READ.items() for row in self._rows((type,), limit)]
+        types = _curated_without_key()
+        rows = [row for name in types for row in self._rows((name,), KINDS[name].context_newest)]
         in_session = [row for row in rows if self._is_of(row, self.default_session)]
         if self.default_session and len(in_session) < _FEW and len(rows) >= _NEWEST:  # it may have older ones
-            in_session = self._rows(_CURATED, _NEWEST, self.default_session)
+            in_session = self._rows(types, _NEWEST, self.default_session)
         self._score_by_recency(in_session, 0.0, "new in this session")
-        self._score_by_recency(self._rows(_CURATED, _NEWEST, GLOBAL), 0.05, "holds in all sessions")
+        self._score_by_recency(self._rows(types, _NEWEST, GLOBAL), 0.05, "holds in all sessions")
         if not self._request.words:
             self._score_by_recency(rows, 0.15, "new in the store")
 
@@ -339,25 +339,24 @@ class CandidateSearch:
         if not self._request.words:
             scopes.append((None, 0.2, "of another session"))
         for session, fit, why in scopes:
-            for rank, row in enumerate(self._rows(("preference",), _PREFERENCES, session)):
+            for rank, row in enumerate(self._rows(names_where("is_named_by_key"), _PREFERENCES, session)):
                 self._score(row, fit - 0.005 * rank, why)
 
     # -- scores
 
     def _score(self, row: Row, fit: float, why: str) -> None:
-        type = TYPES[row.type]
-        if type != "preference" and not _is_unsettled(row):
+        kind = _kind_of(row)
+        if not kind.is_named_by_key and not _is_unsettled(row):
             return
-        if type == "finding":
+        if kind.is_open_until_closed:
             grave = f"open, {row.severity}; {why}" if row.severity else f"open; {why}"
-            self._add(row, type, 0.7 * _gravity(row.severity) + 0.3 * fit, grave)
-        elif type == "preference":
+            self._add(row, kind.name, 0.7 * _gravity(row.severity) + 0.3 * fit, grave)
+        elif kind.is_named_by_key:
             bonus = 0.15 if self._is_of(row, self.default_session) else 0.05 if self._is_of(row, GLOBAL) else 0.0
-            self._add(row, type, 0.6 + 0.2 * fit + bonus, why)
-        elif type == "decision":
-            self._add(row, type, 0.4 + 0.55 * fit, why)
+            self._add(row, kind.name, 0.6 + 0.2 * fit + bonus, why)
         else:
-            self._add(row, type, 0.35 + 0.5 * fit, why)
+            base, share = kind.context_score
+            self._add(row, kind.name, base + share * fit, why)
 
     def _is_of(self, row: Row, session: str | None) -> bool:
         return self._session_of(row) == session
@@ -375,12 +374,14 @@ class CandidateSearch:
 
     def _is_included(self, record: Record, section: str, keys: set[str]) -> bool:
         """The conditions that need the memory itself, not only its row."""
-        if section == "preference":
+        if section not in KINDS:  # a state or a turn
+            return True
+        if KINDS[section].is_named_by_key:
             key = record.key if isinstance(record.key, str) else ""
             if not self._applies(record) or (key and key in keys):
                 return False
             keys.add(key)
-        elif section in ("decision", "finding"):
+        elif KINDS[section].statuses:
             return not is_settled(record) and not self._finder.is_superseded(record)
         return True
 
@@ -406,7 +407,7 @@ def _most_relevant(match: tuple[Row, float]) -> tuple[Any, ...]:
 
 
 def _is_unsettled(row: Row) -> bool:
-    return row.status is None or row.status.lower() not in SETTLED
+    return row.status is None or row.status.lower() not in _kind_of(row).settled
 
 
 def _gravest_first(row: Row) -> tuple[Any, ...]:
@@ -419,4 +420,18 @@ def _newest_first(row: Row) -> tuple[Any, ...]:
 
 
 def _gravity(severity: Any) -> float:
-    return _GRAVITY.get(severity.strip().lower(), _UNKNOWN_GRAVITY) if isinstance(severity, str) else _UNKNOWN_GRAVITY
+    word = severity.strip().lower() if isinstance(severity, str) else ""
+    return SEVERITY_WEIGHTS.get(word, _UNKNOWN_GRAVITY)
+
+
+def _kind_of(row: Row) -> Kind:
+    return KINDS[NUMBERED[row.type]]
+
+
+def _states() -> tuple[str, ...]:
+    return names_where("is_named_by_agent")
+
+
+def _curated_without_key() -> tuple[str, ...]:
+    """The types that are written down, but for those with a key: of these only one per key is included."""
+    return tuple(name for name in names_where("is_written_down") if not KINDS[name].is_named_by_key)

@@ -17,6 +17,7 @@ import time
 
 from smp_memory.errors import SMPError, UserError, from_os_error
 from smp_memory.files.disk import TEMPORARY, Disk
+from smp_memory.model.types import in_order, severity_rank
 from smp_memory.ownership import plain_bytes
 
 TYPE_CHECKING = False
@@ -25,17 +26,15 @@ if TYPE_CHECKING:
 
     from smp_memory.memory import Memory
     from smp_memory.model.record import Record
+    from smp_memory.model.types import Kind
 
 MARK = "<!-- Made by `smp digest` from the memories of this project. It is replaced as a whole: edits are lost. -->"
 PATHS_FILE = "digests.json"  # in the user's state
-MOST = {"decision": 60, "finding": 60, "preference": 40, "learning": 40}
-_TITLES = {"decision": "Decisions", "finding": "Open findings", "preference": "Preferences", "learning": "Learned"}
 _READ_FACTOR = 5  # so many times the limit are read, because some are settled
 _SESSIONS = 10
 _CHARACTERS = 400
 _ABANDONED_SECONDS = 3600
 _LARGEST_BYTES = 16 << 20
-_GRAVITY = ("critical", "high", "important", "medium", "low", "minor", "info")
 
 
 def digest_text(memory: Memory) -> str:
@@ -43,10 +42,12 @@ def digest_text(memory: Memory) -> str:
     from smp_memory.privacy.fence import fence, nonce_from
 
     parts = ["# Memory", ""]
-    for type, title in _TITLES.items():
-        records, more = _records(memory, type)
-        parts += [f"## {title}", "", *(_line(record) for record in records)]
-        parts += [f"- … and older ones: `smp query --type {type}`"] if more else []
+    for kind in in_order("place"):
+        if not kind.digest_title:
+            continue
+        records, more = _records(memory, kind)
+        parts += [f"## {kind.digest_title}", "", *(_line(record) for record in records)]
+        parts += [f"- … and older ones: `smp query --type {kind.name}`"] if more else []
         parts += [] if records else ["None."]
         parts.append("")
     parts += ["## Last sessions", "", *(_sessions(memory) or ["None."])]
@@ -144,31 +145,28 @@ def is_digest(data: bytes) -> bool:
 # -- the content
 
 
-def _records(memory: Memory, type: str) -> tuple[list[Record], bool]:
+def _records(memory: Memory, kind: Kind) -> tuple[list[Record], bool]:
     """The newest memories that are neither settled nor superseded, and whether there are more; findings by severity."""
-    from smp_memory.policies.statuses import is_active_decision, is_settled, relations_of
+    from smp_memory.policies.statuses import is_settled, relations_of
     from smp_memory.privacy.visibility import Viewer
 
-    most = MOST[type]
-    hits = memory.query(types=type, sort="newest", limit=most * _READ_FACTOR, track_access=False)
+    most = kind.digest_most
+    hits = memory.query(types=kind.name, sort="newest", limit=most * _READ_FACTOR, track_access=False)
     visible = [record for record in hits.records if Viewer(None).sees(record)]
     superseded = {
-        (record.session, target) for record in visible for kind, target in relations_of(record) if kind == "supersedes"
+        (record.session, target)
+        for record in visible
+        for relation, target in relations_of(record)
+        if relation == "supersedes"
     }
     current = [
         record
         for record in visible
-        if (record.session, record.id) not in superseded
-        and not (is_settled(record) if type == "finding" else type == "decision" and not is_active_decision(record))
+        if (record.session, record.id) not in superseded and not (kind.statuses and is_settled(record))
     ]
-    if type == "finding":
-        current.sort(key=_gravity)
+    if kind.has_severity:
+        current.sort(key=lambda record: severity_rank(record.given.get("severity")))
     return current[:most], len(current) > most or hits.more
-
-
-def _gravity(record: Record) -> int:
-    severity = str(record.given.get("severity") or "").lower()
-    return _GRAVITY.index(severity) if severity in _GRAVITY else len(_GRAVITY)
 
 
 def _line(record: Record) -> str:

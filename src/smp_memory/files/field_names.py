@@ -12,7 +12,7 @@ from smp_memory.model import ids
 from smp_memory.model.design_fields import translate_fields
 from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry
 from smp_memory.model.times import parse
-from smp_memory.model.types import COMMON_ALIASES, KINDS
+from smp_memory.model.types import COMMON_ALIASES, KINDS, PerKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,9 @@ class FieldNames:
         writes_type: bool = False,
         writes_session: bool = False,
         folds: bool = False,
+        text: str = "",
     ) -> None:
+        """`names`: names in the file by ours, for a type or `*`; `text`: the name of every type's text field."""
         self.time = time
         self.nest = nest  # the name of the inner object that holds a memory's fields, if any
         self.outside = frozenset(outside)  # fields that stay outside of it
@@ -58,21 +60,18 @@ class FieldNames:
         self.writes_session = writes_session
         self.folds = folds  # whether changes can be folded into their entry, see `smp_memory.files.folded_entries`
         reserved = _RESERVED | {"smp", "history", "hand"} if folds else _RESERVED
-        self._to_file = {kind: {**names.get("*", {}), **names.get(kind, {})} for kind in KINDS}
-        self._from_file = {
-            kind: {**{in_file: name for name, in_file in table.items()}, time: "created"}
-            for kind, table in self._to_file.items()
-        }
-        self._reserved = {
-            kind: reserved | KINDS[kind].aliases.keys() | {time, *table.values()} | ({nest} if nest else set())
-            for kind, table in self._to_file.items()
-        }
-        self._reserved_in_changes = {kind: names - {"id"} for kind, names in self._reserved.items()}
-        self._needs_renaming = {kind: self._reserved[kind] - table.keys() for kind, table in self._to_file.items()}
-        self._file_names = {
-            kind: _Names({**{name: name for name in KINDS[kind].rank}, **table})
-            for kind, table in self._to_file.items()
-        }
+        to_file = self._to_file = PerKind(
+            lambda kind: {**names.get("*", {}), **({kind.text: text} if text else {}), **names.get(kind.name, {})}
+        )
+        self._from_file = PerKind(
+            lambda kind: {**{in_file: name for name, in_file in to_file[kind.name].items()}, time: "created"}
+        )
+        all_reserved = self._reserved = PerKind(
+            lambda kind: reserved | kind.aliases.keys() | {time, *to_file[kind.name].values()} | ({nest} - {""})
+        )
+        self._reserved_in_changes = PerKind(lambda kind: all_reserved[kind.name] - {"id"})
+        self._needs_renaming = PerKind(lambda kind: all_reserved[kind.name] - to_file[kind.name].keys())
+        self._file_names = PerKind(lambda kind: _Names({**{name: name for name in kind.rank}, **to_file[kind.name]}))
 
     # -- to the file
 

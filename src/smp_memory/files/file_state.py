@@ -90,7 +90,8 @@ def assign_ids(states: dict[str, FileState], layout: Layout, given_out: Callable
 
 def _id_from_name(layout: Layout, name: str, entry: Entry, taken: set[str]) -> str:
     agent = entry.data.get("agent")
-    if entry.type == "agent_state" and isinstance(agent, str) and ids.is_valid(ids.STATE_PREFIX + agent, ids.LIMIT + 8):
+    is_state = KINDS[entry.type].is_named_by_agent
+    if is_state and isinstance(agent, str) and ids.is_valid(ids.STATE_PREFIX + agent, ids.LIMIT + 8):
         return ids.STATE_PREFIX + agent
     stem = layout.id_in_name(name)
     return stem if stem and stem not in taken and ids.is_valid(stem) else ""

@@ -33,6 +33,7 @@ from smp_memory.git.entry_files import (
 )
 from smp_memory.git.metadata_merge import MergedMetadata, hunks, merge_mapping_files, merge_metadata_lines
 from smp_memory.model import ids
+from smp_memory.model.types import markdown_folders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ _ENTRY_FIELDS = frozenset(
 )  # fmt: skip
 _NESTED = ("data", "content")
 _END: Key = ("end of the file",)
-_IN_FOLDERS = ("agent-states", "artifacts")
 
 
 class Merged:
@@ -129,7 +129,7 @@ def _relative(path: str) -> str:
     """The name of a file in its session's folder."""
     folder, name = os.path.split(path.replace(os.sep, "/"))
     parent = os.path.basename(folder)
-    return f"{parent}/{name}" if parent in _IN_FOLDERS else name
+    return f"{parent}/{name}" if parent in markdown_folders() else name
 
 
 class _Side:

@@ -38,7 +38,7 @@ from smp_memory.files.reader import SessionReader
 from smp_memory.health.report import NOTE, WARNING, Check, HealthIssue, counted, limited, named
 from smp_memory.model import ids
 from smp_memory.model.times import EPOCH
-from smp_memory.model.types import KINDS
+from smp_memory.model.types import KINDS, PREFIXES
 from smp_memory.policies.consolidation import find_duplicates
 from smp_memory.policies.statuses import is_active_decision, is_unresolved, superseded_ids
 from smp_memory.store.archive_index import ArchiveIndex
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
 _MAX_ISSUES = 10
 _LISTS = ("references", "learned_from")  # not `covers` of a summary: what it covers may be removed
-_PREFIXES = tuple(f"{kind.prefix}-" for kind in KINDS.values())
 _POINTING = frozenset(["relations", "turn_ref", *_LISTS])
 
 
@@ -175,7 +174,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _looks_like_id(target: str) -> bool:
-    return target.startswith(_PREFIXES) and any(ids.number_of(target, kind.prefix) for kind in KINDS.values())
+    return any(ids.number_of(target, prefix) for prefix in PREFIXES)
 
 
 def _ids_of(session: SessionSubject) -> dict[str, bool]:
@@ -200,8 +199,6 @@ def _ids_elsewhere(subject: HealthSubject, name: str) -> dict[str, bool]:
         return {"*": False}  # in doubt it exists
 
 
-_COPIES_IN_SESSION = ("decision", "learning", "artifact")
-_COPIES_ACROSS_SESSIONS = ("finding", "decision", "learning")
 _SHORTEST = 20  # characters; a text like `Yes.` is no duplicate
 
 
@@ -224,8 +221,9 @@ class DuplicatesCheck(Check):
         yield from limited(found, _MAX_ISSUES, f"{{}} more groups of memories of {session.id} say the same.")
         yield from self._copies(session.id, records)
         for record in records:
-            is_promoted = "promoted_from" in record.given
-            if record.type in _COPIES_ACROSS_SESSIONS and len(record.text) >= _SHORTEST and not is_promoted:
+            kind = KINDS[record.type]
+            is_compared = kind.is_written_down and not kind.is_named_by_key and "promoted_from" not in record.given
+            if is_compared and len(record.text) >= _SHORTEST:
                 self._texts.setdefault(_digest(record.type, record.text), []).append(record.ref)
 
     def _similar(self, session: str, ids: list[str]) -> HealthIssue:
@@ -236,13 +234,14 @@ class DuplicatesCheck(Check):
     def _copies(self, session: str, records: list[Record]) -> Iterator[HealthIssue]:
         groups: dict[tuple[Any, ...], list[str]] = {}
         for record in records:
-            if record.type == "conversation":
+            kind = KINDS[record.type]
+            if kind.is_turn:
                 key: tuple[Any, ...] = (record.type, str(record.author), record.created, _digest("", record.text))
                 groups.setdefault(key, []).append(record.id)
-            elif record.type in _COPIES_IN_SESSION and len(record.text) >= _SHORTEST:
+            elif not (kind.is_merged or kind.is_said or kind.is_named_by_agent) and len(record.text) >= _SHORTEST:
                 groups.setdefault((record.type, _digest("", record.text)), []).append(record.id)
-        turns = [ids for key, ids in groups.items() if len(ids) > 1 and key[0] == "conversation"]
-        others = [ids for key, ids in groups.items() if len(ids) > 1 and key[0] != "conversation"]
+        turns = [ids for key, ids in groups.items() if len(ids) > 1 and KINDS[key[0]].is_turn]
+        others = [ids for key, ids in groups.items() if len(ids) > 1 and not KINDS[key[0]].is_turn]
         if turns:
             ids = tuple(id for those in turns for id in those[1:])
             message = f"{len(ids):,} turns are stored twice, with the same author, time and text: {named(ids)}."

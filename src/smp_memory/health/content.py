@@ -26,6 +26,7 @@ from smp_memory.files.journal import QUARANTINE
 from smp_memory.health.report import NOTE, PROBLEM, WARNING, Check, HealthIssue, counted, limited, named
 from smp_memory.health.subject import CONFIGURATION, metadata_path
 from smp_memory.model.session_info import FORMAT
+from smp_memory.model.types import KINDS
 from smp_memory.privacy.fence import MARK, find, is_only_recalled
 from smp_memory.privacy.settings import redactor_even_if_off
 from smp_memory.store.cold_storage import decoded, segment_of
@@ -334,7 +335,7 @@ class RecalledText(Check):
         what = "only recalled text" if is_all else "recalled text"
         message = f"{first.id} contains {what} in {', '.join(fields)}."
         delete = f"smp delete {session}/{first.id} --reason recalled"
-        advice = delete if is_all or first.type == "conversation" else f"smp edit {session}/{first.id}, or {delete}"
+        advice = delete if is_all or KINDS[first.type].is_turn else f"smp edit {session}/{first.id}, or {delete}"
         details = tuple({"id": first.id, "field": name} for name in fields)
         return HealthIssue(
             self.name, WARNING, message, advice, session, (first.id,), first.file, first.line, None, details

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from smp_memory.errors import InvalidRecord, SessionExists, SizeLimitExceeded
 from smp_memory.files.sha256 import sha256_hex
 from smp_memory.model.times import to_moment, to_text
-from smp_memory.policies.statuses import SETTLED, is_settled
+from smp_memory.model.types import KINDS
+from smp_memory.policies.statuses import is_settled
 from smp_memory.store.archive_copy import of_archive
 from smp_memory.store.cold_storage import cold_history
 
@@ -252,7 +253,7 @@ class _Ingest:
             return
         value = found.fields.get(found.follows)
         if found.follows == "status":
-            if value not in SETTLED or is_settled(known):
+            if value not in KINDS[known.type].settled or is_settled(known):
                 return
             if not self.report.dry_run:
                 self._session().resolve(known.id, f"{value} in {known.given['source']['file']}", by=_BY)

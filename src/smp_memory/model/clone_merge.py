@@ -23,7 +23,7 @@ from smp_memory.model import ids
 from smp_memory.model.entry import CHANGE, MAINTENANCE_FIELDS, PUT, Entry, is_revision
 from smp_memory.model.record import same
 from smp_memory.model.reports import Problem
-from smp_memory.model.types import PREFIXES
+from smp_memory.model.types import KINDS, PREFIXES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class _FreeIds:
 
 def _typed(puts: list[Entry]) -> list[str]:
     """The distinct digests of the puts without a uid. States of one agent are one memory."""
-    return list(dict.fromkeys(digest_of(put) for put in puts if not put.uid and put.type != "agent_state"))
+    return list(dict.fromkeys(digest_of(put) for put in puts if not put.uid and not KINDS[put.type].is_named_by_agent))
 
 
 def is_same_put(put: Entry, other: Entry) -> bool:

@@ -23,7 +23,7 @@ from smp_memory.model.clone_merge import (
 from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_maintenance, is_revision, transaction_range
 from smp_memory.model.record import CLASSES, Record, copied, same
 from smp_memory.model.reports import Problem
-from smp_memory.model.types import PREFIXES
+from smp_memory.model.types import KINDS, PREFIXES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ class RecordHistory:
 
     def has_key(self, key: str) -> bool:
         """Whether this is a live preference with this key."""
-        return self.first.type == "preference" and self.deletion is None and str(self.data().get("key")) == key
+        is_keyed = KINDS[self.first.type].is_named_by_key
+        return is_keyed and self.deletion is None and str(self.data().get("key")) == key
 
     def record(self, session: str, until: str | None = None) -> Record | None:
         """The memory now, or as of a time; None if it did not exist at that time."""
@@ -201,7 +202,7 @@ class SessionHistory:
         prefix, number = ids.parts_of(entry.id)
         if number > self.numbers.get(prefix, 0) and prefix in PREFIXES and "id" not in entry.lacks:
             self.numbers[prefix] = number
-        if "idempotency_key" in entry.data or entry.type == "preference":
+        if "idempotency_key" in entry.data or "key" in entry.data:
             self._index_keys(entry)
         if entry.id in self.orphans:
             self._adopt(entry.id)
@@ -214,7 +215,7 @@ class SessionHistory:
         first = known.first
         if is_same_put(first, entry):
             self._report(entry, "duplicate_entry", f"{entry.id} is a second, identical copy; it counts once.", "note")
-        elif first.type == entry.type == "agent_state":
+        elif first.type == entry.type and KINDS[first.type].is_named_by_agent:
             known.append(entry)
         else:
             message = (
@@ -224,7 +225,7 @@ class SessionHistory:
             self._report(entry, "conflicting_put", message, "error")
 
     def _index_keys(self, entry: Entry) -> None:
-        if entry.type == "preference" and entry.data.get("key") is not None:
+        if entry.data.get("key") is not None and KINDS[entry.type].is_named_by_key:
             self.preferences[str(entry.data["key"])] = entry.id
         key = entry.data.get("idempotency_key")
         if isinstance(key, str):  # a hand-typed value may be of any type

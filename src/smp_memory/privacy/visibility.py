@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from smp_memory.model.entry import CHANGE, DELETE, PUT, RESTORE, Entry, is_maintenance, is_revision
 from smp_memory.model.record import same
+from smp_memory.model.types import KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,12 +50,14 @@ class Viewer:
 
     def may_change(self, record: Record) -> bool:
         """Whether the viewer may change or delete a memory: all it sees, except the state of another agent."""
-        is_own = record.type != "agent_state" or (self.agent is not None and record.given.get("agent") == self.agent)
-        return is_own and self.sees(record)
+        is_other = KINDS[record.type].is_named_by_agent and (
+            self.agent is None or record.given.get("agent") != self.agent
+        )
+        return not is_other and self.sees(record)
 
     def may_see(self, type: Any, data: Mapping[str, Any]) -> bool:
         visibility = data.get("visibility")
-        if type == "agent_state":
+        if KINDS[type].is_named_by_agent:
             owner, shared = data.get("agent"), visibility is not None and visibility in VISIBLE_TO_ALL
         else:
             owner, shared = data.get("author"), visibility in VISIBLE_TO_ALL
@@ -71,7 +74,7 @@ class VisibilityFilter:
         self._filter = field_filter
 
     def admits(self, record: Record, computed: Computed) -> bool:
-        if record.type == "summary" and record.id == _ARCHIVE_SUMMARY_ID:
+        if record.id == _ARCHIVE_SUMMARY_ID and record.type == "summary":
             return False
         return self._viewer.sees(record) and (not self._filter or self._filter.admits(record, computed))
 

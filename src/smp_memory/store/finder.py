@@ -6,9 +6,10 @@ One finder serves one question: it stands for the index as it was when the quest
 from __future__ import annotations
 
 from smp_memory.index.embeddings import ModelUnavailable
-from smp_memory.index.rows import POSITION_BITS, TYPE_NUMBERS, Row
+from smp_memory.index.rows import POSITION_BITS, Row
 from smp_memory.index.selection import RowConditions, RowSelection, count_by
 from smp_memory.index.text_query import TextMatch, TextQuery, is_loose, text_matches
+from smp_memory.model.types import KINDS
 from smp_memory.store import incomplete
 from smp_memory.store.access_counts import together
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 FALL_BACK = (ModelUnavailable, ImportError, OSError, ValueError)  # what meaning may fail with; then words must do
 _FEW = 5000  # up to so many memories are compared one by one with what is asked for
 _SPARE = 4  # so many times as many are looked at where some may not meet the conditions
-_TURN, _FINDING = TYPE_NUMBERS["conversation"], TYPE_NUMBERS["finding"]
+_TURN, _FINDING = KINDS["conversation"].number, KINDS["finding"].number
 _TURNS = f"SELECT doc, 0.0, created, facts FROM wanted CROSS JOIN memory ON doc = wanted.no WHERE type = {_TURN}"
 _LAST_WRITTEN = "SELECT wanted.no, last FROM wanted CROSS JOIN session ON session.no = wanted.no"
 _ENDS = f"SELECT s.id, size, m.id FROM session s LEFT JOIN memory m ON m.doc = (no << {POSITION_BITS} | (size - 1))"
@@ -61,7 +62,7 @@ class Finder:
     def conditions(self, question: Query) -> RowConditions:
         asked = RowConditions()
         asked.sessions = None if question.sessions is None else self._session_numbers(question.sessions)
-        asked.types = [TYPE_NUMBERS[name] for name in question.types]
+        asked.types = [KINDS[name].number for name in question.types]
         if question.agents:
             found = [self._rows.known_number(name) for name in question.agents]
             asked.agents = [number for number in found if number is not None]

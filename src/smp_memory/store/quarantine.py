@@ -184,5 +184,5 @@ class _PutBack:
                 "it out there: then it gets a new one.",
                 id=entry.id,
             )
-        if entry.type != "agent_state" and not entry.uid:
+        if not entry.uid and not KINDS[entry.type].is_named_by_agent:
             entry.uid = new_uid()

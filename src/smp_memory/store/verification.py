@@ -22,7 +22,7 @@ from smp_memory.model import hand_edits, ids
 from smp_memory.model.entry import PUT
 from smp_memory.model.reports import Problem, Report
 from smp_memory.model.session_info import SessionInfo
-from smp_memory.model.types import KINDS
+from smp_memory.model.types import KINDS, PREFIXES
 from smp_memory.store import foreign_layouts
 from smp_memory.store.archive import problems_beside
 from smp_memory.store.cold_storage import segment_of
@@ -167,7 +167,8 @@ def _preference_problems(session_history: SessionHistory) -> list[Problem]:
     """Preferences of one key, made in two clones: the later one holds."""
     found: dict[str, list[RecordHistory]] = {}
     for history in session_history.histories.values():
-        if history.first.type == "preference" and history.deletion is None and history.data().get("key") is not None:
+        is_keyed = KINDS[history.first.type].is_named_by_key
+        if is_keyed and history.deletion is None and history.data().get("key") is not None:
             found.setdefault(str(history.data()["key"]), []).append(history)
     problems = []
     for key, histories in found.items():
@@ -196,7 +197,7 @@ def _head_problems(reader: SessionReader) -> list[Problem]:
 
 
 def _looks_like_ours(target: str) -> bool:
-    return any(ids.number_of(target, kind.prefix) for kind in KINDS.values())
+    return any(ids.number_of(target, prefix) for prefix in PREFIXES)
 
 
 def _quarantine_problems(session: FileSession) -> list[Problem]:

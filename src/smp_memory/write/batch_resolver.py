@@ -11,7 +11,7 @@ from smp_memory.model import ids
 from smp_memory.model.clone_merge import POINTING, targets_of
 from smp_memory.model.entry import CHANGE, RESTORE, Entry, is_revision
 from smp_memory.model.history import RecordHistory
-from smp_memory.model.types import PREFIXES
+from smp_memory.model.types import KINDS, PREFIXES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class BatchResolver:
         data = entry.data
         if "idempotency_key" in data:
             self._keys[data["idempotency_key"]] = entry.id
-        if entry.type == "preference" and "key" in data:
+        if "key" in data and KINDS[entry.type].is_named_by_key:
             self._preferences[str(data["key"])] = entry.id
 
     def mark_id_used(self, name: str) -> None:
@@ -113,7 +113,7 @@ class BatchResolver:
             history = self.require(name)
             if data.get("idempotency_key") is not None:
                 self._keys[data["idempotency_key"]] = name
-            if history.first.type == "preference" and data.get("key") is not None:
+            if data.get("key") is not None and KINDS[history.first.type].is_named_by_key:
                 self._preferences[str(data["key"])] = name
             change = Entry(CHANGE, history.first.type, name, at or self.now, data, by=by, uid=history.first.uid)
             change.revision = history.revision + is_revision(change)

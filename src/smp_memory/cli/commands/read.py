@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from smp_memory.cli.arguments import ID_HELP, positive_int
 from smp_memory.cli.render import fields, paint, plural, table, text_lines, time_text, value_text
+from smp_memory.model.record import name_and_content
 from smp_memory.model.times import to_text
+from smp_memory.model.types import KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,16 +76,15 @@ def _row(record: Record) -> list[str]:
 
 def display_text(record: Record) -> str:
     """The content of a memory as one text; of a preference with its key, of an agent's state the state."""
-    data = record.given
-    text = data.get("state", "") if record.type == "agent_state" else record.text or data.get("value") or ""
-    key = f"{value_text(data['key'])}: " if record.type == "preference" and data.get("key") else ""
-    return key + value_text(text)
+    name, content = name_and_content(record)
+    return (f"{value_text(name)}: " if name else "") + value_text("" if content is None else content)
 
 
 def status_text(record: Record) -> str:
     """Severity, status, pin and hand edits, as far as there are any."""
     data = record.given
-    words = [data.get("severity"), record.status if record.type == "finding" else data.get("status")]
+    is_always_said = KINDS[record.type].is_open_until_closed
+    words = [data.get("severity"), record.status if is_always_said else data.get("status")]
     words += ["pinned"] if record.pinned else []
     words += ["edited by hand"] if record.edited else []
     words += ["typed in by hand"] if record.typed_by_hand else []

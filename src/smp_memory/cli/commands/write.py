@@ -8,7 +8,7 @@ from smp_memory.cli.arguments import ID_HELP, parse_assignment, parse_json_or_te
 from smp_memory.cli.invocation import update_fields
 from smp_memory.cli.render import paint
 from smp_memory.errors import InvalidRecord, UserError
-from smp_memory.model.types import kind_of
+from smp_memory.model.types import KINDS, kind_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,15 +60,14 @@ def _add(call: Invocation, type_name: str, **given: Any) -> None:
 
 def _text_field(call: Invocation, type_name: str) -> str:
     """The field for the text of this type; for a preference with a key it is the value."""
-    given = dict(call.options.fields)
-    return "value" if type_name == "preference" and "key" in given and "value" not in given else kind_of(type_name).text
+    return kind_of(type_name).text_field(dict(call.options.fields))
 
 
 def _content(call: Invocation, type_name: str) -> Any:
     text = call.options.text
     if text == "-":
-        text = _read_standard_input(keep_end=type_name == "artifact")
-    if type_name == "agent_state":
+        text = _read_standard_input(keep_end=kind_of(type_name).keeps_line_end)
+    if kind_of(type_name).is_named_by_agent:
         value = parse_json_or_text(text)
         return value if isinstance(value, (dict, list)) else text
     return text
@@ -86,7 +85,8 @@ def _read_standard_input(keep_end: bool) -> str:
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("type", metavar="TYPE", help="conversation (or turn), decision, finding, preference, agent_state, artifact, learning, summary")  # fmt: skip
+    shown = (f"{name} (or {kind.noun})" if kind.noun in kind.other_names else name for name, kind in KINDS.items())
+    parser.add_argument("type", metavar="TYPE", help=", ".join(shown))
     _common_arguments(parser)
     parser.add_argument("--role", help="of a turn: user, assistant, system, tool or an agent's name")
 
@@ -106,15 +106,15 @@ def run_add(call: Invocation) -> None:
       smp add agent_state '{"task": "review", "done": 3}' --author veritas
       git diff | smp add artifact - --field name=change.diff --key change-42
     """
-    options, kind = call.options, kind_of(call.options.type).name
+    options, kind = call.options, kind_of(call.options.type)
     given: dict[str, Any] = {}
-    if kind == "conversation":
+    if kind.is_turn:
         given["role"] = options.role or dict(options.fields).get("role") or ("assistant" if call.author else "user")
     elif options.role:
         given["role"] = options.role
-    if kind == "agent_state":
+    if kind.is_named_by_agent:
         given["agent"] = dict(options.fields).get("agent") or call.author
-    _add(call, kind, **given)
+    _add(call, kind.name, **given)
 
 
 # -- decide

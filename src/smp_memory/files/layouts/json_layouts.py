@@ -27,7 +27,7 @@ from smp_memory.files.layouts.layout import (
 )
 from smp_memory.model import ids
 from smp_memory.model.entry import DELETE, RESTORE
-from smp_memory.model.types import KINDS
+from smp_memory.model.types import KINDS, STEMS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from smp_memory.model.session_info import SessionInfo
 
 _ENDING = ".jsonl"
-_FILES = {kind.name: f"{kind.file}{_ENDING}" for kind in KINDS.values()}
-_KINDS = {file: name for name, file in _FILES.items()}
 _MEMORY, _TOMBSTONES = "memory.jsonl", "tombstones.jsonl"
 _CODEC = JsonLines()
 
@@ -62,17 +60,17 @@ class JsonlLayout(_JsonLinesLayout):
     )
 
     def file_of(self, entry: Entry, session: str) -> str:
-        return _FILES[entry.type]
+        return KINDS[entry.type].file + _ENDING
 
     def files(self, disk: Disk, folder: str, session: str) -> list[str]:
         existing = disk.names(folder)  # cheaper than a stat of each
-        return [file for file in _KINDS if file in existing]
+        return [file for stem in STEMS if (file := stem + _ENDING) in existing]
 
     def is_session_file(self, name: str, session: str) -> bool:
-        return name in _KINDS
+        return self.kind_of(name) is not None
 
     def kind_of(self, file: str) -> str | None:
-        return _KINDS.get(file)
+        return STEMS.get(file.removesuffix(_ENDING)) if file.endswith(_ENDING) else None
 
     def encode_info(self, info: SessionInfo) -> bytes:
         return _encode_metadata({"session_id": info.id, "created_at": info.created_text}, info, "metadata", "agent_ids")

@@ -23,7 +23,7 @@ from smp_memory.files.markdown_blocks import MarkdownBlocks
 from smp_memory.files.yaml_list import AgentStateYaml, YamlList, load_mapping
 from smp_memory.files.yaml_text import emit_mapping
 from smp_memory.model import ids
-from smp_memory.model.types import KINDS
+from smp_memory.model.types import KINDS, STEMS, PerKind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
     from smp_memory.model.entry import Entry
     from smp_memory.model.session_info import SessionInfo
 
-_STATES, _ARTIFACTS = "agent-states", "artifacts"
+_STATES, _ARTIFACTS = KINDS["agent_state"].file, KINDS["artifact"].file
 _PARTICIPANTS = "participants"  # other fields of the participants in the metadata
-_LISTS = {
-    f"{kind.file}.yaml": kind.name
-    for kind in KINDS.values()
-    if kind.name not in ("conversation", "agent_state", "artifact")
-}
-_CONVERSATION = "conversation.md"
+_CONVERSATION, _LIST = "conversation.md", ".yaml"
 _USUAL_QUOTA_BYTES = 10 * 1024 * 1024
 _NOT_IN_NAMES = {"/", "\\", "\0", ":"}
-_TITLES = {"decisions.yaml": "Decisions", "findings.yaml": "Findings", "preferences.yaml": "Preferences"}
 
 _TURNS = MarkdownBlocks(label="Turn", time_key="timestamp", body_key="content", id_prefix="TURN")
 _ARTIFACT = ArtifactMarkdown()
 _STATE = AgentStateYaml()
-_CODECS = {file: YamlList(file.partition(".")[0]) for file in _LISTS}
+_CODECS = PerKind(lambda kind: YamlList(kind.file))
+
+
+def _type_of_list(file: str) -> str:
+    """The type of the memories in a file that is a list in YAML; empty for other files."""
+    name = STEMS.get(file.removesuffix(_LIST)) if file.endswith(_LIST) else None
+    return name if name and not KINDS[name].is_turn and not KINDS[name].has_own_files else ""
 
 
 class MarkdownLayout(Layout):
@@ -75,7 +75,8 @@ class MarkdownLayout(Layout):
 
     def files(self, disk: Disk, folder: str, session: str) -> list[str]:
         existing = disk.names(folder)  # cheaper than a stat of each
-        files = [file for file in (_CONVERSATION, *_LISTS) if file in existing]
+        lists = [f"{kind.file}{_LIST}" for kind in KINDS.values() if not kind.is_turn and not kind.has_own_files]
+        files = [file for file in (_CONVERSATION, *lists) if file in existing]
         for inner, ending in ((_STATES, ".yaml"), (_ARTIFACTS, ".md")):
             if inner in existing and disk.is_folder(os.path.join(folder, inner)):
                 files += [
@@ -84,7 +85,7 @@ class MarkdownLayout(Layout):
         return files
 
     def is_session_file(self, name: str, session: str) -> bool:
-        if name == _CONVERSATION or name in _LISTS:
+        if name == _CONVERSATION or _type_of_list(name):
             return True
         folder, _, file = name.partition("/")
         ending = file.rpartition(".")[2]
@@ -95,14 +96,15 @@ class MarkdownLayout(Layout):
             return _TURNS
         if file.startswith(_ARTIFACTS):
             return _ARTIFACT
-        return _CODECS.get(file, _STATE)
+        kind = _type_of_list(file)
+        return _CODECS[kind] if kind else _STATE
 
     def kind_of(self, file: str) -> str | None:
         if file == _CONVERSATION:
             return "conversation"
         if file.startswith(_ARTIFACTS):
             return "artifact"
-        return _LISTS.get(file, "agent_state")
+        return _type_of_list(file) or "agent_state"
 
     def id_in_name(self, file: str) -> str:
         return os.path.basename(file)[:-3] if file.startswith(_ARTIFACTS) else ""
@@ -114,7 +116,7 @@ class MarkdownLayout(Layout):
             return f"Artifact {os.path.basename(file)[:-3]} of {session}"
         if file.startswith(_STATES):
             return f"What {os.path.basename(file)[:-5]} knows, in {session}"
-        return f"{_TITLES.get(file, file.partition('.')[0].capitalize())} of {session}"
+        return f"{file.partition('.')[0].capitalize()} of {session}"
 
     def encode_info(self, info: SessionInfo) -> bytes:
         known = info.other.get(_PARTICIPANTS) or {}

@@ -16,6 +16,7 @@ from smp_memory.errors import InvalidRecord, UserError
 from smp_memory.files.disk import TEMPORARY
 from smp_memory.files.layouts import NAMES, layout_named
 from smp_memory.files.layouts.layout import PRIVATE
+from smp_memory.model.types import markdown_folders
 from smp_memory.privacy.settings import redactor_even_if_off
 
 if TYPE_CHECKING:
@@ -28,13 +29,8 @@ if TYPE_CHECKING:
 _CONFIG = "config.json"
 _MARKERS = (b"<<<<<<<", b">>>>>>>", b"|||||||")
 _COMPRESSED = (".gz", ".zip")
-_PEOPLE = (
-    "user_id",
-    "agent_ids",
-    "participants",
-    "config",
-)  # fields of a session's metadata in which a mail address is a name
-_IN_FOLDERS = ("agent-states", "artifacts")
+# fields of a session's metadata in which a mail address is a name
+_PEOPLE = ("user_id", "agent_ids", "participants", "config")
 
 
 class StagedProblem(NamedTuple):
@@ -93,7 +89,7 @@ def _problems_in(path: str, data: bytes, layout: Layout, redactor: Redactor) -> 
 def _secrets(path: str, data: bytes, layout: Layout, redactor: Redactor) -> Iterator[tuple[int, str]]:
     folder, name = os.path.split(path)
     parent = os.path.basename(folder)
-    relative = f"{parent}/{name}" if parent in _IN_FOLDERS else name
+    relative = f"{parent}/{name}" if parent in markdown_folders() else name
     session = name.removesuffix(".jsonl") if layout.name == "single" else ""
     if layout.is_session_file(relative, session):
         yield from _in_entries(relative, data, layout, redactor)

@@ -15,6 +15,7 @@ import os
 
 from smp_memory.integrations.hooks import session_state
 from smp_memory.integrations.hooks.events import AGENT_START, PROMPT, START
+from smp_memory.model.types import KINDS, names_where
 from smp_memory.search import api
 
 TYPE_CHECKING = False
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from smp_memory.integrations.hooks.session_state import HookSession
     from smp_memory.model.hits import Hit
 
-_CURATED = ("decision", "finding", "learning", "preference")
-_TURNS_AND_SUMMARIES = ("conversation", "summary")
 _TURN_PENALTY = 0.4  # decisions, findings, learnings and preferences come before turns
 _LIMIT, _TURN_LIMIT, _ENOUGH = 10, 5, 4
 _MIN_RELEVANCE, _TURN_MIN_RELEVANCE = 0.15, 0.5  # low, because few words are rare in a small store
@@ -216,14 +215,14 @@ def _for_prompt(reader: Reader, event: HookEvent, state: HookSession, session: s
 
     visible = _visible_sessions(reader, state)
     items: list[ContextItem] = []
-    for types, limit, least in (
-        (_CURATED, _LIMIT, _MIN_RELEVANCE),
-        (_TURNS_AND_SUMMARIES, _TURN_LIMIT, _TURN_MIN_RELEVANCE),
+    for fact, limit, least in (
+        ("is_written_down", _LIMIT, _MIN_RELEVANCE),
+        ("is_said", _TURN_LIMIT, _TURN_MIN_RELEVANCE),
     ):
         if len(items) >= _ENOUGH:
             break  # enough without turns
-        is_turn = types == _TURNS_AND_SUMMARIES
-        matches = _matches(reader, words, types, limit, visible)
+        is_turn = fact == "is_said"
+        matches = _matches(reader, words, names_where(fact), limit, visible)
         for hit in _new_hits(matches, limit, least, set(state.injected), session):
             score = hit.relevance - (_TURN_PENALTY if is_turn else 0.0)
             section = "earlier" if is_turn else hit.record.type
@@ -271,7 +270,7 @@ def _new_hits(hits: Iterator[Hit], limit: int, least: float, injected: set[str],
         record, best = hit.record, best or hit.relevance
         if hit.relevance < max(least, _MIN_SHARE_OF_BEST * best):
             return
-        is_own_turn = record.type in _TURNS_AND_SUMMARIES and record.session == session
+        is_own_turn = KINDS[record.type].is_said and record.session == session
         if record.ref in injected or is_own_turn or is_settled(record):
             continue
         yield hit

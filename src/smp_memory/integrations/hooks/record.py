@@ -33,6 +33,7 @@ from smp_memory.integrations.hooks.transcripts import (
     read_lines,
     transcript_size,
 )
+from smp_memory.model.types import names_where
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from smp_memory.session import SessionMemory
 
 _BACKGROUND_SECONDS, _AWAITED_SECONDS, _FOREGROUND_SECONDS = 60.0, 30.0, 0.8  # how long to wait for a lock
-_CURATED = ("decision", "finding", "learning", "preference")
 _MIN_TURNS = 4  # a shorter session is not expected to leave memories
 _MOST_OTHERS = 3  # sessions without an end event that are caught up at the start of one
 _DUPLICATE_SECONDS = 2  # two prompts of the same words within this time are one, unless the host gives them ids
@@ -382,7 +382,8 @@ class _Recording:
     def _note_if_without_memories(self) -> None:
         state = self._state
         if state.session and state.turns >= _MIN_TURNS:
-            hits = self._memory.query(types=list(_CURATED), since=state.since, limit=1, track_access=False)
+            types = list(names_where("is_written_down"))
+            hits = self._memory.query(types=types, since=state.since, limit=1, track_access=False)
             if not hits:
                 self._states.note_session_without_memories(state.session, state.turns, _now())
 

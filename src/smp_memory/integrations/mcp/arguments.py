@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from smp_memory.errors import InvalidRecord
-from smp_memory.model.types import KINDS
+from smp_memory.model.types import KINDS, in_order
 
 
 class Arguments(BaseModel):
@@ -132,15 +132,22 @@ def _compact(value: Any, definitions: dict[str, Any], *, names: bool = False) ->
     }
 
 
-Type = Literal["decision", "finding", "preference", "learning", "conversation", "agent_state", "artifact", "summary"]
+def _known_type(name: Any) -> Any:
+    if not isinstance(name, str) or name not in KINDS:
+        *others, last = [repr(kind.name) for kind in in_order("place")]
+        raise ValueError(f"should be {', '.join(others)} or {last}")
+    return name
 
-_TYPES = (
-    "decision: what was chosen, and why; finding: something noticed that may need action; "
-    "preference: how the user wants things done; a new value of a key replaces the old one; "
-    "learning: a fact or lesson for later work; conversation: one message, with its role; "
-    "agent_state: your own working notes, replaced each time; artifact: something made, with its name or path; "
-    "summary: what happened over a longer time"
-)
+
+def _with_types(schema: dict[str, Any]) -> None:
+    """The types, and what each is for."""
+    kinds = in_order("place")
+    schema["enum"] = [kind.name for kind in kinds]
+    schema["description"] = "; ".join(f"{kind.name}: {kind.definition}" for kind in kinds)
+
+
+Type = Annotated[str, BeforeValidator(_known_type), Field(json_schema_extra=_with_types)]
+
 _SESSION = "default: the current one"
 _SCOPE = "default: all"
 _REF = "session/ID or ID"
@@ -176,7 +183,7 @@ class RecallArguments(Arguments):
 
 
 class RememberArguments(Arguments):
-    type: Type = Field(description=_TYPES)
+    type: Type
     text: str | None = Field(None, description="The memory itself, in one or two sentences that stand alone")
     session: str | None = Field(None, description=_SESSION)
     tags: list[str] = Field([])

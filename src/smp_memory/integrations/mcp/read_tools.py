@@ -20,6 +20,7 @@ from smp_memory.integrations.mcp.answer_budget import (
     token_cost,
 )
 from smp_memory.integrations.mcp.answers import Reply, fenced_reply
+from smp_memory.model.record import name_and_content
 from smp_memory.model.times import to_text
 from smp_memory.model.types import KINDS
 from smp_memory.overview.summary import counted
@@ -187,7 +188,7 @@ def _item(record: Record, **more: Any) -> dict[str, Any]:
         "text": memory_text(record),
         "rationale": given.get("rationale"),
         "severity": given.get("severity"),
-        "status": getattr(record, "status", None) if record.type in ("finding", "decision") else None,
+        "status": getattr(record, "status", None) if KINDS[record.type].statuses else None,
         "topic": record.topic,
         "tags": record.tags or None,
         **more,
@@ -198,12 +199,9 @@ def _item(record: Record, **more: Any) -> dict[str, Any]:
 
 def memory_text(record: Record) -> str:
     """The text of a memory; of an agent's state or a preference its value."""
-    given = record.given
-    if record.type == "agent_state":
-        return _text(given.get("state"))
-    text = record.text or _text(given.get("value"))
-    key = given.get("key")
-    return f"{key}: {text}" if record.type == "preference" and key and text != key else text
+    name, content = name_and_content(record)
+    text = _text(content)
+    return f"{name}: {text}" if name and text != name else text
 
 
 def _text(value: Any) -> str:

@@ -78,7 +78,7 @@ class AddWithOutcome(Add):
     @property
     def is_compared(self) -> bool:
         """Whether this memory is compared with others to find a duplicate."""
-        return not (self.needs_histories or self.draft.created or self.draft.kind.name == "conversation")
+        return not (self.needs_histories or self.draft.created or self.draft.kind.is_turn)
 
 
 def add_once(session: SessionMemory, agent: str | None, kind: Kind, fields: dict[str, Any]) -> tuple[Record, str]:
@@ -144,7 +144,7 @@ _AGENT_ALIASES = [name for name, field in KINDS["agent_state"].aliases.items() i
 def remember(caller: Caller, given: arguments.RememberArguments) -> Reply:
     fields = _fields_of(given)
     author = fields.get("author")
-    if given.type == "agent_state" and not {"agent", *_AGENT_ALIASES}.intersection(fields):
+    if KINDS[given.type].is_named_by_agent and not {"agent", *_AGENT_ALIASES}.intersection(fields):
         fields["agent"] = caller.context.author or author or caller.name
     _check_created(caller, given.type, fields)
     session = caller.session(given.session, writes=True, create=True)
@@ -154,7 +154,7 @@ def remember(caller: Caller, given: arguments.RememberArguments) -> Reply:
 
 def _fields_of(given: arguments.RememberArguments) -> dict[str, Any]:
     """The fields of a new memory: those at top level and those in `fields`. Two values for one field are refused."""
-    if given.key and given.type != "preference":
+    if given.key and not KINDS[given.type].is_named_by_key:
         raise InvalidRecord("key: belongs to a preference. For a call that may be repeated, use idempotency_key.", field="key")  # fmt: skip
     fields: dict[str, Any] = _without_recalled(dict(given.fields))
     for name in GIVEN_BY_SMP.intersection(fields) - {"type"}:
@@ -166,7 +166,7 @@ def _fields_of(given: arguments.RememberArguments) -> dict[str, Any]:
     text = _without_recalled(given.text)
     if text is not None:
         _set_once(dict(fields), "text", "text", text)
-        _set_once(fields, _text_field(given.type, fields), "text", text)
+        _set_once(fields, KINDS[given.type].text_field(fields), "text", text)
     return fields
 
 
@@ -362,11 +362,6 @@ def _stored_reply(record: Record, done: str) -> Reply:
     }
     lines = [f"{record.ref} {done}, revision {record.revision}", redaction_notice(record.redacted), *record.warnings]
     return plain_reply(data, "\n".join(line for line in lines if line))
-
-
-def _text_field(type: str, fields: dict[str, Any]) -> str:
-    """The field that holds the text of a memory; of a preference with a key it is the value."""
-    return "value" if type == "preference" and "key" in fields and "value" not in fields else KINDS[type].text
 
 
 def _without_recalled(value: Any) -> Any:

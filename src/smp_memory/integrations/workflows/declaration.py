@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from smp_memory.errors import InvalidFormat, InvalidRecord, from_os_error
 from smp_memory.files.yaml_list import yaml_library
-from smp_memory.model.types import kind_of
+from smp_memory.model.types import KINDS, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,9 +77,15 @@ class Declaration:
     def _select(self, rest: str) -> None:
         selector, colon, value = rest.partition(":")
         selector, value = selector.strip(), value.strip()
-        if self.kind == "conversation":
+        kind = KINDS.get(self.kind)
+        if kind is not None and kind.is_turn:
             self.selector, self.value = "last", self._turns(selector, value)
-        elif self.kind in ("agent_state", "preference") and not colon and selector not in ("all", "own", "self"):
+        elif (
+            kind is not None
+            and (kind.is_named_by_agent or kind.is_named_by_key)
+            and not colon
+            and selector not in ("all", "own", "self")
+        ):
             self.selector, self.name = "name", selector
         elif selector in ("all", "own", "self", "{self}", "recent", "newest"):
             self.selector = ""
